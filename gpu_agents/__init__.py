@@ -1,0 +1,1 @@
+"""Everything that runs on a GPU node outside the trainer: agent, rollouts and rewards."""

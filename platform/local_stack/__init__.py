@@ -1,0 +1,1 @@
+"""Oolong on one machine with nothing but Python: environments, embedded services, processes."""

@@ -1,0 +1,1 @@
+"""Contracts: plain data that crosses a process boundary. Standard library, pydantic and msgspec only."""

@@ -1,0 +1,146 @@
+"""The agent protocol: JSON over HTTPS, outbound from the node (DESIGN section 4, SEMANTICS section 7).
+
+Enrol once, then a heartbeat every 10 s (at once when something changed): observed state in full up, desired
+state in full down. Level-triggered, so a lost or repeated message changes nothing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from oolong.contracts.lifecycle import EndReason, JobKind, JobState
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class SlotInventory(Wire):
+    slot: str  # "cpu-0", or the GPU's UUID
+    device: str  # cpu | cuda
+    model: str = ""  # CPU or GPU model name
+    memory_bytes: int = 0
+    healthy: bool = True
+    reason: str = ""  # why not healthy
+
+
+class Inventory(Wire):
+    hostname: str
+    agent_version: str
+    boot_id: str  # changes when the machine reboots
+    cpu_count: int
+    memory_bytes: int
+    disk_free_bytes: int
+    slots: list[SlotInventory]
+
+
+class EnrolRequest(Wire):
+    """POST /api/v1/agent/enrol with the single-use token as bearer."""
+
+    name: str
+    inventory: Inventory
+
+
+class EnrolReply(Wire):
+    node_id: str
+    credential: str  # bearer token of every later call; shown once
+    heartbeat_seconds: float = 10.0
+    lease_ttl_seconds: float = 45.0
+    orphan_ttl_seconds: float = 4500.0
+
+
+class OutboxOffset(Wire):
+    file: str  # name inside the job's outbox; "output.log#<incarnation>" for a log
+    bytes: int  # bytes written so far (whole lines)
+    shipped: int
+
+
+class ObservedJob(Wire):
+    job_id: str
+    attempt_id: str
+    epoch: int
+    state: JobState
+    incarnation: int = 0  # restarts in place so far
+    pid: int = 0
+    exit_code: int | None = None
+    reason: EndReason | None = None  # the job's own verdict, or the agent's (preparation_failed, orphaned, ...)
+    message: str = ""
+    outbox: list[OutboxOffset] = []  # for an exited job these are final
+
+
+class ObservedCheckpoint(Wire):
+    """A checkpoint of a job of this node that the agent has seen in an outbox."""
+
+    attempt_id: str
+    step: int
+    manifest_sha256: str
+    directory: str
+    bytes: int
+    stored: bool
+
+
+class HeartbeatRequest(Wire):
+    """POST /api/v1/agent/heartbeat"""
+
+    inventory: Inventory
+    jobs: list[ObservedJob]
+    started_at: float  # unix seconds of this agent process
+
+
+class Artifact(Wire):
+    """An input: fetched by ranged GET /api/v1/agent/artifacts/{sha256}, verified, kept in the node cache."""
+
+    sha256: str
+    bytes: int
+    kind: str  # dataset (one file) | model (tar of a Hugging Face directory) | checkpoint (tar of a committed checkpoint)
+
+
+class DesiredJob(Wire):
+    job_id: str
+    name: str
+    kind: JobKind
+    index: int
+    slots: list[str]
+    restarts: int  # restarts in place allowed within restart_window_seconds
+    restart_window_seconds: float = 600.0
+    stop: bool = False  # end it: SIGTERM, after grace_seconds SIGKILL
+    grace_seconds: float = 15.0
+
+
+class DesiredAttempt(Wire):
+    """One attempt's part on this node. Jobs of attempts that are not named any more are ended and forgotten."""
+
+    run_id: str
+    attempt_id: str
+    attempt_number: int
+    epoch: int
+    spec: dict[str, object]  # resolved RunSpec
+    dataset: Artifact
+    evaluation: Artifact | None
+    model: Artifact | None  # None when the model is a path on the node
+    model_path: str  # "" or a declared path on the node
+    resume: Artifact | None  # a STORED checkpoint
+    ports: dict[str, int]  # controller, reward, engine-0, engine-1, rendezvous
+    token: str
+    jobs: list[DesiredJob]
+
+
+class HeartbeatReply(Wire):
+    attempts: list[DesiredAttempt]
+    acknowledged: list[str]  # job ids whose final state and outbox the server has read to the end: forget them
+    heartbeat_seconds: float = 10.0
+
+
+class ShipReply(Wire):
+    """Reply of POST /api/v1/agent/jobs/{job_id}/outbox/{file}?offset=N (200), or 409 with the offset to go on from."""
+
+    offset: int
+
+
+class UploadReply(Wire):
+    """Reply of the checkpoint upload calls: parts that the server already holds."""
+
+    upload_id: str
+    part_bytes: int
+    received_parts: list[int]
+    stored: bool = False

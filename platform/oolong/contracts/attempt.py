@@ -1,0 +1,105 @@
+"""What an agent writes down for the jobs of an attempt: `attempt.json`, and `job.json` per job incarnation.
+
+Every job is started as `python -m <module> --attempt <attempt.json> --job <job directory>` and holds no
+control-plane credentials: it reads these two files, talks to the attempt's controller, and leaves lines in
+the outbox of its job directory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from oolong.contracts.lifecycle import EndReason, JobKind
+from oolong.contracts.run_spec import RunSpec
+
+
+class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
+    run_id: str
+    attempt_id: str
+    attempt_number: int  # 1, 2, ...
+    epoch: int  # fencing epoch of the attempt; higher wins
+    spec: dict[str, object]  # the resolved RunSpec as JSON; use `run_spec`
+    directory: str  # the attempt's directory on this node
+    model_directory: str  # Hugging Face directory of the initial weights
+    dataset_file: str  # canonical rows (JSONL, see CanonicalRow)
+    evaluation_file: str | None = None
+    resume_directory: str | None = None  # a committed checkpoint to resume from; None on a first attempt
+    controller_url: str = ""  # http://127.0.0.1:PORT; rl only
+    reward_url: str = ""
+    engine_ports: list[int] = []  # one port per engine, fixed at lease time
+    rendezvous_port: int = 0  # torchrun
+    token: str = ""  # bearer token of the controller and the reward service
+    node_python: str = ""  # python of the node environment (torch, sglang)
+    device: str = "cpu"  # cpu | cuda
+
+    @property
+    def run_spec(self) -> RunSpec:
+        return RunSpec.model_validate(self.spec)
+
+    @property
+    def weights_directory(self) -> Path:
+        """Published weights: one directory per version, `v00000012`."""
+        return Path(self.directory) / "weights"
+
+    @property
+    def checkpoints_directory(self) -> Path:
+        return Path(self.directory) / "checkpoints"
+
+
+class JobFile(msgspec.Struct, frozen=True, kw_only=True):
+    job_id: str
+    name: str  # controller, reward, rollout-0, rollout-1, trainer
+    kind: JobKind
+    index: int = 0
+    incarnation: int = 0  # counts restarts in place
+    slots: list[str] = []  # slot ids that the job holds; GPU UUIDs on CUDA nodes
+
+
+class JobResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`result.json`, written by a job (write, fsync, rename) just before it ends by its own decision."""
+
+    reason: EndReason
+    message: str = ""
+
+
+class CanonicalRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One dataset row as stored: one JSON object per line, keys in this order."""
+
+    row: int  # 0-based position in the version
+    split: str
+    messages: list[dict[str, str]]  # chat messages {"role", "content"}, rendered from the template
+    answer: str
+    completion: str | None = None  # demonstration for sft
+
+
+# --- files of a job directory -----------------------------------------------------------------------------
+
+ATTEMPT_FILE = "attempt.json"
+JOB_FILE = "job.json"
+RESULT_FILE = "result.json"
+LOG_FILE = "output.log"  # stdout and stderr together, written by the supervisor
+EXIT_FILE = "exit.json"  # written by the supervisor: {"code": int, "at": seconds}
+OUTBOX_DIRECTORY = "outbox"  # *.jsonl files, see contracts.telemetry
+
+
+def read_attempt(path: str | Path) -> AttemptFile:
+    return msgspec.json.decode(Path(path).read_bytes(), type=AttemptFile)
+
+
+def read_job(job_directory: str | Path) -> JobFile:
+    return msgspec.json.decode((Path(job_directory) / JOB_FILE).read_bytes(), type=JobFile)
+
+
+def write_result(job_directory: str | Path, result: JobResult) -> None:
+    """Leave the job's own verdict where its agent looks for it."""
+    import os
+
+    target = Path(job_directory) / RESULT_FILE
+    temporary = target.with_suffix(".tmp")
+    with temporary.open("wb") as file:
+        file.write(msgspec.json.encode(result))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(target)

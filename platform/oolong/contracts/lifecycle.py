@@ -1,0 +1,124 @@
+"""Statuses, moves and end reasons of runs, attempts and jobs. One table maps a cause to its outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class RunStatus(StrEnum):
+    QUEUED = "QUEUED"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    RECOVERING = "RECOVERING"  # the attempt is lost, another one is being prepared
+    STOPPING = "STOPPING"  # the user asked for it; a checkpoint is taken first
+    FINISHING = "FINISHING"  # work done; the last lines and the checkpoint are on their way
+    SUCCEEDED = "SUCCEEDED"
+    STOPPED = "STOPPED"
+    FAILED = "FAILED"
+
+
+ENDED = frozenset({RunStatus.SUCCEEDED, RunStatus.STOPPED, RunStatus.FAILED})
+
+RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
+    RunStatus.QUEUED: frozenset({RunStatus.STARTING, RunStatus.STOPPED, RunStatus.FAILED}),
+    RunStatus.STARTING: frozenset({RunStatus.RUNNING, RunStatus.RECOVERING, RunStatus.STOPPING, RunStatus.FINISHING, RunStatus.FAILED}),
+    RunStatus.RUNNING: frozenset({RunStatus.FINISHING, RunStatus.RECOVERING, RunStatus.STOPPING, RunStatus.FAILED}),
+    RunStatus.RECOVERING: frozenset({RunStatus.QUEUED, RunStatus.STOPPED, RunStatus.STOPPING, RunStatus.FAILED}),
+    RunStatus.STOPPING: frozenset({RunStatus.STOPPED, RunStatus.FAILED}),
+    RunStatus.FINISHING: frozenset({RunStatus.SUCCEEDED, RunStatus.STOPPING, RunStatus.RECOVERING, RunStatus.FAILED}),
+    RunStatus.SUCCEEDED: frozenset(),
+    RunStatus.STOPPED: frozenset(),
+    RunStatus.FAILED: frozenset(),
+}  # fmt: skip
+
+
+class AttemptStatus(StrEnum):
+    PLACED = "PLACED"  # leases granted, the agent has not yet reported every job running
+    RUNNING = "RUNNING"
+    ENDING = "ENDING"  # jobs are being stopped, or their last lines are being shipped
+    ENDED = "ENDED"
+
+
+class JobState(StrEnum):
+    """What an agent observes of a job."""
+
+    PREPARING = "preparing"  # artifacts are being fetched
+    RUNNING = "running"
+    EXITED = "exited"  # final; restarts in place, if any were due, are used up or not wanted
+
+
+class JobKind(StrEnum):
+    CONTROLLER = "controller"
+    REWARD = "reward"
+    ROLLOUT = "rollout"
+    TRAINER = "trainer"
+
+
+class Fault(StrEnum):
+    """Whose fault an end was. Infra and platform faults never use up a user's attempts."""
+
+    NONE = "none"
+    USER = "user"
+    CONFIG = "config"
+    DATA = "data"
+    REWARD = "reward"
+    INFRA = "infra"
+    PLATFORM = "platform"
+
+
+class Retry(StrEnum):
+    NEVER = "never"
+    LIMITED = "limited"  # counts against budget.max_attempts
+    FREE = "free"  # does not count; bounded by a platform-wide cap only
+
+
+class EndReason(StrEnum):
+    COMPLETED = "completed"
+    STOPPED_BY_USER = "stopped_by_user"
+    CANCELLED_WHILE_QUEUED = "cancelled_while_queued"
+    TRAINER_DIED = "trainer_died"
+    CONTROLLER_DIED = "controller_died"
+    ROLLOUT_KEPT_DYING = "rollout_kept_dying"
+    REWARD_SERVICE_KEPT_DYING = "reward_service_kept_dying"
+    NODE_LOST = "node_lost"
+    ORPHANED = "orphaned"  # the node heard nothing from the control plane for orphan_ttl
+    PREPARATION_FAILED = "preparation_failed"  # an artifact could not be fetched or did not verify
+    NONFINITE_LOSS = "nonfinite_loss"
+    WARM_START_TOO_WEAK = "warm_start_too_weak"
+    NO_VALID_CHECKPOINT = "no_valid_checkpoint"  # a resume was asked for and nothing valid was there
+    DATASET_UNUSABLE = "dataset_unusable"
+    MODEL_UNUSABLE = "model_unusable"
+    REWARD_ERRORS = "reward_errors"
+    WALL_TIME_OVER = "wall_time_over"
+    CONFIG_REFUSED = "config_refused"  # a job found the spec impossible (say, prompts over the limit)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    status: RunStatus  # the run's status when no retry follows
+    fault: Fault
+    retry: Retry
+    advice: str  # one sentence: what the reader can do
+
+
+OUTCOMES: dict[EndReason, Outcome] = {
+    EndReason.COMPLETED: Outcome(RunStatus.SUCCEEDED, Fault.NONE, Retry.NEVER, ""),
+    EndReason.STOPPED_BY_USER: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.NEVER, "Start a new run from its last checkpoint to go on."),
+    EndReason.CANCELLED_WHILE_QUEUED: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.NEVER, ""),
+    EndReason.TRAINER_DIED: Outcome(RunStatus.FAILED, Fault.USER, Retry.LIMITED, "Read the trainer's last log lines; out-of-memory is the usual cause: lower trainer.microbatch_tokens."),
+    EndReason.CONTROLLER_DIED: Outcome(RunStatus.FAILED, Fault.PLATFORM, Retry.FREE, "Read the controller's last log lines and report them."),
+    EndReason.ROLLOUT_KEPT_DYING: Outcome(RunStatus.FAILED, Fault.USER, Retry.LIMITED, "Read the rollout job's last log lines; the engine may be out of memory."),
+    EndReason.REWARD_SERVICE_KEPT_DYING: Outcome(RunStatus.FAILED, Fault.REWARD, Retry.LIMITED, "Read the reward service's last log lines."),
+    EndReason.NODE_LOST: Outcome(RunStatus.FAILED, Fault.INFRA, Retry.FREE, "The node stopped answering; the run goes on elsewhere from its last stored checkpoint."),
+    EndReason.ORPHANED: Outcome(RunStatus.FAILED, Fault.INFRA, Retry.FREE, "The node lost its control plane for too long and ended its jobs."),
+    EndReason.PREPARATION_FAILED: Outcome(RunStatus.FAILED, Fault.INFRA, Retry.FREE, "An input could not be fetched to the node; the event names it."),
+    EndReason.NONFINITE_LOSS: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Three steps in a row gave a non-finite loss or gradient: lower trainer.learning_rate."),
+    EndReason.WARM_START_TOO_WEAK: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Raise sft.steps, or another seed."),
+    EndReason.NO_VALID_CHECKPOINT: Outcome(RunStatus.FAILED, Fault.INFRA, Retry.NEVER, "No committed checkpoint verifies; start a new run."),
+    EndReason.DATASET_UNUSABLE: Outcome(RunStatus.FAILED, Fault.DATA, Retry.NEVER, "The event names the row and the reason."),
+    EndReason.MODEL_UNUSABLE: Outcome(RunStatus.FAILED, Fault.DATA, Retry.NEVER, "The event names the file or tensor."),
+    EndReason.REWARD_ERRORS: Outcome(RunStatus.FAILED, Fault.REWARD, Retry.NEVER, "Every group's reward failed; read the reward service's log."),
+    EndReason.WALL_TIME_OVER: Outcome(RunStatus.STOPPED, Fault.USER, Retry.NEVER, "budget.max_wall_seconds is over; start again from the last checkpoint."),
+    EndReason.CONFIG_REFUSED: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "The event names the field."),
+}  # fmt: skip

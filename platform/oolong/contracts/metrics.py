@@ -1,0 +1,91 @@
+"""The metric catalogue: name, unit and help text in one table that emitters, API, docs and dashboard share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Metric:
+    name: str
+    unit: str  # "", tokens, seconds, share, versions, groups, tokens/s
+    help: str
+
+
+_TABLE = """
+reward/mean | | mean reward of the trajectories of the batch trained on
+reward/std | | standard deviation of those rewards
+reward/score_mean | | mean of the reward function's own value, before scale and bias
+group/zero_variance_share | share | groups of the batch whose rewards are all equal: no gradient under group normalisation
+group/solved_all_share | share | groups whose every trajectory has the best reward seen in the batch
+group/solved_none_share | share | groups whose every trajectory has the worst reward seen in the batch
+advantage/mean | | mean advantage over loss tokens
+advantage/std | | its standard deviation
+length/response_mean | tokens | mean completion length of the batch
+length/response_max | tokens | longest completion of the batch
+length/truncated_share | share | completions that ended at the length limit
+loss/policy | | the objective's loss, token mean
+policy/entropy | nats | mean entropy of the current policy on loss tokens
+policy/clip_low_share | share | loss tokens clipped from below
+policy/clip_high_share | share | loss tokens clipped from above
+policy/approx_kl | nats | k1 estimate of the KL from the current to the proximal policy after the step
+weight/mean | | mean of w, proximal over behaviour probability
+weight/max | | largest w of the batch
+weight/abs_log_mean | nats | mean |log w|: how far staleness moved the policy
+weight/masked_share | share | loss tokens masked or capped because w exceeded its limit
+mismatch/logprob_abs_mean | nats | engine against trainer at the same weights: mean |logprob difference| on probes
+mismatch/logprob_abs_max | nats | largest such difference
+mismatch/tokens | tokens | number of tokens compared
+mismatch/lag0_abs_mean | nats | the same on training tokens of lag 0
+optim/grad_norm | | gradient norm before clipping, mean over minibatches
+optim/learning_rate | | learning rate of the step
+optim/nonfinite_skips | steps | steps skipped so far for a non-finite loss or gradient
+staleness/mean | versions | mean staleness of the batch's trajectories at training
+staleness/max | versions | largest staleness of the batch
+staleness/p95 | versions | 95th percentile
+staleness/token_mean | versions | mean lag over tokens
+staleness/over_bound_share | share | trajectories older than the configured bound
+staleness/version_span_mean | versions | mean number of distinct versions in a trajectory
+staleness/version_span_max | versions | largest such number
+staleness/interrupted_share | share | trajectories that were interrupted at least once
+policy/version | versions | policy version after the step
+perf/trained_tokens | tokens | loss tokens of the batch
+perf/trained_tokens_per_second | tokens/s | those over the step's wall time
+perf/generated_tokens_per_second | tokens/s | completion tokens per second, all engines
+time/step_seconds | seconds | wall time of the train step
+time/wait_batch_seconds | seconds | the trainer waited for a batch
+time/straggler_wait_seconds | seconds | part of that wait spent on stragglers
+time/proximal_seconds | seconds | forward pass for the proximal policy
+time/train_seconds | seconds | forward, backward and optimizer
+time/publish_seconds | seconds | gather, write and announce the weights (trainer blocked)
+time/gather_seconds | seconds | gather of the full weights
+time/write_seconds | seconds | write of the weights
+time/checkpoint_seconds | seconds | checkpoint (trainer blocked)
+idle/trainer_share | share | share of the step in which the trainer waited for a batch
+idle/rollout_share | share | share of time in which an engine had no running request
+sync/paused_seconds | seconds | an engine was paused for a weight load
+sync/load_seconds | seconds | the engine's load of the weights
+sync/delay_seconds | seconds | announcement to acknowledgement
+sync/engine_paused_share | share | share of time that engines were paused for loads
+pack/microbatches | | microbatches of the step
+pack/bin_use | share | tokens over the token budget of the microbatches used
+buffer/groups | groups | finished groups that wait for a train step
+gate/running_groups | groups | groups being generated
+gate/admissible_groups | groups | free places of the admission gate
+engine/version | versions | version that the engine has loaded
+engine/running_requests | requests | requests in the engine
+engine/restarts | | restarts of the engine so far
+sft/loss | nats | warm start: token mean loss
+sft/greedy_accuracy | share | warm start: validation rows whose every target token is the model's first choice
+sft/learning_rate | | warm start: learning rate
+eval/greedy | share | mean score of the greedy completions at a pinned version
+eval/sampled | share | mean score of the sampled completions at a pinned version
+"""
+
+
+def _parse(table: str) -> dict[str, Metric]:
+    rows = (tuple(part.strip() for part in line.split("|", 2)) for line in table.strip().splitlines())
+    return {name: Metric(name, unit, help_text) for name, unit, help_text in rows}
+
+
+METRICS: dict[str, Metric] = _parse(_TABLE)

@@ -1,0 +1,342 @@
+"""Messages between rollout controller, rollout workers, reward service and trainer.
+
+msgpack over HTTP: `POST /<verb>` with the request struct, `Authorization: Bearer <attempt token>`; 200 with
+the reply struct, 409 with `Refused` for a late or fenced call, 400 with `Refused` for a malformed one. The
+rules are in SEMANTICS sections 1-4 and 6: the gate, claims, the ledger, the buffer.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class Refused(Message):
+    code: str  # late, fenced, unknown_claim, malformed, unauthorised
+    message: str
+
+
+# --- nouns ------------------------------------------------------------------------------------------------
+
+
+class Trajectory(Message):
+    """One completion of one prompt. T = number of completion tokens; all four lists have length T."""
+
+    token_ids: list[int]  # [T] completion tokens, the stop token included
+    loss_mask: list[int]  # [T] 1 where the policy sampled the token, 0 where the environment wrote it
+    behaviour_logprobs: list[float]  # [T] of the sampling distribution (logits / temperature)
+    policy_versions: list[int]  # [T] version of the weights that sampled each token
+    finish_reason: Literal["stop", "length", "abort"]
+    reward: float | None = None  # None until scored; scale and bias applied
+    score: float | None = None  # the reward function's own value
+    interruptions: int = 0  # retractions > 0 or aborts with tokens, counted
+    generate_seconds: float = 0.0
+    reward_seconds: float = 0.0
+
+
+class Group(Message):
+    """The G trajectories of one prompt: the unit of advantage, admission and buffering."""
+
+    group_id: str  # "<data epoch>-<row>-<repeat>"
+    row: int
+    prompt_token_ids: list[int]
+    prompt: str  # rendered text, for people
+    answer: str
+    trajectories: list[Trajectory]
+
+
+class PartialTrajectory(Message):
+    """What a worker gives back of one member: finished ones have a reward, others go on from their tokens."""
+
+    index: int  # member of the group, 0-based
+    trajectory: Trajectory
+    finished: bool
+
+
+class ClaimedGroup(Message):
+    claim_id: str
+    group_id: str
+    row: int
+    prompt_token_ids: list[int]
+    prompt: str
+    answer: str
+    group_size: int
+    claim_version: int
+    partial: list[PartialTrajectory] = []  # from an earlier worker that gave the group back
+
+
+Refusal = Literal["staleness", "concurrency", "engine_behind", "paused", "no_prompts", "run_ending"]
+
+# --- worker -> controller -----------------------------------------------------------------------------------
+
+
+class ClaimRequest(Message):
+    """POST /claim"""
+
+    worker_id: str  # rollout-0/2: job name / incarnation
+    engine_version: int  # version that the engine has loaded
+    max_groups: int
+    running_groups: int = 0
+
+
+class EvaluationPrompt(Message):
+    index: int
+    prompt_token_ids: list[int]
+    prompt: str
+    answer: str
+
+
+class EvaluationTask(Message):
+    """The engine leaves the claims, scores these prompts at exactly this version, and rejoins as new."""
+
+    task_id: str
+    version: int
+    label: str  # start, end, step-40
+    prompts: list[EvaluationPrompt]
+    samples: int  # sampled completions per prompt besides the greedy one
+    temperature: float
+
+
+class ClaimReply(Message):
+    groups: list[ClaimedGroup] = []
+    refusal: Refusal | None = None  # why not max_groups were handed out
+    newest_version: int = 0
+    evaluation: EvaluationTask | None = None
+    ended: bool = False  # the run is over: release everything and exit
+
+
+class RenewRequest(Message):
+    """POST /renew, every 5 s; claims live 30 s without it."""
+
+    worker_id: str
+    claim_ids: list[str]
+
+
+class RenewReply(Message):
+    lost: list[str]  # claims that are no longer this worker's: cancel their requests
+    newest_version: int
+    paused: bool = False
+    ended: bool = False
+
+
+class SubmitRequest(Message):
+    """POST /submit: a finished and scored group; 409 when the claim is no longer this worker's."""
+
+    worker_id: str
+    claim_id: str
+    group: Group
+
+
+class FailRequest(Message):
+    """POST /fail: a workflow or reward error; the group becomes dropped{error}, its place returns."""
+
+    worker_id: str
+    claim_id: str
+    reason: Literal["reward_error", "workflow_error", "engine_error", "filtered"]
+    message: str
+    generated_tokens: int = 0
+
+
+class GiveBackRequest(Message):
+    """POST /give_back: the worker stops; members keep their tokens, logprobs and versions."""
+
+    worker_id: str
+    claim_id: str
+    members: list[PartialTrajectory]
+
+
+class EvaluationResult(Message):
+    """POST /evaluation_result"""
+
+    worker_id: str
+    task_id: str
+    greedy_scores: list[float]  # [prompts]
+    sampled_scores: list[list[float]]  # [prompts][samples]
+    mean_tokens: float
+    seconds: float
+
+
+class StateRequest(Message):
+    """POST /state: waits up to wait_seconds until newest_version > after_version (long poll)."""
+
+    after_version: int = -1
+    wait_seconds: float = 0.0
+
+
+class PublishedWeights(Message):
+    version: int
+    directory: str
+    manifest_sha256: str
+
+
+class StateReply(Message):
+    newest_version: int  # -1 before the trainer's first announcement
+    weights: PublishedWeights | None
+    paused: bool
+    ended: bool
+    admissible_groups: int  # free places of the gate now
+    refusal: Refusal | None
+    ledger: LedgerCounts
+    tokens: TokenCounts
+
+
+class LedgerCounts(Message):
+    """In groups, each from its own counter: drawn = trained + sum(dropped) + waiting + running + buffered + taken."""
+
+    drawn: int = 0
+    trained: int = 0
+    dropped: dict[str, int] = {}  # error, stale, filtered, nonfinite, run_end
+    waiting: int = 0  # drawn, to be claimed again
+    running: int = 0
+    buffered: int = 0
+    taken: int = 0
+    late_submits: int = 0
+    errors: dict[str, int] = {}  # dropped{error} by FailRequest.reason
+
+
+class TokenCounts(Message):
+    """In completion tokens: generated = trained + sum(dropped) + in_hand + lost_to_recovery."""
+
+    generated: int = 0
+    trained: int = 0
+    dropped: dict[str, int] = {}
+    in_hand: int = 0
+    lost_to_recovery: int = 0
+
+
+class LoadClaimRequest(Message):
+    """POST /load_claim: protects the newest version's files until ack, failure or 30 s without a heartbeat."""
+
+    worker_id: str
+
+
+class LoadClaimReply(Message):
+    weights: PublishedWeights | None
+
+
+class Probe(Message):
+    """A fixed greedy continuation that a worker generates right after a load, to compare engine and trainer."""
+
+    prompt_token_ids: list[int]
+    token_ids: list[int]
+    logprobs: list[float]  # of the greedy tokens, untempered
+
+
+class LoadTimings(Message):
+    wait_seconds: float = 0.0  # announced -> load started
+    check_seconds: float = 0.0  # manifest check, before the pause
+    paused_seconds: float = 0.0  # pause sent -> continue answered
+    load_seconds: float = 0.0  # update_weights call
+
+
+class AckRequest(Message):
+    """POST /ack, after continue. ok=False names what failed; the engine is STALE and gets no claims."""
+
+    worker_id: str
+    version: int
+    ok: bool
+    message: str = ""
+    probe: Probe | None = None
+    timings: LoadTimings = LoadTimings()
+
+
+class Done(Message):
+    """The empty reply."""
+
+
+# --- trainer -> controller ----------------------------------------------------------------------------------
+
+
+class AnnounceRequest(Message):
+    """POST /announce: weights of `version` are complete on disk. Moves taken groups to trained.
+
+    `outcome` says what happened to the batch that led here: trained, nonfinite (no update, then the version
+    does not rise and `weights` is None), or none for the first announcement of an attempt.
+    """
+
+    version: int
+    weights: PublishedWeights | None
+    outcome: Literal["none", "trained", "nonfinite"]
+
+
+class TakeRequest(Message):
+    """POST /take: long poll for one batch to train at `version`. Only after announcing that version."""
+
+    version: int
+    groups: int
+    wait_seconds: float = 10.0
+
+
+class TakeReply(Message):
+    """`groups` is empty while there is no batch yet; ask again."""
+
+    groups: list[Group]
+    straggler_wait_seconds: float = 0.0  # part of the wait spent on stragglers although B groups were there
+    buffered: int = 0
+    ended: bool = False
+
+
+class SnapshotRequest(Message):
+    """POST /snapshot: one atomic image at a step boundary, to be kept in the checkpoint as controller.msgpack."""
+
+    version: int
+
+
+class SnapshotReply(Message):
+    snapshot: bytes
+
+
+class ProbesRequest(Message):
+    """POST /probes: acknowledged probes not yet handed out, for the comparison with the trainer's forward."""
+
+
+class AckedProbe(Message):
+    worker_id: str
+    version: int
+    probe: Probe
+
+
+class ProbesReply(Message):
+    probes: list[AckedProbe]
+
+
+class StaleEngineRequest(Message):
+    """POST /stale_engine: the comparison failed; the engine gets no claims until it acks a newer version."""
+
+    worker_id: str
+    version: int
+    max_difference: float
+
+
+class EndRequest(Message):
+    """POST /end: no more batches will be taken. The controller runs the closing evaluation, then ends."""
+
+    reason: Literal["completed", "stopped", "failed"]
+
+
+# --- worker -> reward service ---------------------------------------------------------------------------------
+
+
+class ScoreRequest(Message):
+    """POST /score: one completion. The reward function and its options come from the attempt's spec."""
+
+    prompt: str
+    completion: str  # decoded text, special tokens removed
+    answer: str
+    finish_reason: str
+    row: int = -1
+
+
+class ScoreReply(Message):
+    """status `ok` has a score; `error` is never a reward: the group is failed with reward_error."""
+
+    status: Literal["ok", "error"]
+    score: float | None = None
+    parts: dict[str, float] = {}
+    message: str = ""
+    seconds: float = 0.0

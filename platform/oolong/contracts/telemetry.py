@@ -1,0 +1,111 @@
+"""Outbox lines: what jobs leave in `<job directory>/outbox/*.jsonl` and agents ship to the control plane.
+
+One JSON object per line, tagged by `type`. A file is only ever appended to, by one process; its name is
+`<anything>-<incarnation>.jsonl`. A series is (run, attempt, name, source, axis); a point's key is (series, x):
+sending it again changes nothing, the same key with another value is a counted conflict.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import msgspec
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    at: float = 0.0  # unix seconds when it was written
+
+
+class Points(Line, tag="points"):
+    """Several metrics at one x. Absent means not measured; never write 0 or NaN for that."""
+
+    axis: Literal["step", "time"]  # step: train step (or sft step); time: whole seconds since the attempt began
+    x: int
+    values: dict[str, float]  # metric name -> value; names are in contracts.metrics
+    source: str = ""  # "" for the job itself, else "rank0", "engine"
+
+
+class Histogram(Line, tag="histogram"):
+    name: str  # staleness/consumed_tokens ...
+    x: int
+    counts: dict[str, int]  # bucket label -> count; buckets are whole numbers as text
+
+
+class CheckpointLine(Line, tag="checkpoint"):
+    """A committed checkpoint, LOCAL on its node. The agent uploads it; the server then marks it STORED."""
+
+    step: int  # policy version
+    directory: str  # absolute, on the node
+    manifest_sha256: str
+    bytes: int
+    final: bool = False  # the last one of the attempt
+
+
+class TrajectoryLine(Line, tag="trajectory"):
+    """A sample for the trajectory browser (one group in `sampled_one_of`)."""
+
+    step: int
+    group_id: str
+    prompt: str
+    answer: str
+    completion: str
+    reward: float
+    policy_versions: list[int]  # run-length pairs flattened: version, count, version, count ...
+    finish_reason: str
+
+
+class Progress(Line, tag="progress"):
+    phase: str  # warm_start, rollout, train, evaluate, checkpoint, boot
+    done: int
+    total: int
+    message: str = ""
+
+
+class Document(Line, tag="document"):
+    """A live document of the run by name; the newest wins. `pipeline`: gate, ledger, stages (see metrics)."""
+
+    name: str
+    value: dict[str, Any]
+
+
+class Summary(Line, tag="summary"):
+    """A closing measurement of a job, kept with the run under `name`; the newest attempt wins."""
+
+    name: str
+    value: dict[str, Any]
+
+
+class Note(Line, tag="note"):
+    """Something a person should see among the run's events: an engine restarted, an engine turned STALE."""
+
+    kind: str
+    message: str
+
+
+AnyLine = Points | Histogram | CheckpointLine | TrajectoryLine | Progress | Document | Summary | Note
+
+decode_line = msgspec.json.Decoder(AnyLine).decode
+
+
+class Outbox:
+    """Append-only writer of one outbox file. Whole lines only: a reader may take everything up to the last newline."""
+
+    def __init__(self, job_directory: str | Path, incarnation: int, name: str = "main") -> None:
+        directory = Path(job_directory) / "outbox"
+        directory.mkdir(parents=True, exist_ok=True)
+        self._path = directory / f"{name}-{incarnation}.jsonl"
+        self._file: IO[bytes] = self._path.open("ab", buffering=0)
+
+    def write(self, line: AnyLine) -> None:
+        if not line.at:
+            line = msgspec.structs.replace(line, at=time.time())
+        data = msgspec.json.encode(line) + b"\n"
+        written = os.write(self._file.fileno(), data)
+        if written != len(data):
+            raise OSError(f"outbox {self._path}: wrote {written} of {len(data)} bytes; the disk is likely full")
+
+    def close(self) -> None:
+        self._file.close()

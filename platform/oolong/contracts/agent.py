@@ -15,7 +15,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     pass
 
 
-class SlotInventory(Wire):
+class SlotInventory(Wire, frozen=True, kw_only=True):
     slot: str  # "cpu-0", or the GPU's UUID
     device: str  # cpu | cuda
     model: str = ""  # CPU or GPU model name
@@ -24,7 +24,7 @@ class SlotInventory(Wire):
     reason: str = ""  # why not healthy
 
 
-class Inventory(Wire):
+class Inventory(Wire, frozen=True, kw_only=True):
     hostname: str
     agent_version: str
     boot_id: str  # changes when the machine reboots
@@ -34,14 +34,14 @@ class Inventory(Wire):
     slots: list[SlotInventory]
 
 
-class EnrolRequest(Wire):
+class EnrolRequest(Wire, frozen=True, kw_only=True):
     """POST /api/v1/agent/enrol with the single-use token as bearer."""
 
     name: str
     inventory: Inventory
 
 
-class EnrolReply(Wire):
+class EnrolReply(Wire, frozen=True, kw_only=True):
     node_id: str
     credential: str  # bearer token of every later call; shown once
     heartbeat_seconds: float = 10.0
@@ -49,13 +49,13 @@ class EnrolReply(Wire):
     orphan_ttl_seconds: float = 4500.0
 
 
-class OutboxOffset(Wire):
+class OutboxOffset(Wire, frozen=True, kw_only=True):
     file: str  # name inside the job's outbox; "output.log#<incarnation>" for a log
     bytes: int  # bytes written so far (whole lines)
     shipped: int
 
 
-class ObservedJob(Wire):
+class ObservedJob(Wire, frozen=True, kw_only=True):
     job_id: str
     attempt_id: str
     epoch: int
@@ -63,12 +63,12 @@ class ObservedJob(Wire):
     incarnation: int = 0  # restarts in place so far
     pid: int = 0
     exit_code: int | None = None
-    reason: EndReason | None = None  # the job's own verdict, or the agent's (preparation_failed, orphaned, ...)
+    reason: EndReason | None = None  # the job's own verdict, or the agent's (say, preparation_failed)
     message: str = ""
     outbox: list[OutboxOffset] = []  # for an exited job these are final
 
 
-class ObservedCheckpoint(Wire):
+class ObservedCheckpoint(Wire, frozen=True, kw_only=True):
     """A checkpoint of a job of this node that the agent has seen in an outbox."""
 
     attempt_id: str
@@ -79,7 +79,7 @@ class ObservedCheckpoint(Wire):
     stored: bool
 
 
-class HeartbeatRequest(Wire):
+class HeartbeatRequest(Wire, frozen=True, kw_only=True):
     """POST /api/v1/agent/heartbeat"""
 
     inventory: Inventory
@@ -87,15 +87,15 @@ class HeartbeatRequest(Wire):
     started_at: float  # unix seconds of this agent process
 
 
-class Artifact(Wire):
+class Artifact(Wire, frozen=True, kw_only=True):
     """An input: fetched by ranged GET /api/v1/agent/artifacts/{sha256}, verified, kept in the node cache."""
 
     sha256: str
     bytes: int
-    kind: str  # dataset (one file) | model (tar of a Hugging Face directory) | checkpoint (tar of a committed checkpoint)
+    kind: str  # dataset (a file) | model (tar of a Hugging Face directory) | checkpoint (tar)
 
 
-class DesiredJob(Wire):
+class DesiredJob(Wire, frozen=True, kw_only=True):
     job_id: str
     name: str
     kind: JobKind
@@ -107,8 +107,8 @@ class DesiredJob(Wire):
     grace_seconds: float = 15.0
 
 
-class DesiredAttempt(Wire):
-    """One attempt's part on this node. Jobs of attempts that are not named any more are ended and forgotten."""
+class DesiredAttempt(Wire, frozen=True, kw_only=True):
+    """One attempt's part on this node. Jobs of attempts that are no longer named are ended and forgotten."""
 
     run_id: str
     attempt_id: str
@@ -125,19 +125,19 @@ class DesiredAttempt(Wire):
     jobs: list[DesiredJob]
 
 
-class HeartbeatReply(Wire):
+class HeartbeatReply(Wire, frozen=True, kw_only=True):
     attempts: list[DesiredAttempt]
-    acknowledged: list[str]  # job ids whose final state and outbox the server has read to the end: forget them
+    acknowledged: list[str]  # job ids whose final state and outbox the server has read to the end
     heartbeat_seconds: float = 10.0
 
 
-class ShipReply(Wire):
-    """Reply of POST /api/v1/agent/jobs/{job_id}/outbox/{file}?offset=N (200), or 409 with the offset to go on from."""
+class ShipReply(Wire, frozen=True, kw_only=True):
+    """POST /api/v1/agent/jobs/{job_id}/outbox/{file}?offset=N: 200, or 409 with the offset to go on from."""
 
     offset: int
 
 
-class UploadReply(Wire):
+class UploadReply(Wire, frozen=True, kw_only=True):
     """Reply of the checkpoint upload calls: parts that the server already holds."""
 
     upload_id: str

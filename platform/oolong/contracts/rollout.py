@@ -16,7 +16,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     pass
 
 
-class Refused(Message):
+class Refused(Message, frozen=True, kw_only=True):
     code: str  # late, fenced, unknown_claim, malformed, unauthorised
     message: str
 
@@ -24,7 +24,7 @@ class Refused(Message):
 # --- nouns ------------------------------------------------------------------------------------------------
 
 
-class Trajectory(Message):
+class Trajectory(Message, frozen=True, kw_only=True):
     """One completion of one prompt. T = number of completion tokens; all four lists have length T."""
 
     token_ids: list[int]  # [T] completion tokens, the stop token included
@@ -39,7 +39,7 @@ class Trajectory(Message):
     reward_seconds: float = 0.0
 
 
-class Group(Message):
+class Group(Message, frozen=True, kw_only=True):
     """The G trajectories of one prompt: the unit of advantage, admission and buffering."""
 
     group_id: str  # "<data epoch>-<row>-<repeat>"
@@ -50,7 +50,7 @@ class Group(Message):
     trajectories: list[Trajectory]
 
 
-class PartialTrajectory(Message):
+class PartialTrajectory(Message, frozen=True, kw_only=True):
     """What a worker gives back of one member: finished ones have a reward, others go on from their tokens."""
 
     index: int  # member of the group, 0-based
@@ -58,7 +58,7 @@ class PartialTrajectory(Message):
     finished: bool
 
 
-class ClaimedGroup(Message):
+class ClaimedGroup(Message, frozen=True, kw_only=True):
     claim_id: str
     group_id: str
     row: int
@@ -75,7 +75,7 @@ Refusal = Literal["staleness", "concurrency", "engine_behind", "paused", "no_pro
 # --- worker -> controller -----------------------------------------------------------------------------------
 
 
-class ClaimRequest(Message):
+class ClaimRequest(Message, frozen=True, kw_only=True):
     """POST /claim"""
 
     worker_id: str  # rollout-0/2: job name / incarnation
@@ -84,14 +84,14 @@ class ClaimRequest(Message):
     running_groups: int = 0
 
 
-class EvaluationPrompt(Message):
+class EvaluationPrompt(Message, frozen=True, kw_only=True):
     index: int
     prompt_token_ids: list[int]
     prompt: str
     answer: str
 
 
-class EvaluationTask(Message):
+class EvaluationTask(Message, frozen=True, kw_only=True):
     """The engine leaves the claims, scores these prompts at exactly this version, and rejoins as new."""
 
     task_id: str
@@ -102,7 +102,7 @@ class EvaluationTask(Message):
     temperature: float
 
 
-class ClaimReply(Message):
+class ClaimReply(Message, frozen=True, kw_only=True):
     groups: list[ClaimedGroup] = []
     refusal: Refusal | None = None  # why not max_groups were handed out
     newest_version: int = 0
@@ -110,21 +110,21 @@ class ClaimReply(Message):
     ended: bool = False  # the run is over: release everything and exit
 
 
-class RenewRequest(Message):
+class RenewRequest(Message, frozen=True, kw_only=True):
     """POST /renew, every 5 s; claims live 30 s without it."""
 
     worker_id: str
     claim_ids: list[str]
 
 
-class RenewReply(Message):
+class RenewReply(Message, frozen=True, kw_only=True):
     lost: list[str]  # claims that are no longer this worker's: cancel their requests
     newest_version: int
     paused: bool = False
     ended: bool = False
 
 
-class SubmitRequest(Message):
+class SubmitRequest(Message, frozen=True, kw_only=True):
     """POST /submit: a finished and scored group; 409 when the claim is no longer this worker's."""
 
     worker_id: str
@@ -132,7 +132,7 @@ class SubmitRequest(Message):
     group: Group
 
 
-class FailRequest(Message):
+class FailRequest(Message, frozen=True, kw_only=True):
     """POST /fail: a workflow or reward error; the group becomes dropped{error}, its place returns."""
 
     worker_id: str
@@ -142,7 +142,7 @@ class FailRequest(Message):
     generated_tokens: int = 0
 
 
-class GiveBackRequest(Message):
+class GiveBackRequest(Message, frozen=True, kw_only=True):
     """POST /give_back: the worker stops; members keep their tokens, logprobs and versions."""
 
     worker_id: str
@@ -150,7 +150,7 @@ class GiveBackRequest(Message):
     members: list[PartialTrajectory]
 
 
-class EvaluationResult(Message):
+class EvaluationResult(Message, frozen=True, kw_only=True):
     """POST /evaluation_result"""
 
     worker_id: str
@@ -161,20 +161,20 @@ class EvaluationResult(Message):
     seconds: float
 
 
-class StateRequest(Message):
+class StateRequest(Message, frozen=True, kw_only=True):
     """POST /state: waits up to wait_seconds until newest_version > after_version (long poll)."""
 
     after_version: int = -1
     wait_seconds: float = 0.0
 
 
-class PublishedWeights(Message):
+class PublishedWeights(Message, frozen=True, kw_only=True):
     version: int
     directory: str
     manifest_sha256: str
 
 
-class StateReply(Message):
+class StateReply(Message, frozen=True, kw_only=True):
     newest_version: int  # -1 before the trainer's first announcement
     weights: PublishedWeights | None
     paused: bool
@@ -185,8 +185,11 @@ class StateReply(Message):
     tokens: TokenCounts
 
 
-class LedgerCounts(Message):
-    """In groups, each from its own counter: drawn = trained + sum(dropped) + waiting + running + buffered + taken."""
+class LedgerCounts(Message, frozen=True, kw_only=True):
+    """Groups, each place from its own counter.
+
+    drawn = trained + sum(dropped) + waiting + running + buffered + taken.
+    """
 
     drawn: int = 0
     trained: int = 0
@@ -199,7 +202,7 @@ class LedgerCounts(Message):
     errors: dict[str, int] = {}  # dropped{error} by FailRequest.reason
 
 
-class TokenCounts(Message):
+class TokenCounts(Message, frozen=True, kw_only=True):
     """In completion tokens: generated = trained + sum(dropped) + in_hand + lost_to_recovery."""
 
     generated: int = 0
@@ -209,32 +212,32 @@ class TokenCounts(Message):
     lost_to_recovery: int = 0
 
 
-class LoadClaimRequest(Message):
-    """POST /load_claim: protects the newest version's files until ack, failure or 30 s without a heartbeat."""
+class LoadClaimRequest(Message, frozen=True, kw_only=True):
+    """POST /load_claim: keeps the newest version's files until ack, failure or 30 s without a heartbeat."""
 
     worker_id: str
 
 
-class LoadClaimReply(Message):
+class LoadClaimReply(Message, frozen=True, kw_only=True):
     weights: PublishedWeights | None
 
 
-class Probe(Message):
-    """A fixed greedy continuation that a worker generates right after a load, to compare engine and trainer."""
+class Probe(Message, frozen=True, kw_only=True):
+    """A fixed greedy continuation generated right after a load, to compare engine and trainer."""
 
     prompt_token_ids: list[int]
     token_ids: list[int]
     logprobs: list[float]  # of the greedy tokens, untempered
 
 
-class LoadTimings(Message):
+class LoadTimings(Message, frozen=True, kw_only=True):
     wait_seconds: float = 0.0  # announced -> load started
     check_seconds: float = 0.0  # manifest check, before the pause
     paused_seconds: float = 0.0  # pause sent -> continue answered
     load_seconds: float = 0.0  # update_weights call
 
 
-class AckRequest(Message):
+class AckRequest(Message, frozen=True, kw_only=True):
     """POST /ack, after continue. ok=False names what failed; the engine is STALE and gets no claims."""
 
     worker_id: str
@@ -245,14 +248,14 @@ class AckRequest(Message):
     timings: LoadTimings = LoadTimings()
 
 
-class Done(Message):
+class Done(Message, frozen=True, kw_only=True):
     """The empty reply."""
 
 
 # --- trainer -> controller ----------------------------------------------------------------------------------
 
 
-class AnnounceRequest(Message):
+class AnnounceRequest(Message, frozen=True, kw_only=True):
     """POST /announce: weights of `version` are complete on disk. Moves taken groups to trained.
 
     `outcome` says what happened to the batch that led here: trained, nonfinite (no update, then the version
@@ -264,7 +267,7 @@ class AnnounceRequest(Message):
     outcome: Literal["none", "trained", "nonfinite"]
 
 
-class TakeRequest(Message):
+class TakeRequest(Message, frozen=True, kw_only=True):
     """POST /take: long poll for one batch to train at `version`. Only after announcing that version."""
 
     version: int
@@ -272,7 +275,7 @@ class TakeRequest(Message):
     wait_seconds: float = 10.0
 
 
-class TakeReply(Message):
+class TakeReply(Message, frozen=True, kw_only=True):
     """`groups` is empty while there is no batch yet; ask again."""
 
     groups: list[Group]
@@ -281,31 +284,31 @@ class TakeReply(Message):
     ended: bool = False
 
 
-class SnapshotRequest(Message):
-    """POST /snapshot: one atomic image at a step boundary, to be kept in the checkpoint as controller.msgpack."""
+class SnapshotRequest(Message, frozen=True, kw_only=True):
+    """POST /snapshot: one atomic image at a step boundary, kept in the checkpoint as controller.msgpack."""
 
     version: int
 
 
-class SnapshotReply(Message):
+class SnapshotReply(Message, frozen=True, kw_only=True):
     snapshot: bytes
 
 
-class ProbesRequest(Message):
+class ProbesRequest(Message, frozen=True, kw_only=True):
     """POST /probes: acknowledged probes not yet handed out, for the comparison with the trainer's forward."""
 
 
-class AckedProbe(Message):
+class AckedProbe(Message, frozen=True, kw_only=True):
     worker_id: str
     version: int
     probe: Probe
 
 
-class ProbesReply(Message):
+class ProbesReply(Message, frozen=True, kw_only=True):
     probes: list[AckedProbe]
 
 
-class StaleEngineRequest(Message):
+class StaleEngineRequest(Message, frozen=True, kw_only=True):
     """POST /stale_engine: the comparison failed; the engine gets no claims until it acks a newer version."""
 
     worker_id: str
@@ -313,16 +316,16 @@ class StaleEngineRequest(Message):
     max_difference: float
 
 
-class EndRequest(Message):
+class EndRequest(Message, frozen=True, kw_only=True):
     """POST /end: no more batches will be taken. The controller runs the closing evaluation, then ends."""
 
     reason: Literal["completed", "stopped", "failed"]
 
 
-# --- worker -> reward service ---------------------------------------------------------------------------------
+# --- worker -> reward service -------------------------------------------------------------------------------
 
 
-class ScoreRequest(Message):
+class ScoreRequest(Message, frozen=True, kw_only=True):
     """POST /score: one completion. The reward function and its options come from the attempt's spec."""
 
     prompt: str
@@ -332,7 +335,7 @@ class ScoreRequest(Message):
     row: int = -1
 
 
-class ScoreReply(Message):
+class ScoreReply(Message, frozen=True, kw_only=True):
     """status `ok` has a score; `error` is never a reward: the group is failed with reward_error."""
 
     status: Literal["ok", "error"]

@@ -18,7 +18,7 @@ PositiveFloat = Annotated[float, Field(gt=0)]
 
 def _refuse(code: str, message: str, *path: str | int) -> PydanticCustomError:
     """A rule's refusal; `path` is where the reader should look (it becomes the JSON pointer)."""
-    return PydanticCustomError(code, message, {"path": list(path)})  # type: ignore[arg-type]
+    return PydanticCustomError(code, message, {"path": list(path)})
 
 
 class Section(BaseModel):
@@ -95,7 +95,7 @@ class RolloutSection(Section):
 class StalenessSection(Section):
     max: NonNegativeInt = Field(4, description="max staleness (eta): 0 synchronous, 1 one-step overlap")
     on_straggler: Literal["keep", "drop", "wait"] | None = Field(
-        None, description="what happens to groups older than the bound at take; default wait for max <= 1, else keep"
+        None, description="fate of groups older than the bound at take; default wait for max <= 1, else keep"
     )
 
     @property
@@ -153,7 +153,9 @@ class AlgorithmSection(Section):
 
 class WeightSyncSection(Section):
     transport: Literal["disk"] = "disk"
-    probe_first_versions: NonNegativeInt = Field(20, description="the probe is compared for this many first versions")
+    probe_first_versions: NonNegativeInt = Field(
+        20, description="the probe is compared for this many first versions"
+    )
     probe_every: PositiveInt = Field(10, description="then for every k-th version")
     probe_tolerance: PositiveFloat = Field(
         1e-3, description="largest |logprob difference| between engine and trainer before the engine is STALE"
@@ -193,7 +195,9 @@ class SftSection(Section):
     validate_every_steps: PositiveInt = 200
     validate_from_step: NonNegativeInt = 1000
     stop_at_greedy_accuracy: float | None = Field(0.95, description="stop as soon as it is reached")
-    required_greedy_accuracy: float | None = Field(0.85, description="below it at the cap, the seed is retried, then the run fails")
+    required_greedy_accuracy: float | None = Field(
+        0.85, description="below it at the cap, the seed is retried, then the run fails"
+    )
     seed_retries: NonNegativeInt = 1
 
 
@@ -236,14 +240,12 @@ class RunSpec(Section):
                 f"minibatches={self.trainer.minibatches}",
                 "trainer", "minibatches",
             )  # fmt: skip
-        if self.kind == "rl" and self.rollout.max_concurrent_groups < 1:
-            raise _refuse("concurrency", "max_concurrent_groups must be at least 1", "rollout", "max_concurrent_groups")
         advantage = self.algorithm.advantage
         if self.kind == "rl" and self.rollout.group_size == 1 and "group" in (advantage.mean, advantage.std):
             raise _refuse(
                 "group_of_one",
-                "group_size=1 gives every advantage the value 0 under group normalisation; take group_size >= 2 "
-                "or advantage.mean: batch",
+                "group_size=1 gives every advantage the value 0 under group normalisation; take "
+                "group_size >= 2 or advantage.mean: batch",
                 "rollout", "group_size",
             )  # fmt: skip
         return self
@@ -271,10 +273,12 @@ def spec_errors(document: Any) -> list[SpecError]:
     except ValidationError as error:
         return [
             SpecError(
-                pointer="".join(f"/{part}" for part in (*fault["loc"], *fault.get("ctx", {}).get("path", ()))),
+                pointer="".join(
+                    f"/{part}" for part in (*fault["loc"], *fault.get("ctx", {}).get("path", ()))
+                ),
                 code="unknown_key" if fault["type"] == "extra_forbidden" else fault["type"],
                 message=(
-                    f"unknown key {fault['loc'][-1]!r}; see the RunSpec reference for the keys of this section"
+                    f"unknown key {fault['loc'][-1]!r}; the RunSpec reference lists this section's keys"
                     if fault["type"] == "extra_forbidden"
                     else fault["msg"]
                 ),

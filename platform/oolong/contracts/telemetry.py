@@ -1,8 +1,8 @@
 """Outbox lines: what jobs leave in `<job directory>/outbox/*.jsonl` and agents ship to the control plane.
 
 One JSON object per line, tagged by `type`. A file is only ever appended to, by one process; its name is
-`<anything>-<incarnation>.jsonl`. A series is (run, attempt, name, source, axis); a point's key is (series, x):
-sending it again changes nothing, the same key with another value is a counted conflict.
+`<anything>-<incarnation>.jsonl`. A series is (run, attempt, name, source, axis); a point's key is
+(series, x): sending it again changes nothing, the same key with another value is a counted conflict.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     at: float = 0.0  # unix seconds when it was written
 
 
-class Points(Line, tag="points"):
+class Points(Line, frozen=True, kw_only=True, tag="points"):
     """Several metrics at one x. Absent means not measured; never write 0 or NaN for that."""
 
-    axis: Literal["step", "time"]  # step: train step (or sft step); time: whole seconds since the attempt began
+    axis: Literal["step", "time"]  # train step (or sft step), or whole seconds since the attempt began
     x: int
     values: dict[str, float]  # metric name -> value; names are in contracts.metrics
     source: str = ""  # "" for the job itself, else "rank0", "engine"
 
 
-class Histogram(Line, tag="histogram"):
+class Histogram(Line, frozen=True, kw_only=True, tag="histogram"):
     name: str  # staleness/consumed_tokens ...
     x: int
     counts: dict[str, int]  # bucket label -> count; buckets are whole numbers as text
 
 
-class CheckpointLine(Line, tag="checkpoint"):
+class CheckpointLine(Line, frozen=True, kw_only=True, tag="checkpoint"):
     """A committed checkpoint, LOCAL on its node. The agent uploads it; the server then marks it STORED."""
 
     step: int  # policy version
@@ -44,7 +44,7 @@ class CheckpointLine(Line, tag="checkpoint"):
     final: bool = False  # the last one of the attempt
 
 
-class TrajectoryLine(Line, tag="trajectory"):
+class TrajectoryLine(Line, frozen=True, kw_only=True, tag="trajectory"):
     """A sample for the trajectory browser (one group in `sampled_one_of`)."""
 
     step: int
@@ -57,28 +57,28 @@ class TrajectoryLine(Line, tag="trajectory"):
     finish_reason: str
 
 
-class Progress(Line, tag="progress"):
+class Progress(Line, frozen=True, kw_only=True, tag="progress"):
     phase: str  # warm_start, rollout, train, evaluate, checkpoint, boot
     done: int
     total: int
     message: str = ""
 
 
-class Document(Line, tag="document"):
+class Document(Line, frozen=True, kw_only=True, tag="document"):
     """A live document of the run by name; the newest wins. `pipeline`: gate, ledger, stages (see metrics)."""
 
     name: str
     value: dict[str, Any]
 
 
-class Summary(Line, tag="summary"):
+class Summary(Line, frozen=True, kw_only=True, tag="summary"):
     """A closing measurement of a job, kept with the run under `name`; the newest attempt wins."""
 
     name: str
     value: dict[str, Any]
 
 
-class Note(Line, tag="note"):
+class Note(Line, frozen=True, kw_only=True, tag="note"):
     """Something a person should see among the run's events: an engine restarted, an engine turned STALE."""
 
     kind: str
@@ -91,7 +91,7 @@ decode_line = msgspec.json.Decoder(AnyLine).decode
 
 
 class Outbox:
-    """Append-only writer of one outbox file. Whole lines only: a reader may take everything up to the last newline."""
+    """Append-only writer of one outbox file, in whole lines: a reader takes what ends in a newline."""
 
     def __init__(self, job_directory: str | Path, incarnation: int, name: str = "main") -> None:
         directory = Path(job_directory) / "outbox"
@@ -105,7 +105,7 @@ class Outbox:
         data = msgspec.json.encode(line) + b"\n"
         written = os.write(self._file.fileno(), data)
         if written != len(data):
-            raise OSError(f"outbox {self._path}: wrote {written} of {len(data)} bytes; the disk is likely full")
+            raise OSError(f"outbox {self._path}: wrote {written} of {len(data)} bytes; is the disk full?")
 
     def close(self) -> None:
         self._file.close()

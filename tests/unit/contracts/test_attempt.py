@@ -1,0 +1,27 @@
+import msgspec
+
+from oolong.contracts.attempt import AttemptFile, JobFile, JobResult, read_attempt, read_job, write_result
+from oolong.contracts.lifecycle import EndReason, JobKind
+from oolong.contracts.run_spec import RunSpec
+
+
+def test_attempt_and_job_files_round_trip(tmp_path):
+    spec = RunSpec.model_validate(
+        {"name": "first", "model": {"base_model": "bm_1"}, "dataset": {"version": "letters@1"}}
+    )
+    attempt = AttemptFile(
+        run_id="run_1", attempt_id="att_1", attempt_number=1, epoch=1, spec=spec.model_dump(mode="json"),
+        directory=str(tmp_path), model_directory="/m", dataset_file="/d",
+    )  # fmt: skip
+    (tmp_path / "attempt.json").write_bytes(msgspec.json.encode(attempt))
+    assert read_attempt(tmp_path / "attempt.json") == attempt
+    assert read_attempt(tmp_path / "attempt.json").run_spec == spec
+    job = JobFile(job_id="job_1", name="trainer", kind=JobKind.TRAINER, incarnation=1)
+    (tmp_path / "job.json").write_bytes(msgspec.json.encode(job))
+    assert read_job(tmp_path) == job
+
+
+def test_a_result_is_complete_or_absent(tmp_path):
+    write_result(tmp_path, JobResult(reason=EndReason.COMPLETED))
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+    assert msgspec.json.decode((tmp_path / "result.json").read_bytes(), type=JobResult).reason == "completed"

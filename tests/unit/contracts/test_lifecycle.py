@@ -1,0 +1,42 @@
+from oolong.contracts.lifecycle import ENDED, OUTCOMES, RUN_MOVES, EndReason, Fault, Retry, RunStatus
+
+
+def test_every_end_reason_has_an_outcome_that_is_an_ended_status():
+    assert set(OUTCOMES) == set(EndReason)
+    assert {outcome.status for outcome in OUTCOMES.values()} <= ENDED
+
+
+def test_ended_runs_never_move_again_and_every_status_is_in_the_table():
+    assert set(RUN_MOVES) == set(RunStatus)
+    assert all(not RUN_MOVES[status] for status in ENDED)
+
+
+def test_every_status_is_reachable_from_queued_and_can_end():
+    def reachable(start: RunStatus) -> set[RunStatus]:
+        seen, todo = set(), [start]
+        while todo:
+            status = todo.pop()
+            if status not in seen:
+                seen.add(status)
+                todo.extend(RUN_MOVES[status])
+        return seen
+
+    assert reachable(RunStatus.QUEUED) == set(RunStatus)
+    assert all(reachable(status) & ENDED for status in RunStatus)
+
+
+def test_infra_and_platform_faults_never_use_up_the_users_attempts():
+    for outcome in OUTCOMES.values():
+        if outcome.fault in (Fault.INFRA, Fault.PLATFORM):
+            assert outcome.retry in (Retry.FREE, Retry.NEVER)
+
+
+def test_what_the_user_stopped_is_never_failed():
+    assert OUTCOMES[EndReason.STOPPED_BY_USER].status is RunStatus.STOPPED
+    assert OUTCOMES[EndReason.CANCELLED_WHILE_QUEUED].status is RunStatus.STOPPED
+
+
+def test_every_failure_tells_the_reader_what_to_do():
+    for reason, outcome in OUTCOMES.items():
+        if outcome.status is RunStatus.FAILED:
+            assert outcome.advice, reason

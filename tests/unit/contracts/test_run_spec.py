@@ -1,0 +1,75 @@
+import pytest
+
+from oolong.contracts.run_spec import RunSpec, spec_errors
+
+
+def document(**changes):
+    base = {"name": "first", "model": {"base_model": "bm_1"}, "dataset": {"version": "letters@1"}}
+    return {**base, **changes}
+
+
+def test_a_minimal_document_resolves_every_default():
+    spec = RunSpec.model_validate(document())
+    assert spec.staleness.max == 4
+    assert spec.staleness.straggler_policy == "keep"
+    assert RunSpec.model_validate(spec.model_dump(mode="json")) == spec
+
+
+@pytest.mark.parametrize(("bound", "policy"), [(0, "wait"), (1, "wait"), (2, "keep"), (8, "keep")])
+def test_the_straggler_policy_follows_the_bound_unless_named(bound, policy):
+    assert RunSpec.model_validate(document(staleness={"max": bound})).staleness.straggler_policy == policy
+    named = RunSpec.model_validate(document(staleness={"max": bound, "on_straggler": "drop"}))
+    assert named.staleness.straggler_policy == "drop"
+
+
+def test_an_unknown_key_is_an_error_with_a_pointer_to_it():
+    (error,) = spec_errors(document(rollout={"group_sise": 8}))
+    assert error.pointer == "/rollout/group_sise"
+    assert error.code == "unknown_key"
+    assert "group_sise" in error.message
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("top_p", 0.9), ("top_k", 50), ("min_p", 0.1), ("frequency_penalty", 0.5), ("logit_bias", {"7": 1.0})],
+)
+def test_truncated_sampling_is_refused_for_training_rollouts_with_the_reason(key, value):
+    (error,) = spec_errors(document(rollout={key: value}))
+    assert error.pointer == f"/rollout/{key}"
+    assert error.code == "truncated_sampling"
+    assert "full distribution" in error.message
+
+
+def test_the_batch_must_divide_into_minibatches():
+    (error,) = spec_errors(document(trainer={"groups_per_step": 30, "minibatches": 4}))
+    assert error.pointer == "/trainer/minibatches"
+    assert "30" in error.message and "4" in error.message
+
+
+def test_a_group_of_one_is_refused_under_group_normalisation_and_allowed_under_batch():
+    (error,) = spec_errors(document(rollout={"group_size": 1}))
+    assert error.pointer == "/rollout/group_size"
+    batch = {"advantage": {"mean": "batch", "std": "batch"}}
+    assert spec_errors(document(rollout={"group_size": 1}, algorithm=batch)) == []
+
+
+def test_decoupled_ppo_without_a_proximal_policy_is_refused():
+    (error,) = spec_errors(document(algorithm={"proximal": "none"}))
+    assert error.pointer == "/algorithm/proximal"
+
+
+@pytest.mark.parametrize("model", [{}, {"base_model": "bm_1", "checkpoint": "ckpt_1"}])
+def test_the_model_has_exactly_one_source(model):
+    (error,) = spec_errors(document(model=model))
+    assert error.pointer == "/model"
+    assert error.code == "model_source"
+
+
+def test_all_faults_are_reported_at_once():
+    errors = spec_errors(document(rollout={"top_p": 0.5}, seed=-1, nonsense=1))
+    assert {error.pointer for error in errors} == {"/rollout/top_p", "/seed", "/nonsense"}
+
+
+def test_slots_needed_counts_engines_only_for_rl():
+    assert RunSpec.model_validate(document(rollout={"engines": 3}, trainer={"ranks": 2})).slots_needed == 5
+    assert RunSpec.model_validate(document(kind="sft", rollout={"engines": 3})).slots_needed == 1

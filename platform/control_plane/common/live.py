@@ -1,0 +1,121 @@
+"""The live stream's writing side: frames with a sequence number per topic, stored with the data they announce.
+
+`publish` belongs to the caller's transaction: the frame exists exactly when the data does, its number is the
+next one of its topic, and numbers follow commit order without holes. That is what lets a reader replay from
+any number and go on live (`common.hub`).
+
+Lock order. A topic's row stays locked until the caller commits, so publish late, and lock before it whatever
+else you lock (a Run row, say). Where one transaction publishes to several topics, do it in this order:
+`run:<id>`, `run:<id>:logs`, `runs`, `pool`. Transactions that keep to it cannot deadlock on topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from django.db import connection, transaction
+from django.utils import timezone
+
+from control_plane.common.models import LiveTopic
+
+CHANNEL = "oolong_live"
+
+KEEP_FRAMES = 10_000
+KEEP_FOR = timedelta(hours=1)
+FORGET_SILENT_TOPICS_AFTER = timedelta(days=7)
+
+# Of these the newest frame per subject replaces the older ones; all other types count one by one.
+NEWEST_WINS = frozenset({"document", "status", "progress"})
+
+_PUBLISH = """
+WITH counter AS (
+    INSERT INTO common_livetopic AS t (topic, seq) VALUES (%(topic)s, %(count)s)
+    ON CONFLICT (topic) DO UPDATE SET seq = t.seq + EXCLUDED.seq
+    RETURNING seq
+), stored AS (
+    INSERT INTO common_streamframe (topic, seq, type, replaces, at, data)
+    SELECT %(topic)s, counter.seq - %(count)s + f.position, f.type, f.replaces, clock_timestamp(), f.data
+    FROM counter,
+         unnest(%(types)s::text[], %(replaces)s::text[], %(data)s::text[])
+         WITH ORDINALITY AS f(type, replaces, data, position)
+)
+SELECT seq, pg_notify(%(channel)s, %(topic)s || ' ' || seq) FROM counter
+"""
+
+
+def publish(topic: str, type: str, data: Mapping[str, Any]) -> int:
+    """Add one frame to a topic and wake its readers when the caller's transaction commits.
+
+    `type` is one of points, histogram, document, event, status, progress, checkpoint, log, trajectory.
+    Returns the frame's sequence number. Raises TransactionManagementError outside `transaction.atomic`.
+    """
+    return publish_many(topic, [(type, data)])
+
+
+def publish_many(topic: str, frames: Iterable[tuple[str, Mapping[str, Any]]]) -> int:
+    """Add frames to one topic in the given order, with one lock and one wake-up; returns the last number."""
+    if not connection.in_atomic_block:
+        raise transaction.TransactionManagementError(
+            f"publish to {topic!r} outside a transaction: a frame is stored together with what it announces; "
+            "call it inside transaction.atomic()"
+        )
+    frames = list(frames)
+    if not frames:
+        return current_seq(topic)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _PUBLISH,
+            {
+                "topic": topic,
+                "count": len(frames),
+                "types": [type for type, _ in frames],
+                "replaces": [_replaces(type, data) for type, data in frames],
+                "data": [msgspec.json.encode(data).decode() for _, data in frames],
+                "channel": CHANNEL,
+            },
+        )
+        return int(cursor.fetchone()[0])
+
+
+def current_seq(topic: str) -> int:
+    """The last committed number of a topic, 0 when nothing was ever published on it."""
+    return LiveTopic.objects.filter(topic=topic).values_list("seq", flat=True).first() or 0
+
+
+def prune() -> int:
+    """Drop frames that are both older than KEEP_FOR and beyond the newest KEEP_FRAMES of their topic.
+
+    A topic silent for FORGET_SILENT_TOPICS_AFTER loses all its frames; its counter stays, so a reader that
+    comes back sees a gap and never a number twice. Returns how many frames went.
+    """
+    now = timezone.now()
+    dropped = 0
+    for topic, seq in LiveTopic.objects.values_list("topic", "seq").iterator():
+        with connection.cursor() as cursor:
+            # The cut is a number, not a time: what is left must be an unbroken tail.
+            cursor.execute(
+                """
+                DELETE FROM common_streamframe WHERE topic = %(topic)s AND seq <= greatest(
+                    (SELECT max(seq) FROM common_streamframe
+                     WHERE topic = %(topic)s AND seq <= %(beyond)s AND at < %(old)s),
+                    (SELECT max(seq) FROM common_streamframe
+                     WHERE topic = %(topic)s HAVING max(at) < %(silent)s))
+                """,
+                {
+                    "topic": topic,
+                    "beyond": seq - KEEP_FRAMES,
+                    "old": now - KEEP_FOR,
+                    "silent": now - FORGET_SILENT_TOPICS_AFTER,
+                },
+            )
+            dropped += cursor.rowcount
+    return dropped
+
+
+def _replaces(type: str, data: Mapping[str, Any]) -> str:
+    if type not in NEWEST_WINS:
+        return ""
+    return f"{type}:{data.get('name') or data.get('id') or ''}"[:200]

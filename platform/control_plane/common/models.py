@@ -1,0 +1,27 @@
+from django.db import models
+
+
+class LiveTopic(models.Model):
+    """The last sequence number given out on a topic. Its row lock is what makes `seq` gapless in commit order."""
+
+    topic = models.CharField(max_length=200, primary_key=True)
+    seq = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.topic} at {self.seq}"
+
+
+class StreamFrame(models.Model):
+    """One frame of the live stream, kept for replay. Written only by `live.publish`."""
+
+    pk = models.CompositePrimaryKey("topic", "seq")
+    topic = models.CharField(max_length=200)
+    seq = models.BigIntegerField()
+    type = models.CharField(max_length=20)
+    # A newer frame with the same key says all that an older one said; "" where every frame counts.
+    replaces = models.CharField(max_length=200, default="")
+    at = models.DateTimeField()
+    data = models.TextField()  # JSON as text: it is only ever passed on, and text may hold what jsonb refuses
+
+    def __str__(self) -> str:
+        return f"{self.topic} {self.seq} {self.type}"

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""The one door of a checkout: sets Oolong up, starts and stops it, runs its tests, and is Django's manage.py.
+
+Needs nothing but Python 3.11. Commands of our own run in whatever Python started this file; any other
+command is Django's and runs in the environment that `setup` makes. This file keeps to the syntax of old
+Pythons so that one of them can still say what is missing.
+"""
+
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.abspath(__file__))
+WANTED = (3, 11)
+
+
+def find_python():
+    """Return the path of a Python 3.11 on PATH, or None."""
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        candidate = os.path.join(folder, "python%d.%d" % WANTED)
+        if os.access(candidate, os.X_OK):
+            return candidate
+    return None
+
+
+def main():
+    if sys.version_info[:2] != WANTED:
+        python = find_python()
+        if python is None:
+            sys.stderr.write(
+                "Oolong needs Python %d.%d; this is Python %d.%d and no python%d.%d is on PATH.\n"
+                "On Debian 12: apt-get install python3 python3-venv\n"
+                "On Ubuntu: add a package source that has python3.11, then apt-get install python3.11-venv\n"
+                % (WANTED + sys.version_info[:2] + WANTED)
+            )
+            return 2
+        os.execv(python, [python] + sys.argv)
+    sys.path.insert(0, os.path.join(ROOT, "platform"))
+    from local_stack import commands
+
+    return commands.main(ROOT, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,240 @@
+"""The two Python environments: `.venv` of the checkout and the node environment that clones share."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from local_stack.errors import StackError
+from local_stack.files import locked, read_json, tail, write_json
+from local_stack.places import Places
+
+Say = Callable[[str], None]
+READY = ".oolong-ready.json"
+
+
+@dataclass(frozen=True)
+class Install:
+    """One call of pip: a list and how it is read."""
+
+    requirements: Path
+    hashed: bool = True
+    with_dependencies: bool = False
+    constraints: Path | None = None
+
+    def arguments(self) -> list[str]:
+        words = ["install", "--no-input", "--progress-bar", "off"]
+        if self.hashed:
+            words.append("--require-hashes")
+        if not self.with_dependencies:
+            words.append("--no-deps")
+        if self.constraints is not None:
+            words += ["--constraint", str(self.constraints)]
+        return [*words, "--requirement", str(self.requirements)]
+
+    def files(self) -> list[Path]:
+        return [self.requirements] + ([self.constraints] if self.constraints else [])
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What an environment is made from. Two with the same `key` have the same packages."""
+
+    name: str
+    path: Path
+    installs: tuple[Install, ...]
+    size: str  # measured, for the reader who waits
+
+    @property
+    def python(self) -> Path:
+        return self.path / "bin" / "python"
+
+    @property
+    def key(self) -> str:
+        return key_of(self.installs)
+
+    def is_ready(self) -> bool:
+        """Whether it was finished, from the lists as they are now, and its Python is still there."""
+        marker = read_json(self.path / READY)
+        return marker.get("key") == self.key and os.access(self.python, os.X_OK)
+
+
+def key_of(installs: tuple[Install, ...]) -> str:
+    """Hash of the lists and of how they are read, with the Python that reads them."""
+    digest = hashlib.sha256(f"{sys.version_info[0]}.{sys.version_info[1]}".encode())
+    for install in installs:
+        digest.update(repr((install.hashed, install.with_dependencies)).encode())
+        for file in install.files():
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def platform_environment(places: Places) -> Environment:
+    """Control plane, agent, command line, tests: everything but torch."""
+    return Environment(
+        name="platform",
+        path=places.venv,
+        installs=(Install(places.constraints / "platform.txt"),),
+        size="about 0.35 GB to download, 1.0 GB on disk",
+    )
+
+
+def node_environment(places: Places, *, device: str = "cpu") -> Environment:
+    """Trainer and engine. `device` is `cpu` or `cuda`; only the latter carries SGLang's CUDA packages."""
+    lists = places.constraints
+    torch = Install(
+        lists / "node-torch.txt",
+        hashed=False,
+        with_dependencies=True,
+        constraints=lists / "node-torch-constraints.txt",
+    )
+    first = Install(lists / ("node-cuda.txt" if device == "cuda" else "node.txt"))
+    installs = (first, torch, Install(lists / "node-nodeps.txt"))
+    size = "about 0.6 GB to download, 2.5 GB on disk with torch's CPU build; 3.5 GB and 6 GB with its CUDA build"
+    if device == "cuda":
+        size = "about 6 GB to download, 13 GB on disk"
+    key = key_of(installs)
+    return Environment(
+        name=f"node ({device})", path=places.environments / f"node-{device}-{key}", installs=installs, size=size
+    )
+
+
+def ensure(environment: Environment, *, places: Places, say: Say) -> None:
+    """Make the environment if it is not ready; a second call takes milliseconds.
+
+    It is built in place, because a virtual environment cannot be moved; the marker is written last. An
+    interrupted build goes on where it was: what pip has already downloaded and installed is kept.
+    """
+    if environment.is_ready():
+        return
+    lock = environment.path.with_name(f"{environment.path.name}.lock")
+    if environment.path == places.venv:
+        lock = places.run / "venv.lock"
+    log = places.logs / f"setup-{environment.name.split()[0]}.log"
+    with locked(lock, waiting=lambda: say(f"  Another process is making {environment.path}; waiting for it.")):
+        if environment.is_ready():
+            return
+        began = time.monotonic()
+        say(f"Making the {environment.name} environment in {environment.path}: {environment.size}.")
+        say(f"  Log: {log}")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("")
+        _make_venv(environment.path)
+        for install in environment.installs:
+            _pip(environment, install, log=log, say=say)
+        if environment.path == places.venv:
+            _install_checkout(environment, places=places, log=log)
+        write_json(environment.path / READY, {"key": environment.key, "made_in_seconds": _since(began)})
+        say(f"  The {environment.name} environment is ready after {_since(began):.0f} s.")
+
+
+def _since(began: float) -> float:
+    return round(time.monotonic() - began, 1)
+
+
+def _make_venv(path: Path) -> None:
+    """Create the virtual environment unless a usable one from an earlier attempt is there."""
+    python = path / "bin" / "python"
+    if python.exists():
+        asked = [str(python), "-c", "import pip, sys; print(sys.version_info[:2])"]
+        done = subprocess.run(asked, capture_output=True, text=True)
+        if done.returncode == 0 and done.stdout.strip() == str(tuple(sys.version_info[:2])):
+            return
+    if path.exists():
+        shutil.rmtree(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    base = getattr(sys, "_base_executable", sys.executable)
+    done = subprocess.run([base, "-m", "venv", str(path)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise StackError(
+            f"{base} -m venv {path} failed:\n{(done.stdout + done.stderr).strip()[-1500:]}\n"
+            "On Debian: apt-get install python3-venv"
+        )
+
+
+def _pip(environment: Environment, install: Install, *, log: Path, say: Say) -> None:
+    wanted = len(re.findall(r"^[A-Za-z0-9]", install.requirements.read_text(), flags=re.MULTILINE))
+    began = time.monotonic()
+    code = _run_pip(environment, install.arguments(), log=log, wanted=wanted)
+    if code != 0:
+        raise StackError(explain_pip_failure(log, what=install.requirements.name))
+    say(f"  {install.requirements.name}: {wanted} package(s) in {time.monotonic() - began:.0f} s")
+
+
+def _install_checkout(environment: Environment, *, places: Places, log: Path) -> None:
+    words = ["install", "--no-deps", "--no-build-isolation", "--no-index", "--editable", str(places.root)]
+    if _run_pip(environment, words, log=log, wanted=0) != 0:
+        raise StackError(explain_pip_failure(log, what="the checkout itself"))
+
+
+def _run_pip(environment: Environment, words: list[str], *, log: Path, wanted: int) -> int:
+    """Run pip with its output in the log, counting along on a terminal."""
+    variables = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUNBUFFERED": "1"}
+    for name in ("PYTHONPATH", "PYTHONHOME", "PIP_REQUIRE_VIRTUALENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER"):
+        variables.pop(name, None)
+    command = [str(environment.python), "-m", "pip", *words]
+    with log.open("a") as stream:
+        stream.write("$ " + " ".join(command) + "\n")
+        stream.flush()
+        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=variables)
+        stopped = threading.Event()
+        if sys.stdout.isatty() and wanted:
+            threading.Thread(target=_count_along, args=(log, wanted, stopped), daemon=True).start()
+        try:
+            return process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+        finally:
+            stopped.set()
+
+
+def _count_along(log: Path, wanted: int, stopped: threading.Event) -> None:
+    while not stopped.wait(0.5):
+        text = log.read_text(errors="replace").rpartition("\n$ ")[2]
+        count = len(re.findall(r"^(?:Collecting|Requirement already satisfied)", text, flags=re.MULTILINE))
+        state = "unpacking" if "Installing collected packages" in text else "downloading"
+        print(f"\r  {min(count, wanted)}/{wanted} packages, {state} …\x1b[K", end="", flush=True)
+    print("\r\x1b[K", end="", flush=True)
+
+
+_CAUSES: tuple[tuple[str, str], ...] = (
+    (r"No space left on device", "The disk is full: free space, or set OOLONG_HOME to a folder on another disk."),
+    (
+        r"DO NOT MATCH THE HASHES",
+        "A file differs from the pinned one. The package index in use serves other files than the public one: "
+        "point pip at another (PIP_INDEX_URL), or clear its cache: .venv/bin/python -m pip cache purge",
+    ),
+    (
+        r"Temporary failure in name resolution|Name or service not known|NewConnectionError|ConnectionError"
+        r"|Network is unreachable|ReadTimeout|ConnectTimeout|ProxyError|SSLError|CERTIFICATE_VERIFY_FAILED",
+        "The package index could not be reached. Check the network (HTTPS_PROXY, PIP_CERT), then type the same "
+        "command again; it goes on where it stopped. A mirror is named by PIP_INDEX_URL.",
+    ),
+    (
+        r"No matching distribution found|Could not find a version",
+        "The package index in use has no such file for this machine. Is a mirror set in pip's configuration "
+        "that lacks it? `python3 -m pip config list` shows it.",
+    ),
+    (r"Permission denied", "A folder is not writable for this user; was set-up first run as another user?"),
+    (r"MemoryError|Killed", "The machine ran out of memory: close other programs and type the command again."),
+)
+
+
+def explain_pip_failure(log: Path, *, what: str) -> str:
+    """Say what pip could not do, in its own last words, and what to do about it."""
+    text = tail(log, lines=400)
+    errors = [line for line in text.splitlines() if line.startswith(("ERROR", "error", "WARNING: Retrying"))]
+    advice = next((way for pattern, way in _CAUSES if re.search(pattern, text)), "The whole output is in the log.")
+    said = "\n".join(errors[-4:]) or "\n".join(text.splitlines()[-6:])
+    return f"pip could not install {what}.\n{said}\n{advice}\nLog: {log}"

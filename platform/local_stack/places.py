@@ -1,0 +1,96 @@
+"""Where things lie: one frozen object computed from the checkout, the user and the environment."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Places:
+    """Folders of one clone, and those that all clones of a user share."""
+
+    root: Path  # the checkout
+    home: Path  # shared between clones: environments, programs, the register of ports
+    data: Path  # this clone's databases, store and agent; survives `down`
+    clone_id: str  # of the checkout's path
+    as_root: bool
+
+    @property
+    def venv(self) -> Path:
+        return self.root / ".venv"
+
+    @property
+    def venv_python(self) -> Path:
+        return self.venv / "bin" / "python"
+
+    @property
+    def environments(self) -> Path:
+        return self.home / "envs"
+
+    @property
+    def var(self) -> Path:
+        return self.root / "var"
+
+    @property
+    def run(self) -> Path:
+        return self.var / "run"
+
+    @property
+    def logs(self) -> Path:
+        return self.var / "logs"
+
+    @property
+    def stack_file(self) -> Path:
+        return self.var / "stack.json"
+
+    @property
+    def env_file(self) -> Path:
+        return self.var / "stack.env"
+
+    @property
+    def constraints(self) -> Path:
+        return self.root / "constraints"
+
+    @property
+    def webui(self) -> Path:
+        return self.root / "webui"
+
+    @property
+    def store(self) -> Path:
+        return self.data / "store"
+
+    @property
+    def agent_data(self) -> Path:
+        return self.data / "agent"
+
+
+def places_of(root: Path, *, environ: Mapping[str, str], uid: int, user_home: Path) -> Places:
+    """Decide where a clone's things go.
+
+    Root keeps data below /var/lib because PostgreSQL refuses to run as root and the user it runs as must
+    reach its files, which it cannot below a home of mode 700. `OOLONG_HOME` moves shared things and data.
+    """
+    root = root.resolve()
+    clone_id = hashlib.sha256(str(root).encode()).hexdigest()[:12]
+    override = environ.get("OOLONG_HOME")
+    if override:
+        home = Path(override).expanduser().resolve()
+        data = home / "clones" / clone_id
+    elif uid == 0:
+        home = Path("/var/lib/oolong")
+        data = home / "clones" / clone_id
+    else:
+        cache = Path(environ.get("XDG_CACHE_HOME") or user_home / ".cache")
+        home = cache / "oolong"
+        data = root / "var" / "data"
+    return Places(root=root, home=home, data=data, clone_id=clone_id, as_root=uid == 0)
+
+
+def places_here(root: Path) -> Places:
+    """The places of `root` for the user who runs this process."""
+    home = Path(os.environ.get("HOME") or os.path.expanduser("~"))
+    return places_of(root, environ=os.environ, uid=os.geteuid(), user_home=home)

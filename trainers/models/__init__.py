@@ -1,0 +1,1 @@
+"""Policies as torch modules: load, shard (FSDP2), packed attention, log-probabilities, optimizer, export."""

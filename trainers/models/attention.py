@@ -1,0 +1,78 @@
+"""Attention over packed rows: many sequences in one row, none of which sees another.
+
+transformers isolates packed sequences by itself only when there is neither a mask nor a cache; given either it
+silently lets them see each other. So the boundaries are passed in explicitly, as cumulative lengths, and an
+attention function of our own obeys them: a loop of dense causal attention on the CPU, the variable-length kernel
+on CUDA. Its mask function makes no mask at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface
+
+NAME = "oolong_packed"
+
+
+def register() -> None:
+    """Make `attn_implementation="oolong_packed"` known to transformers. Registering twice changes nothing."""
+    AttentionInterface.register(NAME, packed_attention)
+    AttentionMaskInterface.register(NAME, no_mask)
+
+
+def no_mask(*_: Any, **__: Any) -> None:
+    return None
+
+
+def packed_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,  # [1, heads, T, D]
+    key: torch.Tensor,  # [1, kv heads, T, D]
+    value: torch.Tensor,  # [1, kv heads, T, D]
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    *,
+    cu_seqlens: torch.Tensor,  # int32 [sequences + 1], 0 first and T last
+    seqlens: list[int],  # the same boundaries as lengths, on the host
+    sliding_window: int | None = None,
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """Causal attention inside each sequence of the row. Returns [1, T, heads, D] and no attention weights."""
+    if attention_mask is not None:
+        raise ValueError("packed attention takes its boundaries from cu_seqlens; an attention mask was given too")
+    if sliding_window is not None:
+        raise ValueError(f"packed attention has no sliding window, and this model asks for one of {sliding_window}")
+    if query.is_cuda:
+        return _varlen(query, key, value, scaling, cu_seqlens, max(seqlens)), None
+    grouped = query.shape[1] != key.shape[1]
+    parts = [
+        scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling, enable_gqa=grouped)
+        for q, k, v in zip(
+            query.split(seqlens, dim=2), key.split(seqlens, dim=2), value.split(seqlens, dim=2), strict=True
+        )
+    ]
+    return torch.cat(parts, dim=2).transpose(1, 2), None
+
+
+def _varlen(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float | None,
+    cu_seqlens: torch.Tensor,
+    longest: int,
+) -> torch.Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    if key.shape[1] != query.shape[1]:
+        repeats = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(repeats, dim=1), value.repeat_interleave(repeats, dim=1)
+    q, k, v = (tensor.squeeze(0).transpose(0, 1).contiguous() for tensor in (query, key, value))
+    attended = varlen_attn(
+        q, k, v, cu_seqlens, cu_seqlens, longest, longest, scale=scaling, window_size=(-1, 0)
+    )  # [T, heads, D]
+    return attended.unsqueeze(0)

@@ -1,0 +1,40 @@
+"""FSDP2: every rank keeps an equal part of each parameter, its gradient and its optimizer state."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from trainers.models.policy import Policy
+
+
+def shard(policy: Policy, mesh: DeviceMesh, *, compute_dtype: torch.dtype = torch.float32) -> Policy:
+    """Shard in place, decoder layers first, then the root with embedding, norm and head. Masters stay float32."""
+    precision = MixedPrecisionPolicy(param_dtype=compute_dtype, reduce_dtype=torch.float32)
+    for layer in policy.layers:
+        fully_shard(layer, mesh=mesh, mp_policy=precision)
+    fully_shard(policy, mesh=mesh, mp_policy=precision)
+    return policy
+
+
+def sync_gradients(policy: nn.Module, wanted: bool) -> None:
+    """Gradients are reduced over the ranks in the backward pass of the last microbatch only."""
+    policy.set_requires_gradient_sync(wanted)
+    policy.set_is_last_backward(wanted)
+
+
+def full_tensors(policy: Policy, *, dtype: torch.dtype, keep: bool) -> dict[str, torch.Tensor]:
+    """The whole weights by their Hugging Face names, on the CPU; a tied head appears once, as the embedding.
+
+    Collective: every rank calls it. Ranks with keep=False take part and get an empty dict.
+    """
+    gathered: dict[str, torch.Tensor] = {}
+    for name, parameter in policy.causal_lm.named_parameters():  # skips the second name of a tied tensor
+        local = parameter.detach()
+        whole = local.full_tensor() if isinstance(local, DTensor) else local
+        if keep:
+            gathered[name] = whole.to(device="cpu", dtype=dtype, copy=True).contiguous()
+    return gathered

@@ -1,0 +1,89 @@
+"""Make a tiny Qwen3 as a Hugging Face directory: `python -m trainers.models.tiny --out DIR [--seed N]`.
+
+116 thousand parameters and a tokenizer of single bytes, so that the whole of Oolong can be tried on a CPU.
+Every role of the chat has one token of its own: at this size, spelling "assistant" would be a third of a prompt.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+ROLES = ("user", "assistant", "system")
+PAD, END = "<|pad|>", "<|end|>"
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] }}"
+    "{% if message['role'] == 'assistant' %}{{ '<|end|>' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+
+
+def byte_tokenizer():  # type: ignore[no-untyped-def]
+    """256 bytes, then pad, end and one token per role: 261 tokens, no merges; any text survives a round trip."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={symbol: number for number, symbol in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([PAD, END, *(f"<|{role}|>" for role in ROLES)])
+    wrapped = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        extra_special_tokens=[f"<|{role}|>" for role in ROLES],
+        clean_up_tokenization_spaces=False,
+        model_max_length=1024,
+    )
+    wrapped.chat_template = CHAT_TEMPLATE
+    return wrapped
+
+
+def tiny_config():  # type: ignore[no-untyped-def]
+    from transformers import Qwen3Config
+
+    return Qwen3Config(
+        vocab_size=264,  # 261 tokens, rounded up to a multiple of 8
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=32,
+        intermediate_size=192,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+        attention_dropout=0.0,
+        initializer_range=0.05,
+        bos_token_id=None,
+        pad_token_id=256,
+        eos_token_id=257,
+        dtype="float32",
+    )
+
+
+def make_tiny_model(directory: Path, *, seed: int = 1) -> Path:
+    """Write config, tokenizer and random float32 weights into `directory`."""
+    import torch
+    from transformers import Qwen3ForCausalLM
+
+    torch.manual_seed(seed)
+    model = Qwen3ForCausalLM(tiny_config()).to(torch.float32)
+    directory.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(directory)
+    (directory / "model.safetensors").chmod(0o644)  # it is written for its owner alone, agents may be others
+    byte_tokenizer().save_pretrained(directory)
+    return directory
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Make a tiny Qwen3 with a byte tokenizer.")
+    parser.add_argument("--out", type=Path, required=True, help="directory to write")
+    parser.add_argument("--seed", type=int, default=1, help="of the random weights")
+    arguments = parser.parse_args()
+    directory = make_tiny_model(arguments.out, seed=arguments.seed)
+    print(f"tiny Qwen3 written to {directory}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,21 @@
+from __future__ import annotations
+
 from django.db import models
+
+
+class IdempotencyKey(models.Model):
+    """The answer that a POST with this Idempotency-Key got, so that a repeat gets the same one."""
+
+    caller = models.CharField(max_length=64)  # user id
+    key = models.CharField(max_length=255)
+    request_sha256 = models.CharField(max_length=64)
+    status = models.PositiveSmallIntegerField(null=True)  # null while the first request is in flight
+    body = models.JSONField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["caller", "key"], name="one_answer_per_idempotency_key")]
+        indexes = [models.Index(fields=["created_at"])]
 
 
 class LiveTopic(models.Model):

@@ -1,0 +1,127 @@
+"""The demo's summary: what the run measured, read back through the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oolong.client import Client, Run
+
+REQUIRED_RISE = 0.2
+TOLERATED_MISMATCH = 1e-4  # float32 engine and trainer at the same weights
+REQUIRED_MISMATCH_TOKENS = 1000
+
+
+def summarise(client: Client, run: Run, seconds: dict[str, float]) -> dict[str, Any]:
+    """Everything that `var/demo-summary.json` holds; None where nothing was measured."""
+    trainer = run.summary.get("trainer", {})
+    controller = run.summary.get("controller", {})
+    evaluation = run.summary.get("evaluation", {})
+    engines = [value for name, value in sorted(run.summary.items()) if name.startswith("rollout-")]
+    checkpoints = [item for item in client.checkpoints.list(run=run.id) if item.state == "STORED"]
+    newest = max(checkpoints, key=lambda item: item.step, default=None)
+    ledger = controller.get("ledger", {})
+    sync = trainer.get("weight_sync", {})
+    tokens = controller.get("tokens", {})
+    return {
+        "run_id": run.id,
+        "status": run.status,
+        "train_steps": trainer.get("train_steps"),
+        "policy_version": run.policy_version,
+        "reward": _reward(client, run.id),
+        "eval": {
+            "prompts": evaluation.get("end", {}).get("prompts"),
+            "before": _scores(evaluation.get("start")),
+            "after": _scores(evaluation.get("end")),
+        },
+        "staleness": controller.get("staleness"),
+        "interruptions": controller.get("interruptions"),
+        "trajectories_spanning_versions": controller.get("trajectories_spanning_versions"),
+        "ledger": ledger,
+        "ledger_balances": _balances(ledger),
+        "tokens": {
+            "generated": tokens.get("generated"),
+            "trained": tokens.get("trained"),
+            "lost": tokens.get("lost_to_recovery"),
+            "dropped": tokens.get("dropped"),
+        },
+        "idle": {
+            "trainer": trainer.get("idle", {}).get("trainer"),
+            "rollout": _mean([engine.get("idle", {}).get("rollout") for engine in engines]),
+        },
+        "weight_sync": {
+            "trainer_blocked_share": sync.get("trainer_blocked_share"),
+            "engine_paused_share": _mean([engine.get("engine_paused_share") for engine in engines]),
+            "mean_seconds": {
+                "gather": sync.get("mean_seconds", {}).get("gather"),
+                "write": sync.get("mean_seconds", {}).get("write"),
+                "load": _mean([engine.get("mean_seconds", {}).get("load") for engine in engines]),
+                "paused": _mean([engine.get("mean_seconds", {}).get("paused") for engine in engines]),
+            },
+            "versions": sync.get("versions"),
+            "acks": controller.get("acks"),
+        },
+        "engine_mismatch": trainer.get("engine_mismatch"),
+        "checkpoint": newest and {"id": newest.id, "sha256": newest.sha256, "bytes": newest.bytes},
+        "seconds": seconds,
+    }
+
+
+def rise_of(summary: dict[str, Any]) -> float | None:
+    """Mean reward of the last ten train steps less that of the first ten."""
+    reward = summary["reward"]
+    first, last = reward["first_10_steps_mean"], reward["last_10_steps_mean"]
+    return None if first is None or last is None else last - first
+
+
+def shortcomings(summary: dict[str, Any]) -> list[str]:
+    """Why the demo did not show what it is there to show; empty when it did."""
+    found = []
+    rise = rise_of(summary)
+    if summary["status"] != "SUCCEEDED":
+        found.append(f"the run ended {summary['status']}")
+    if rise is None or rise <= REQUIRED_RISE:
+        found.append(
+            f"the reward rose by {rise if rise is None else round(rise, 3)}, not by more than {REQUIRED_RISE}"
+        )
+    if not summary["trajectories_spanning_versions"]:
+        found.append(
+            "no trajectory spans two policy versions: no generation was continued across a weight update"
+        )
+    mismatch = summary["engine_mismatch"] or {"tokens_compared": 0, "max": None}
+    if mismatch["tokens_compared"] < REQUIRED_MISMATCH_TOKENS or mismatch["max"] >= TOLERATED_MISMATCH:
+        found.append(
+            f"engine and trainer differ by {mismatch['max']} over {mismatch['tokens_compared']} tokens; wanted "
+            f"less than {TOLERATED_MISMATCH} over {REQUIRED_MISMATCH_TOKENS} or more"
+        )
+    if not summary["ledger_balances"]:
+        found.append("the ledger of groups does not balance")
+    return found
+
+
+def _reward(client: Client, run_id: str) -> dict[str, float | None]:
+    """From the stored series itself, not from what a job says of it."""
+    by_step: dict[int, float] = {}
+    for series in client.runs.metrics(run_id, names=["reward/mean"], axis="step").series:
+        by_step.update(zip(series.x, series.value, strict=True))
+    values = [by_step[step] for step in sorted(by_step)]
+    enough = len(values) >= 20
+    return {
+        "first_10_steps_mean": sum(values[:10]) / 10 if enough else None,
+        "last_10_steps_mean": sum(values[-10:]) / 10 if enough else None,
+    }
+
+
+def _scores(measured: dict[str, Any] | None) -> dict[str, float | None] | None:
+    return measured and {"greedy": measured.get("greedy"), "sampled": measured.get("sampled")}
+
+
+def _balances(ledger: dict[str, Any]) -> bool:
+    if not ledger:
+        return False
+    places = sum(ledger[place] for place in ("trained", "waiting", "running", "buffered", "taken"))
+    return bool(ledger["drawn"] == places + sum(ledger["dropped_by_reason"].values()))
+
+
+def _mean(values: list[float | None]) -> float | None:
+    measured = [value for value in values if value is not None]
+    return sum(measured) / len(measured) if measured else None

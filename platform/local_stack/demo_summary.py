@@ -90,8 +90,8 @@ def shortcomings(summary: dict[str, Any]) -> list[str]:
     mismatch = summary["engine_mismatch"] or {"tokens_compared": 0, "max": None}
     if mismatch["tokens_compared"] < REQUIRED_MISMATCH_TOKENS or mismatch["max"] >= TOLERATED_MISMATCH:
         found.append(
-            f"engine and trainer differ by {mismatch['max']} over {mismatch['tokens_compared']} tokens; wanted "
-            f"less than {TOLERATED_MISMATCH} over {REQUIRED_MISMATCH_TOKENS} or more"
+            f"engine and trainer differ by {mismatch['max']} over {mismatch['tokens_compared']} tokens; "
+            f"wanted less than {TOLERATED_MISMATCH} over {REQUIRED_MISMATCH_TOKENS} or more"
         )
     if not summary["ledger_balances"]:
         found.append("the ledger of groups does not balance")

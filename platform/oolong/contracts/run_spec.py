@@ -47,32 +47,44 @@ class RewardSection(Section):
     name: str = Field("exact_match", description="a built-in reward function")
     options: dict[str, Any] = Field(default_factory=dict, description="options of that function")
     scale: float = Field(1.0, description="reward given to training = scale * score + bias")
-    bias: float = 0.0
-    timeout_seconds: PositiveFloat = 15.0
+    bias: float = Field(0.0, description="added to the scaled score")
+    timeout_seconds: PositiveFloat = Field(
+        15.0, description="one scoring call that takes longer is an error, never a reward of 0"
+    )
 
 
 class WorkflowSection(Section):
-    name: Literal["single_turn"] = "single_turn"
+    name: Literal["single_turn"] = Field(
+        "single_turn", description="the code that turns a prompt into a trajectory"
+    )
 
 
 class RolloutSection(Section):
     engines: PositiveInt = Field(1, description="number of engines (slots used for generation)")
     group_size: PositiveInt = Field(8, description="completions sampled per prompt (G)")
     max_concurrent_groups: PositiveInt = Field(64, description="groups in flight at once, over all engines")
-    temperature: PositiveFloat = 1.0
-    top_p: float = 1.0
-    top_k: int = -1
-    min_p: float = 0.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    repetition_penalty: float = 1.0
-    logit_bias: dict[str, float] = Field(default_factory=dict)
-    max_new_tokens: PositiveInt = 112
-    max_prompt_tokens: PositiveInt = 512
+    temperature: PositiveFloat = Field(
+        1.0, description="sampling temperature; the trainer divides logits by the same"
+    )
+    top_p: float = Field(1.0, description="must stay 1 for training rollouts")
+    top_k: int = Field(-1, description="must stay -1 (off) for training rollouts")
+    min_p: float = Field(0.0, description="must stay 0 for training rollouts")
+    frequency_penalty: float = Field(0.0, description="must stay 0 for training rollouts")
+    presence_penalty: float = Field(0.0, description="must stay 0 for training rollouts")
+    repetition_penalty: float = Field(1.0, description="must stay 1 for training rollouts")
+    logit_bias: dict[str, float] = Field(
+        default_factory=dict, description="must stay empty for training rollouts"
+    )
+    max_new_tokens: PositiveInt = Field(112, description="completion tokens at most")
+    max_prompt_tokens: PositiveInt = Field(
+        512, description="a longer prompt ends the run with config_refused, naming the row"
+    )
     interruptible: bool = Field(True, description="running generations are interrupted by a weight update")
     group_wall_seconds: PositiveFloat | None = Field(None, description="cap on the life of one claim")
-    engine_max_running_requests: PositiveInt = 64
-    engine_max_total_tokens: PositiveInt = 32768
+    engine_max_running_requests: PositiveInt = Field(
+        64, description="requests that an engine decodes at once"
+    )
+    engine_max_total_tokens: PositiveInt = Field(32768, description="size of an engine's KV cache, in tokens")
 
     @model_validator(mode="after")
     def _samples_the_full_distribution(self) -> Self:
@@ -105,40 +117,50 @@ class StalenessSection(Section):
 
 class TrainerSection(Section):
     ranks: PositiveInt = Field(1, description="trainer processes, one slot each")
-    total_train_steps: PositiveInt = 60
+    total_train_steps: PositiveInt = Field(60, description="the run ends after this many")
     groups_per_step: PositiveInt = Field(32, description="groups in one batch (B)")
     minibatches: PositiveInt = Field(4, description="optimizer steps per train step")
     microbatch_tokens: PositiveInt = Field(4096, description="token budget of one forward pass of one rank")
-    learning_rate: PositiveFloat = 2e-4
-    warmup_steps: NonNegativeInt = 0
-    adam_betas: tuple[float, float] = (0.9, 0.99)
-    adam_epsilon: PositiveFloat = 1e-8
-    weight_decay: float = 0.0
-    max_grad_norm: PositiveFloat = 1.0
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    learning_rate: PositiveFloat = Field(2e-4, description="AdamW learning rate, constant after the warm-up")
+    warmup_steps: NonNegativeInt = Field(0, description="train steps of linear warm-up")
+    adam_betas: tuple[float, float] = Field((0.9, 0.99), description="AdamW betas")
+    adam_epsilon: PositiveFloat = Field(1e-8, description="AdamW epsilon")
+    weight_decay: float = Field(0.0, description="AdamW weight decay")
+    max_grad_norm: PositiveFloat = Field(1.0, description="gradients are clipped to this norm")
+    dtype: Literal["float32", "bfloat16"] = Field(
+        "float32", description="compute type; master weights stay float32"
+    )
 
 
 class BehaviourWeightSection(Section):
     """w = proximal / behaviour probability of a token."""
 
-    mode: Literal["mask", "cap", "none"] = "mask"
-    limit: PositiveFloat = 5.0
+    mode: Literal["mask", "cap", "none"] = Field(
+        "mask", description="tokens with w over the limit: left out, capped at it, or kept"
+    )
+    limit: PositiveFloat = Field(5.0, description="largest w that is used as it is")
 
 
 class AdvantageSection(Section):
-    mean: Literal["batch", "group", "none"] = "group"
-    std: Literal["batch", "group", "none"] = "group"
-    epsilon: PositiveFloat = 1e-4
+    mean: Literal["batch", "group", "none"] = Field("group", description="what is subtracted from a reward")
+    std: Literal["batch", "group", "none"] = Field("group", description="what it is divided by")
+    epsilon: PositiveFloat = Field(1e-4, description="added to the standard deviation")
 
 
 class AlgorithmSection(Section):
-    objective: Literal["decoupled_ppo", "ppo"] = "decoupled_ppo"
-    proximal: Literal["recompute", "none"] = "recompute"
-    clip_low: PositiveFloat = 0.2
-    clip_high: PositiveFloat = 0.2
+    objective: Literal["decoupled_ppo", "ppo"] = Field(
+        "decoupled_ppo", description="eq. 5 of arXiv 2505.24298, or plain PPO for comparison"
+    )
+    proximal: Literal["recompute", "none"] = Field(
+        "recompute", description="proximal logprobs: recomputed before each train step, or none"
+    )
+    clip_low: PositiveFloat = Field(0.2, description="the ratio is clipped at 1 - clip_low")
+    clip_high: PositiveFloat = Field(0.2, description="and at 1 + clip_high")
     behaviour_weight: BehaviourWeightSection = BehaviourWeightSection()
     advantage: AdvantageSection = AdvantageSection()
-    loss_normalisation: Literal["tokens"] = "tokens"
+    loss_normalisation: Literal["tokens"] = Field(
+        "tokens", description="divided by the loss tokens of the minibatch, over all ranks"
+    )
 
     @model_validator(mode="after")
     def _decoupled_needs_a_proximal_policy(self) -> Self:
@@ -152,7 +174,7 @@ class AlgorithmSection(Section):
 
 
 class WeightSyncSection(Section):
-    transport: Literal["disk"] = "disk"
+    transport: Literal["disk"] = Field("disk", description="how weights reach the engines")
     probe_first_versions: NonNegativeInt = Field(
         20, description="the probe is compared for this many first versions"
     )
@@ -163,57 +185,63 @@ class WeightSyncSection(Section):
 
 
 class CheckpointSection(Section):
-    every_steps: PositiveInt = 20
-    keep_last: PositiveInt = 2
+    every_steps: PositiveInt = Field(
+        20, description="a checkpoint is committed every so many train steps, and at the end"
+    )
+    keep_last: PositiveInt = Field(2, description="committed checkpoints kept on the node")
 
 
 class EvaluationSection(Section):
     """Scores a held-out split at a pinned version by leasing an engine; never in the gate or the ledger."""
 
     dataset: str | None = Field(None, description="dataset version; the training one when left out")
-    split: str = "eval"
-    prompts: PositiveInt = 256
-    at_start: bool = True
-    at_end: bool = True
+    split: str = Field("eval", description="rows of this split are scored")
+    prompts: PositiveInt = Field(256, description="rows scored, from the first on")
+    at_start: bool = Field(True, description="score the initial weights before training")
+    at_end: bool = Field(True, description="score the last version after training")
     samples: NonNegativeInt = Field(1, description="sampled completions per prompt, besides the greedy one")
-    temperature: PositiveFloat = 1.0
+    temperature: PositiveFloat = Field(1.0, description="of the sampled completions")
 
 
 class SftSection(Section):
     """Supervised warm start on the `completion` column."""
 
     steps: PositiveInt = Field(1250, description="cap on optimizer steps")
-    batch_size: PositiveInt = 16
-    learning_rate: PositiveFloat = 5e-3
-    warmup_steps: NonNegativeInt = 20
-    final_learning_rate_fraction: float = 0.1
-    adam_betas: tuple[float, float] = (0.9, 0.95)
-    weight_decay: float = 0.0
-    max_grad_norm: PositiveFloat = 1.0
-    validation_split: str | None = "validation"
-    validation_rows: PositiveInt = 128
-    validate_every_steps: PositiveInt = 200
-    validate_from_step: NonNegativeInt = 1000
+    batch_size: PositiveInt = Field(16, description="demonstrations per optimizer step")
+    learning_rate: PositiveFloat = Field(5e-3, description="peak AdamW learning rate")
+    warmup_steps: NonNegativeInt = Field(20, description="steps of linear warm-up")
+    final_learning_rate_fraction: float = Field(0.1, description="linear decay to this share of the peak")
+    adam_betas: tuple[float, float] = Field((0.9, 0.95), description="AdamW betas")
+    weight_decay: float = Field(0.0, description="AdamW weight decay")
+    max_grad_norm: PositiveFloat = Field(1.0, description="gradients are clipped to this norm")
+    validation_split: str | None = Field(
+        "validation", description="rows for the greedy accuracy; none turns the stop rule off"
+    )
+    validation_rows: PositiveInt = Field(128, description="rows of that split used")
+    validate_every_steps: PositiveInt = Field(200, description="steps between two validations")
+    validate_from_step: NonNegativeInt = Field(1000, description="first validation")
     stop_at_greedy_accuracy: float | None = Field(0.95, description="stop as soon as it is reached")
     required_greedy_accuracy: float | None = Field(
         0.85, description="below it at the cap, the seed is retried, then the run fails"
     )
-    seed_retries: NonNegativeInt = 1
+    seed_retries: NonNegativeInt = Field(1, description="times the warm start is repeated with the next seed")
 
 
 class BudgetSection(Section):
-    max_wall_seconds: PositiveInt | None = None
+    max_wall_seconds: PositiveInt | None = Field(
+        None, description="the run is stopped, with a checkpoint, after this long"
+    )
     max_attempts: PositiveInt = Field(3, description="attempts that may be lost to the user's own faults")
 
 
 class PlacementSection(Section):
-    pool: str = "default"
+    pool: str = Field("default", description="pool whose slots are used")
     priority: Annotated[int, Field(ge=0, le=1000)] = Field(500, description="higher goes first")
 
 
 class RunSpec(Section):
-    kind: Literal["rl", "sft"] = "rl"
-    name: Annotated[str, Field(min_length=1, max_length=120)]
+    kind: Literal["rl", "sft"] = Field("rl", description="asynchronous RL, or a supervised warm start")
+    name: Annotated[str, Field(min_length=1, max_length=120, description="shown in lists")]
     model: ModelSection
     dataset: DatasetSection
     workflow: WorkflowSection = WorkflowSection()
@@ -228,8 +256,8 @@ class RunSpec(Section):
     sft: SftSection = SftSection()
     budget: BudgetSection = BudgetSection()
     placement: PlacementSection = PlacementSection()
-    seed: NonNegativeInt = 1
-    notes: str = ""
+    seed: NonNegativeInt = Field(1, description="order of prompts, initial randomness")
+    notes: str = Field("", description="free text")
 
     @model_validator(mode="after")
     def _batch_divides(self) -> Self:

@@ -54,7 +54,9 @@ class TrajectoryLine(Line, frozen=True, kw_only=True, tag="trajectory"):
     completion: str
     reward: float
     policy_versions: list[int]  # run-length pairs flattened: version, count, version, count ...
-    version_texts: list[str] = []  # the decoded text of each pair, in order; empty where it was not worked out
+    version_texts: list[
+        str
+    ] = []  # the decoded text of each pair, in order; empty where it was not worked out
     finish_reason: str
 
 

@@ -1,0 +1,125 @@
+"""Writes the reference pages that are made from the contracts: `python tests/tools/reference_pages.py`.
+
+A test compares the committed pages with what this would write, so they cannot drift.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import typing
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from oolong.contracts.lifecycle import OUTCOMES, RUN_MOVES
+from oolong.contracts.metrics import METRICS
+from oolong.contracts.run_spec import RunSpec
+
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "reference"
+
+
+def pages() -> dict[str, str]:
+    """File name -> text."""
+    return {"run-spec.md": _run_spec(), "metrics.md": _metrics(), "lifecycle.md": _lifecycle()}
+
+
+def _run_spec() -> str:
+    parts = [
+        "# RunSpec reference",
+        "",
+        "Everything a run needs to know, in YAML or JSON. Unknown keys are errors. The resolved spec, with",
+        "every default filled in, is stored with the run and never changes.",
+    ]
+    top: list[str] = []
+    for name, field in RunSpec.model_fields.items():
+        section = _section(field)
+        if section is None:
+            top.append(_row(name, field))
+            continue
+        parts += ["", f"## {name}", ""]
+        if field.default is None:
+            parts += ["Left out by default.", ""]
+        if section.__doc__ and section.__doc__ != BaseModel.__doc__:
+            parts += [section.__doc__.strip(), ""]
+        parts += _fields(section, prefix="")
+    return "\n".join([*parts[:4], "", "## Top level", "", *_HEAD, *top, *parts[4:]]) + "\n"
+
+
+_HEAD = ["| field | type | default | |", "| --- | --- | --- | --- |"]
+
+
+def _fields(section: type[BaseModel], prefix: str) -> list[str]:
+    rows = [] if prefix else list(_HEAD)
+    for name, field in section.model_fields.items():
+        inner = _section(field)
+        if inner is not None:
+            rows += _fields(inner, prefix=f"{prefix}{name}.")
+        else:
+            rows.append(_row(f"{prefix}{name}", field))
+    return rows
+
+
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    for candidate in (field.annotation, *get_args(field.annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    default = "required" if field.is_required() else f"`{field.get_default(call_default_factory=True)!r}`"
+    return f"| `{name}` | {_type(field.annotation)} | {default} | {field.description or ''} |"
+
+
+def _type(annotation: Any) -> str:
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return " \\| ".join(f"`{value}`" for value in get_args(annotation))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join("nothing" if part is type(None) else _type(part) for part in get_args(annotation))
+    if origin is typing.Annotated:
+        return _type(get_args(annotation)[0])
+    if origin is tuple:
+        return f"{len(get_args(annotation))} numbers"
+    if origin is dict:
+        return "mapping"
+    return {int: "integer", float: "number", str: "text", bool: "true or false"}.get(
+        annotation, str(annotation)
+    )
+
+
+def _metrics() -> str:
+    rows = [
+        f"| `{metric.name}` | {metric.unit} | {metric.help.replace('|', chr(92) + '|')} |"
+        for metric in METRICS.values()
+    ]
+    head = ["# Metrics", "", "A value that was not measured is absent, never 0.", ""]
+    return "\n".join([*head, "| name | unit | meaning |", "| --- | --- | --- |", *rows]) + "\n"
+
+
+def _lifecycle() -> str:
+    parts = ["# Life of a run", "", "| status | moves to |", "| --- | --- |"]
+    for status, moves in RUN_MOVES.items():
+        parts.append(f"| {status} | {', '.join(sorted(moves)) or 'ended'} |")
+    parts += [
+        "",
+        "## Why a run ends",
+        "",
+        "| reason | status | fault | retried | what to do |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for reason, outcome in OUTCOMES.items():
+        parts.append(
+            f"| `{reason}` | {outcome.status} | {outcome.fault} | {outcome.retry} | {outcome.advice} |"
+        )
+    return "\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    PAGES.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (PAGES / name).write_text(text)
+    sys.exit(0)

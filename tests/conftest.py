@@ -49,19 +49,20 @@ def _prepare_django() -> None:
     os.environ["OOLONG_DATA_DIR"] = str(folder / "store")
     os.environ["OOLONG_WEBUI_DIST"] = str(folder / "webui-dist")
     os.environ["OOLONG_PUBLIC_URL"] = "http://testserver"
-    os.environ["OOLONG_ALLOWED_HOSTS"] = "testserver,127.0.0.1,localhost"
+    os.environ["ALLOWED_HOSTS"] = "testserver,127.0.0.1,localhost"
     os.environ["DJANGO_SETTINGS_MODULE"] = "control_plane.settings"
     os.environ["OOLONG_TEST_FOLDER"] = str(folder)
 
 
 try:
-    import django  # noqa: F401  absent in the node environment, whose lane needs none of this
+    import django  # absent in the node environment, whose lane needs none of this
 except ImportError:
     HAS_DJANGO = False
 else:
     HAS_DJANGO = (ROOT / "platform/control_plane/settings.py").exists()
     if HAS_DJANGO:
         _prepare_django()
+        django.setup()  # here, so that test modules may import models at their top
 
 
 def _end_with_parent() -> None:

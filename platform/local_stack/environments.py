@@ -99,12 +99,17 @@ def node_environment(places: Places, *, device: str = "cpu") -> Environment:
     )
     first = Install(lists / ("node-cuda.txt" if device == "cuda" else "node.txt"))
     installs = (first, torch, Install(lists / "node-nodeps.txt"))
-    size = "about 0.6 GB to download, 2.5 GB on disk with torch's CPU build; 3.5 GB and 6 GB with its CUDA build"
+    size = (
+        "about 0.6 GB to download, 2.5 GB on disk with torch's CPU build; 3.5 GB and 6 GB with its CUDA build"
+    )
     if device == "cuda":
         size = "about 6 GB to download, 13 GB on disk"
     key = key_of(installs)
     return Environment(
-        name=f"node ({device})", path=places.environments / f"node-{device}-{key}", installs=installs, size=size
+        name=f"node ({device})",
+        path=places.environments / f"node-{device}-{key}",
+        installs=installs,
+        size=size,
     )
 
 
@@ -120,7 +125,9 @@ def ensure(environment: Environment, *, places: Places, say: Say) -> None:
     if environment.path == places.venv:
         lock = places.run / "venv.lock"
     log = places.logs / f"setup-{environment.name.split()[0]}.log"
-    with locked(lock, waiting=lambda: say(f"  Another process is making {environment.path}; waiting for it.")):
+    with locked(
+        lock, waiting=lambda: say(f"  Another process is making {environment.path}; waiting for it.")
+    ):
         if environment.is_ready():
             return
         began = time.monotonic()
@@ -179,7 +186,14 @@ def _install_checkout(environment: Environment, *, places: Places, log: Path) ->
 def _run_pip(environment: Environment, words: list[str], *, log: Path, wanted: int) -> int:
     """Run pip with its output in the log, counting along on a terminal."""
     variables = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUNBUFFERED": "1"}
-    for name in ("PYTHONPATH", "PYTHONHOME", "PIP_REQUIRE_VIRTUALENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER"):
+    for name in (
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "PIP_REQUIRE_VIRTUALENV",
+        "PIP_TARGET",
+        "PIP_PREFIX",
+        "PIP_USER",
+    ):
         variables.pop(name, None)
     command = [str(environment.python), "-m", "pip", *words]
     with log.open("a") as stream:
@@ -209,7 +223,10 @@ def _count_along(log: Path, wanted: int, stopped: threading.Event) -> None:
 
 
 _CAUSES: tuple[tuple[str, str], ...] = (
-    (r"No space left on device", "The disk is full: free space, or set OOLONG_HOME to a folder on another disk."),
+    (
+        r"No space left on device",
+        "The disk is full: free space, or set OOLONG_HOME to a folder on another disk.",
+    ),
     (
         r"DO NOT MATCH THE HASHES",
         "A file differs from the pinned one. The package index in use serves other files than the public one: "
@@ -227,7 +244,10 @@ _CAUSES: tuple[tuple[str, str], ...] = (
         "that lacks it? `python3 -m pip config list` shows it.",
     ),
     (r"Permission denied", "A folder is not writable for this user; was set-up first run as another user?"),
-    (r"MemoryError|Killed", "The machine ran out of memory: close other programs and type the command again."),
+    (
+        r"MemoryError|Killed",
+        "The machine ran out of memory: close other programs and type the command again.",
+    ),
 )
 
 
@@ -235,6 +255,8 @@ def explain_pip_failure(log: Path, *, what: str) -> str:
     """Say what pip could not do, in its own last words, and what to do about it."""
     text = tail(log, lines=400)
     errors = [line for line in text.splitlines() if line.startswith(("ERROR", "error", "WARNING: Retrying"))]
-    advice = next((way for pattern, way in _CAUSES if re.search(pattern, text)), "The whole output is in the log.")
+    advice = next(
+        (way for pattern, way in _CAUSES if re.search(pattern, text)), "The whole output is in the log."
+    )
     said = "\n".join(errors[-4:]) or "\n".join(text.splitlines()[-6:])
     return f"pip could not install {what}.\n{said}\n{advice}\nLog: {log}"

@@ -63,7 +63,9 @@ def locked(
                 break
             except BlockingIOError as error:
                 if deadline is not None and time.monotonic() >= deadline:
-                    raise StackError(busy or f"{path} is locked by another process; try again later") from error
+                    raise StackError(
+                        busy or f"{path} is locked by another process; try again later"
+                    ) from error
             if not told and waiting is not None:
                 waiting()
                 told = True

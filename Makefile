@@ -1,0 +1,38 @@
+# Every target is one line of manage.py, which works without make too.
+PYTHON ?= python3
+DEVICE ?= cpu
+export DEVICE
+
+.PHONY: help preflight setup demo up down ps clean login-link screenshots \
+	test test-unit test-integration test-e2e test-faults test-sandbox test-sim test-gpu bench lint format lock
+
+help:
+	@$(PYTHON) manage.py help
+
+preflight setup demo up down ps clean login-link screenshots:
+	@$(PYTHON) manage.py $@
+
+test:
+	@$(PYTHON) manage.py selftest
+
+test-unit:
+	@$(PYTHON) manage.py selftest --lanes unit,trainer
+
+test-integration:
+	@$(PYTHON) manage.py selftest --lanes integration,trainer-integration
+
+test-e2e test-faults test-sandbox test-sim test-gpu:
+	@$(PYTHON) manage.py selftest --lanes $(@:test-%=%)
+
+bench:
+	@$(PYTHON) manage.py selftest --lanes bench
+
+lint:
+	@$(PYTHON) manage.py selftest --lanes static
+
+format:
+	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format .
+
+# Makes the pinned lists again from constraints/*.in; needs `uv` on PATH.
+lock:
+	@constraints/lock.sh

@@ -1,0 +1,261 @@
+"""The commands of manage.py that are not Django's."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from local_stack import configuration, environments, preflight, selftest, stack
+from local_stack.errors import StackError
+from local_stack.places import Places, places_here
+
+USAGE = """\
+usage: python3 manage.py COMMAND [OPTIONS]
+
+  demo          set up, start, run the demonstration end to end; keeps serving until Ctrl-C (--exit: stops)
+  up            set up if needed, build the dashboard, start everything; prints a login link
+  down          stop everything of this clone, jobs included; data is kept
+  ps            what is running
+  login-link    another single-use login link
+  selftest      set up and run the whole test suite (--lanes a,b: only these)
+  screenshots   make the pictures of the README from a real run
+  preflight     check this machine, say what is missing
+  setup         make the environments only
+  clean         delete this clone's data, after naming its size and asking (--yes, --all)
+
+Any other command is Django's, run in .venv against the services of this clone (`up` first).
+Environment: DEVICE=cpu|cuda, OOLONG_HOME, OOLONG_SLOTS, OOLONG_WEB_PORT, DATABASE_URL, REDIS_URL.
+"""
+
+
+def main(root: str, arguments: list[str]) -> int:
+    """Run one command; the exit status is 0 for success, 1 for a failure, 2 for wrong usage."""
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    places = places_here(Path(root))
+    if not arguments or (arguments[0] in ("help", "-h", "--help") and len(arguments) == 1):
+        print(USAGE, end="")
+        return 0 if arguments else 2
+    name, rest = arguments[0], arguments[1:]
+    command = COMMANDS.get(name)
+    if command is None:
+        return run_django(places, arguments)
+    try:
+        return command(places, rest)
+    except StackError as error:
+        print(f"\n{name}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"\n{name}: interrupted", file=sys.stderr)
+        return 130
+    except PermissionError as error:
+        print(
+            f"\n{name}: {error}\nA file belongs to another user: was this checkout used as root before?",
+            file=sys.stderr,
+        )
+        return 1
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"manage.py {name}")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default=os.environ.get("DEVICE") or "cpu")
+    return parser
+
+
+def _preflight(places: Places, rest: list[str]) -> int:
+    options = _parser("preflight").parse_args(rest)
+    ready = environments.node_environment(places, device=options.device).is_ready()
+    preflight.check(places, environments_ready=ready, say=print)
+    print("This machine is fit for Oolong.")
+    return 0
+
+
+def _setup(places: Places, rest: list[str]) -> int:
+    stack.set_up(places, device=_parser("setup").parse_args(rest).device, say=print)
+    print("Set up. Next: python3 manage.py up, or python3 manage.py demo")
+    return 0
+
+
+def _up(places: Places, rest: list[str]) -> int:
+    options = _parser("up").parse_args(rest)
+    began = time.monotonic()
+    started = stack.up(places, device=options.device, say=print)
+    state = "Already running" if started.was_running else f"Up after {time.monotonic() - began:.0f} s"
+    print(f"{state}. Stop it with: python3 manage.py down")
+    _print_doors(places, started.url)
+    return 0
+
+
+def _print_doors(places: Places, url: str) -> None:
+    print(f"\n  Dashboard:            {url}")
+    print(f"  Single-use login:     {stack.login_link(places)}")
+    line = stack.forwarding_line(url, dict(os.environ), user=getpass.getuser(), host=socket.gethostname())
+    if line:
+        print(f"  From your machine:    {line}")
+    print()
+
+
+def _down(places: Places, rest: list[str]) -> int:
+    _parser("down").parse_args(rest)
+    stack.down(places, say=print)
+    return 0
+
+
+def _ps(places: Places, rest: list[str]) -> int:
+    _parser("ps").parse_args(rest)
+    rows = [("NAME", "STATE", "PID", "ADDRESS", ""), *stack.rows_of_processes(places)]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    for row in rows:
+        print("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
+    chosen = configuration.read_configuration(places)
+    if chosen and stack.is_running(places):
+        print(f"\n{chosen.url}")
+    return 0
+
+
+def _clean(places: Places, rest: list[str]) -> int:
+    parser = _parser("clean")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--all", action="store_true", help="the environments too")
+    options = parser.parse_args(rest)
+
+    def confirmed(question: str) -> bool:
+        if options.yes:
+            return True
+        if not sys.stdin.isatty():
+            print(question + " There is no terminal to ask on: give --yes.")
+            return False
+        return input(question + " [y/N] ").strip().lower() in ("y", "yes")
+
+    done = stack.clean(places, everything=options.all, confirmed=confirmed, say=print)
+    return 0 if done else 1
+
+
+def _login_link(places: Places, rest: list[str]) -> int:
+    _parser("login-link").parse_args(rest)
+    print(stack.login_link(places))
+    return 0
+
+
+def _demo(places: Places, rest: list[str]) -> int:
+    """Run the demonstration; afterwards serve until Ctrl-C on a terminal, else stop what was started."""
+    parser = _parser("demo")
+    parser.add_argument("--exit", action="store_true", help="stop everything at the end, on a terminal too")
+    options, for_demo = parser.parse_known_args(rest)
+    stays = sys.stdin.isatty() and sys.stdout.isatty() and not options.exit
+    began = time.time()
+    _stop_on_signals()
+    was_running = stack.is_running(places)
+    try:
+        started = stack.up(places, device=options.device, say=print)
+        _print_doors(places, started.url)
+        code = _run_demo(places, options.device, began, for_demo)
+        if stays:
+            print(f"\nStill serving at {started.url}. Ctrl-C stops everything.")
+            while stack.is_running(places):
+                time.sleep(0.5)
+        return code
+    except KeyboardInterrupt:
+        print("\nStopping …")
+        if stays and "code" in locals():
+            return code
+        return 130
+    finally:
+        if not was_running:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            stack.down(places, say=print)
+
+
+def _stop_on_signals() -> None:
+    """Treat SIGTERM and SIGHUP as Ctrl-C, so that the finally clauses run."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+
+
+def _run_demo(places: Places, device: str, began: float, more: list[str]) -> int:
+    variables = configuration.read_env_file(places)
+    environment = {
+        **configuration.child_environment(places, variables),
+        "OOLONG_DEMO_BEGAN": str(began),
+        "DEVICE": device,
+    }
+    if "TERM" in os.environ:
+        environment["TERM"] = os.environ["TERM"]
+    words = [str(places.venv_python), "-m", "local_stack.demo", "--device", device, *more]
+    process = subprocess.Popen(words, env=environment, cwd=places.root)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.terminate()
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        raise
+
+
+def _selftest(places: Places, rest: list[str]) -> int:
+    parser = _parser("selftest")
+    parser.add_argument("--lanes", default="", help="comma-separated; default: all that make up the suite")
+    parser.add_argument("--no-setup", action="store_true", help="trust that the environments are there")
+    options, for_pytest = parser.parse_known_args(rest)
+    if not options.no_setup:
+        stack.set_up(places, device=options.device, say=print, quiet_preflight=True)
+    names = [name for name in options.lanes.split(",") if name]
+    return selftest.run_lanes(places, names=names, device=options.device, more=for_pytest)
+
+
+def _screenshots(places: Places, rest: list[str]) -> int:
+    options, more = _parser("screenshots").parse_known_args(rest)
+    stack.up(places, device=options.device, say=print)
+    script = places.root / "tests" / "e2e" / "screenshots.py"
+    environment = configuration.child_environment(places, configuration.read_env_file(places))
+    environment["OOLONG_LOGIN_LINK"] = stack.login_link(places)
+    return subprocess.run(
+        [str(places.venv_python), str(script), *more], env=environment, cwd=places.root
+    ).returncode
+
+
+def run_django(places: Places, arguments: list[str]) -> int:
+    """Django's own command line, in the environment of this clone's stack. Does not return."""
+    if not places.venv_python.exists():
+        print(
+            f"`{arguments[0]}` is Django's, and .venv is not there yet: python3 manage.py setup",
+            file=sys.stderr,
+        )
+        return 1
+    variables = configuration.read_env_file(places) | {
+        name: os.environ[name] for name in ("DATABASE_URL", "REDIS_URL", "SECRET_KEY") if name in os.environ
+    }
+    environment = {**os.environ, **configuration.child_environment(places, variables)}
+    environment.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
+    python = str(places.venv_python)
+    return os.execve(python, [python, "-m", "django", *arguments], environment)
+
+
+Command = Callable[[Places, list[str]], int]
+COMMANDS: dict[str, Command] = {
+    "demo": _demo,
+    "up": _up,
+    "down": _down,
+    "ps": _ps,
+    "login-link": _login_link,
+    "selftest": _selftest,
+    "screenshots": _screenshots,
+    "preflight": _preflight,
+    "setup": _setup,
+    "clean": _clean,
+}

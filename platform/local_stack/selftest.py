@@ -1,0 +1,220 @@
+"""The test lanes, one after the other, with one closing line over all of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from local_stack import environments
+from local_stack.configuration import child_environment
+from local_stack.errors import StackError
+from local_stack.places import Places
+
+LANE_TIMEOUT_SECONDS = 1500
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A part of the suite: pytest in one of the environments, or (`static`) the checkers."""
+
+    name: str
+    paths: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    in_node_environment: bool = False
+    part_of_the_suite: bool = True
+
+
+LANES = (
+    Lane("static"),
+    Lane("unit", paths=("tests/unit",), ignored=("tests/unit/trainers",)),
+    Lane("trainer", paths=("tests/unit/trainers",), in_node_environment=True),
+    Lane("integration", paths=("tests/integration",), ignored=("tests/integration/trainers",)),
+    Lane("trainer-integration", paths=("tests/integration/trainers",), in_node_environment=True),
+    Lane("e2e", paths=("tests/e2e",)),
+    Lane("faults", paths=("tests/faults",)),
+    Lane("sandbox", paths=("tests/sandbox",), part_of_the_suite=False),
+    Lane("sim", paths=("tests/sim",), part_of_the_suite=False),
+    Lane("gpu", paths=("tests/gpu",), in_node_environment=True, part_of_the_suite=False),
+    Lane("bench", paths=("tests/bench",), part_of_the_suite=False),
+)
+
+CHECKERS: dict[str, list[str]] = {
+    "ruff check": ["ruff", "check", "."],
+    "ruff format": ["ruff", "format", "--check", "."],
+    "mypy": ["mypy"],
+    "import-linter": ["lint-imports"],
+}
+
+
+@dataclass
+class Outcome:
+    """Counts of a lane; what a lane could not even start counts as one failure."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: list[tuple[str, str]] = field(default_factory=list)  # test id, reason
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, other: Outcome) -> None:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.problems += other.problems
+
+
+def run_lanes(places: Places, *, names: list[str], device: str, more: list[str]) -> int:
+    """Run the lanes and print the closing line; 0 only if nothing failed and no skip was out of order."""
+    known = {lane.name: lane for lane in LANES}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise StackError(f"no lane named {', '.join(unknown)}; there are {', '.join(known)}")
+    chosen = [known[name] for name in names] or [lane for lane in LANES if lane.part_of_the_suite]
+    results = places.var / "test-results"
+    results.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    total = Outcome()
+    seconds: dict[str, float] = {}
+    for lane in chosen:
+        print(f"\n===== {lane.name}", flush=True)
+        lane_began = time.monotonic()
+        if lane.name == "static":
+            outcome = run_checkers(places)
+        else:
+            outcome = run_pytest(places, lane, results=results, device=device, more=more)
+        seconds[lane.name] = time.monotonic() - lane_began
+        total.add(outcome)
+        print(
+            f"----- {lane.name}: {outcome.passed} passed, {outcome.failed} failed, "
+            f"{len(outcome.skipped)} skipped in {seconds[lane.name]:.0f} s",
+            flush=True,
+        )
+    refused = []
+    if os.environ.get("CI") == "true":
+        refused = refused_skips(total.skipped, allowed_skips(places.root / "tests" / "allowed_skips.txt"))
+    _print_end(total, refused, seconds, time.monotonic() - began)
+    return 1 if total.failed or refused else 0
+
+
+def _print_end(
+    total: Outcome, refused: list[tuple[str, str]], seconds: dict[str, float], all_: float
+) -> None:
+    print("\n===== all lanes")
+    for name, taken in seconds.items():
+        print(f"  {taken:6.0f} s  {name}")
+    print(f"  {all_:6.0f} s  in all")
+    for problem in total.problems:
+        print(f"failed: {problem}")
+    for test, reason in total.skipped:
+        print(f"skipped: {test}: {reason}")
+    for test, _ in refused:
+        print(f"this skip is not in tests/allowed_skips.txt and fails the run: {test}")
+    failed = total.failed + len(refused)
+    print(f"{total.passed} passed, {failed} failed, {len(total.skipped) - len(refused)} skipped", flush=True)
+
+
+def run_checkers(places: Places) -> Outcome:
+    """Ruff, mypy and the import rules; each counts as one test."""
+    outcome = Outcome()
+    environment = _environment(places, None)
+    for name, words in CHECKERS.items():
+        done = subprocess.run(
+            [str(places.venv / "bin" / words[0]), *words[1:]],
+            cwd=places.root,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode == 0:
+            outcome.passed += 1
+            print(f"{name}: ok", flush=True)
+        else:
+            outcome.failed += 1
+            outcome.problems.append(name)
+            print(f"{name}: failed\n" + "\n".join((done.stdout + done.stderr).splitlines()[-40:]), flush=True)
+    return outcome
+
+
+def run_pytest(places: Places, lane: Lane, *, results: Path, device: str, more: list[str]) -> Outcome:
+    """Run one lane in its own pytest; the counts come from its report file."""
+    paths = [path for path in lane.paths if any((places.root / path).rglob("test_*.py"))]
+    if not paths:
+        print(f"no tests in {', '.join(lane.paths)}")
+        return Outcome()
+    node = environments.node_environment(places, device=device).python
+    if not node.exists():
+        raise StackError(f"no node environment at {node}: run `python3 manage.py setup`")
+    python = node if lane.in_node_environment else places.venv_python
+    report = results / f"{lane.name}.xml"
+    report.unlink(missing_ok=True)
+    words = [str(python), "-m", "pytest", "-q", "-rs", f"--junitxml={report}", *paths]
+    words += [f"--ignore={path}" for path in lane.ignored] + more
+    if lane.in_node_environment:
+        words += ["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestConfigWarning"]
+    process = subprocess.Popen(words, cwd=places.root, env=_environment(places, node), start_new_session=True)
+    try:
+        code = process.wait(timeout=LANE_TIMEOUT_SECONDS)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        return Outcome(failed=1, problems=[f"{lane.name}: not finished after {LANE_TIMEOUT_SECONDS} s"])
+    outcome = read_report(report)
+    if code not in (0, 1) or (code == 1 and not outcome.failed):
+        # Collection errors and crashes leave a report without failures, or none.
+        outcome.failed += 1
+        outcome.problems.append(f"{lane.name}: pytest ended with status {code}")
+    return outcome
+
+
+def _environment(places: Places, node: Path | None) -> dict[str, str]:
+    environment = child_environment(places, {})
+    for name in ("CI", "TERM", "OOLONG_TEST_DATABASE_URL", "OOLONG_TEST_REDIS_URL", "PYTEST_ADDOPTS"):
+        if name in os.environ:
+            environment[name] = os.environ[name]
+    if node is not None:
+        environment["OOLONG_NODE_PYTHON"] = str(node)
+    return environment
+
+
+def read_report(report: Path) -> Outcome:
+    """Counts of a JUnit report; an absent or broken one counts as nothing (pytest's status tells)."""
+    outcome = Outcome()
+    try:
+        root = ElementTree.parse(report).getroot()
+    except (FileNotFoundError, ElementTree.ParseError):
+        return outcome
+    for case in root.iter("testcase"):
+        test = f"{case.get('classname', '')}::{case.get('name', '')}"
+        skipped = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            outcome.failed += 1
+            outcome.problems.append(test)
+        elif skipped is not None:
+            outcome.skipped.append((test, skipped.get("message", "")))
+        else:
+            outcome.passed += 1
+    return outcome
+
+
+def allowed_skips(file: Path) -> list[str]:
+    lines = file.read_text().splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def refused_skips(skipped: list[tuple[str, str]], allowed: list[str]) -> list[tuple[str, str]]:
+    """Skips that no line of the list covers, by test id or by reason."""
+    return [
+        (test, reason)
+        for test, reason in skipped
+        if not any(part in test or part in reason for part in allowed)
+    ]

@@ -1,0 +1,147 @@
+"""The processes of a stack, in the order in which they start."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from local_stack.configuration import StackConfiguration, broker_of, child_environment, cluster_of
+from local_stack.places import Places
+from local_stack.postgres import RunAs
+
+# Starting: stores first; then migrations; then the control plane; then the agent, which needs its API.
+STORES, CONTROL_PLANE, NODE = "stores", "control plane", "node"
+
+
+@dataclass(frozen=True)
+class Service:
+    """One long-running process and how to look after it."""
+
+    name: str
+    stage: str
+    argv: list[str]
+    environment: dict[str, str] = field(repr=False)
+    directory: Path
+    is_ready: Callable[[], bool]
+    ready_within_seconds: float = 60.0
+    before_start: Callable[[], None] = lambda: None
+    run_as: RunAs | None = None
+    stop_signal: int = signal.SIGTERM
+    grace_seconds: float = 5.0  # between the stop signal and SIGKILL
+
+
+def services_of(
+    places: Places, configuration: StackConfiguration, variables: Mapping[str, str]
+) -> list[Service]:
+    """All services of the configuration."""
+    python = str(places.venv_python)
+    environment = child_environment(places, variables)
+    services: list[Service] = []
+    if configuration.embedded_postgres:
+        cluster = cluster_of(places, configuration)
+
+        def before_postgres() -> None:
+            cluster.initialise()
+            cluster.forget_stale_lock()
+
+        services.append(
+            Service(
+                name="postgres",
+                stage=STORES,
+                argv=cluster.argv(),
+                environment=cluster.environment(),
+                directory=cluster.data,
+                is_ready=cluster.is_ready,
+                before_start=before_postgres,
+                run_as=cluster.run_as,
+                stop_signal=signal.SIGINT,  # "fast": connections are ended, the log is written out
+            )
+        )
+    if configuration.embedded_valkey:
+        broker = broker_of(places, configuration)
+        services.append(
+            Service(
+                name="valkey",
+                stage=STORES,
+                argv=broker.argv(),
+                environment={"PATH": "/usr/bin:/bin"},
+                directory=broker.data,
+                is_ready=broker.is_ready,
+                before_start=broker.prepare,
+                run_as=broker.run_as,
+            )
+        )
+    web = ["-m", "uvicorn", "control_plane.asgi:application", "--host", "127.0.0.1"]
+    web += ["--port", str(configuration.ports["web"]), "--lifespan", "off", "--no-access-log"]
+    celery = ["-m", "celery", "--app", "control_plane", "--workdir", str(places.root / "platform")]
+    worker = [*celery, "worker", "--concurrency", "2", "--loglevel", "WARNING"]
+    worker += ["--without-gossip", "--without-mingle", "--hostname", "oolong@localhost"]
+    beat = [*celery, "beat", "--loglevel", "WARNING", "--pidfile", ""]
+    beat += ["--schedule", str(places.run / "beat-schedule")]
+    for name, arguments, ready in (
+        ("web", web, lambda: answers(configuration.url + "/api/v1/health")),
+        ("worker", worker, always),
+        ("beat", beat, always),
+    ):
+        services.append(
+            Service(
+                name=name,
+                stage=CONTROL_PLANE,
+                argv=[python, *arguments],
+                environment=environment,
+                directory=places.root,
+                is_ready=ready,
+                grace_seconds=3.0,
+            )
+        )
+    if configuration.agent:
+        services.append(
+            Service(
+                name="agent",
+                stage=NODE,
+                argv=[python, *agent_arguments(places, configuration)],
+                environment=agent_environment(environment),
+                directory=places.root,
+                is_ready=lambda: (places.agent_data / "node.json").exists(),
+                grace_seconds=4.0,
+            )
+        )
+    return services
+
+
+def agent_arguments(places: Places, configuration: StackConfiguration) -> list[str]:
+    words = ["-m", "gpu_agents.agent", "run", "--server", configuration.url]
+    words += ["--data-dir", str(places.agent_data), "--enrol-token-file", str(enrol_token_file(places))]
+    words += ["--name", socket.gethostname(), "--device", configuration.device]
+    if configuration.device == "cpu":
+        words += ["--slots", str(configuration.slots)]
+    return [*words, "--node-python", configuration.node_python]
+
+
+def enrol_token_file(places: Places) -> Path:
+    return places.agent_data / "enrol-token"
+
+
+def agent_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The agent gets none of the control plane's secrets: it has a credential of its own."""
+    secret = {"SECRET_KEY", "DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "OOLONG_DATA_DIR"}
+    return {name: value for name, value in environment.items() if name not in secret}
+
+
+def always() -> bool:
+    return True
+
+
+def answers(url: str) -> bool:
+    """Whether a GET gives 200. Proxies of the environment are not asked: it is our own loopback."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=2) as response:
+            return bool(response.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,13 +1,13 @@
 """The live stream's reading side: one hub per process and event loop, however many sockets there are.
 
-PostgreSQL tells the hub which topic moved (LISTEN); the hub reads the new frames of that topic once and hands
-them to the mailbox of every subscriber. A subscriber that comes with an old number is replayed from the stored
-frames first and joins the live feed at exactly the number where the replay ends. Without LISTEN the hub asks
-every two seconds instead.
+PostgreSQL tells the hub which topic moved (LISTEN); the hub reads the new frames of that topic once and puts
+them into the mailbox of every subscriber. Who comes with an old number is replayed from the stored frames
+first and joins the live feed at exactly the number where the replay ends. Without LISTEN the hub asks every
+two seconds instead.
 
 A mailbox is bounded per topic. When its reader is too slow, older frames that a newer one replaces go first;
-if that is not enough the rest becomes one `gap` frame with the numbers that were left out. Readers therefore
-never wait for each other, and nothing is lost in silence: who sees a gap fetches those data from the REST API.
+if that is not enough the rest becomes one `gap` frame with the numbers that were left out. So readers never
+wait for each other, and nothing is lost in silence: who sees a gap fetches those data from the REST API.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The live stream's writing side: frames with a sequence number per topic, stored with the data they announce.
+"""The live stream's writing side: frames with a number per topic, stored together with the data they announce.
 
 `publish` belongs to the caller's transaction: the frame exists exactly when the data does, its number is the
 next one of its topic, and numbers follow commit order without holes. That is what lets a reader replay from

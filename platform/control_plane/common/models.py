@@ -14,12 +14,14 @@ class IdempotencyKey(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["caller", "key"], name="one_answer_per_idempotency_key")]
+        constraints = [
+            models.UniqueConstraint(fields=["caller", "key"], name="one_answer_per_idempotency_key")
+        ]
         indexes = [models.Index(fields=["created_at"])]
 
 
 class LiveTopic(models.Model):
-    """The last sequence number given out on a topic. Its row lock is what makes `seq` gapless in commit order."""
+    """The last number given out on a topic. Its row lock is what makes `seq` gapless and in commit order."""
 
     topic = models.CharField(max_length=200, primary_key=True)
     seq = models.BigIntegerField(default=0)

@@ -46,7 +46,7 @@ def packed_attention(
         raise ValueError("packed attention takes its boundaries from cu_seqlens; an attention mask was given too")
     if sliding_window is not None:
         raise ValueError(f"packed attention has no sliding window, and this model asks for one of {sliding_window}")
-    if query.is_cuda:
+    if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):  # the kernel has no float32
         return _varlen(query, key, value, scaling, cu_seqlens, max(seqlens)), None
     grouped = query.shape[1] != key.shape[1]
     parts = [
@@ -68,11 +68,17 @@ def _varlen(
 ) -> torch.Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
-    if key.shape[1] != query.shape[1]:
-        repeats = query.shape[1] // key.shape[1]
-        key, value = key.repeat_interleave(repeats, dim=1), value.repeat_interleave(repeats, dim=1)
     q, k, v = (tensor.squeeze(0).transpose(0, 1).contiguous() for tensor in (query, key, value))
     attended = varlen_attn(
-        q, k, v, cu_seqlens, cu_seqlens, longest, longest, scale=scaling, window_size=(-1, 0)
+        q,
+        k,
+        v,
+        cu_seqlens,
+        cu_seqlens,
+        longest,
+        longest,
+        scale=scaling,
+        window_size=(-1, 0),
+        enable_gqa=query.shape[1] != key.shape[1],
     )  # [T, heads, D]
     return attended.unsqueeze(0)

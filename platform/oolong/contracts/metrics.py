@@ -28,7 +28,7 @@ loss/policy | | the objective's loss, token mean
 policy/entropy | nats | mean entropy of the current policy on loss tokens
 policy/clip_low_share | share | loss tokens clipped from below
 policy/clip_high_share | share | loss tokens clipped from above
-policy/approx_kl | nats | k1 estimate of the KL from the current to the proximal policy after the step
+policy/approx_kl | nats | k1 estimate of the KL from the proximal to the current policy on the step's last minibatch, before its update
 weight/mean | | mean of w, proximal over behaviour probability
 weight/max | | largest w of the batch
 weight/abs_log_mean | nats | mean |log w|: how far staleness moved the policy
@@ -37,6 +37,8 @@ mismatch/logprob_abs_mean | nats | engine against trainer at the same weights: m
 mismatch/logprob_abs_max | nats | largest such difference
 mismatch/tokens | tokens | number of tokens compared
 mismatch/lag0_abs_mean | nats | the same on training tokens of lag 0
+mismatch/lag0_abs_max | nats | largest such difference on training tokens of lag 0
+mismatch/lag0_tokens | tokens | number of training tokens of lag 0
 optim/grad_norm | | gradient norm before clipping, mean over minibatches
 optim/learning_rate | | learning rate of the step
 optim/nonfinite_skips | steps | steps skipped so far for a non-finite loss or gradient
@@ -55,6 +57,7 @@ perf/generated_tokens_per_second | tokens/s | completion tokens per second, all 
 time/step_seconds | seconds | wall time of the train step
 time/wait_batch_seconds | seconds | the trainer waited for a batch
 time/straggler_wait_seconds | seconds | part of that wait spent on stragglers
+time/prepare_seconds | seconds | packing the batch, dealing it to the ranks and writing the step's metrics
 time/proximal_seconds | seconds | forward pass for the proximal policy
 time/train_seconds | seconds | forward, backward and optimizer
 time/publish_seconds | seconds | gather, write and announce the weights (trainer blocked)

@@ -1,0 +1,60 @@
+"""Advantages of a batch from its rewards: two orthogonal choices, what is subtracted and what it is divided by.
+
+group, group: group-relative advantages (arXiv 2402.03300). group, none: without its difficulty bias
+(arXiv 2503.20783). batch, batch: as in the AReaL paper (arXiv 2505.24298, section 5). none, none: the rewards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+
+Level = Literal["batch", "group", "none"]
+Rewards = list[torch.Tensor]  # per group, float64 [G]; groups may differ in G
+
+
+def _batch_mean(rewards: Rewards) -> Rewards:
+    return [torch.cat(rewards).mean().expand_as(group) for group in rewards]
+
+
+def _group_mean(rewards: Rewards) -> Rewards:
+    return [group.mean().expand_as(group) for group in rewards]
+
+
+def _no_mean(rewards: Rewards) -> Rewards:
+    return [torch.zeros_like(group) for group in rewards]
+
+
+def _batch_std(rewards: Rewards) -> Rewards:
+    return [torch.cat(rewards).std(correction=0).expand_as(group) for group in rewards]
+
+
+def _group_std(rewards: Rewards) -> Rewards:
+    return [group.std(correction=0).expand_as(group) for group in rewards]
+
+
+MEANS: dict[Level, Callable[[Rewards], Rewards]] = {"batch": _batch_mean, "group": _group_mean, "none": _no_mean}
+STDS: dict[Level, Callable[[Rewards], Rewards] | None] = {"batch": _batch_std, "group": _group_std, "none": None}
+
+
+def advantages(
+    rewards: Sequence[Sequence[float]], *, mean: Level, std: Level, epsilon: float
+) -> list[list[float]]:
+    """One advantage per trajectory, (reward - mean) / (std + epsilon), in the shape of `rewards`.
+
+    std is the population's (divided by G, not G - 1). Where all rewards under a mean are equal the advantage is
+    exactly 0, so that a group that teaches nothing is seen to teach nothing.
+    """
+    groups = [torch.tensor(group, dtype=torch.float64) for group in rewards]
+    centred = [
+        torch.zeros_like(group) if mean == "group" and bool((group == group[0]).all()) else group - centre
+        for group, centre in zip(groups, MEANS[mean](groups), strict=True)
+    ]
+    spread = STDS[std]
+    if spread is not None:
+        centred = [
+            value / (deviation + epsilon) for value, deviation in zip(centred, spread(groups), strict=True)
+        ]
+    return [value.tolist() for value in centred]

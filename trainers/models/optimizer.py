@@ -1,0 +1,48 @@
+"""AdamW, the learning-rate schedule and gradient clipping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+
+def make_adamw(
+    parameters: Iterable[nn.Parameter],
+    *,
+    learning_rate: float,
+    betas: tuple[float, float],
+    epsilon: float = 1e-8,
+    weight_decay: float = 0.0,
+) -> torch.optim.AdamW:
+    return torch.optim.AdamW(
+        list(parameters), lr=learning_rate, betas=betas, eps=epsilon, weight_decay=weight_decay, fused=True
+    )
+
+
+def learning_rate_at(
+    step: int, *, peak: float, warmup_steps: int, total_steps: int | None = None, final_fraction: float = 1.0
+) -> float:
+    """Linear from 0 to `peak` over the warm-up, then linear to `final_fraction` of it at `total_steps` (or flat).
+
+    `step` is 0-based: the step about to be taken.
+    """
+    if step < warmup_steps:
+        return peak * (step + 1) / warmup_steps
+    if total_steps is None or total_steps <= warmup_steps:
+        return peak
+    done = min(1.0, (step - warmup_steps) / (total_steps - warmup_steps))
+    return peak * (1.0 - done * (1.0 - final_fraction))
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate
+
+
+def clip_gradients(parameters: list[nn.Parameter], max_norm: float) -> float:
+    """Scale the gradients to `max_norm` over all ranks; returns the norm they had, which may be inf or nan."""
+    norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+    return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)

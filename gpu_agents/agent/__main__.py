@@ -1,0 +1,127 @@
+"""`python -m gpu_agents.agent run|end-jobs`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from gpu_agents.agent.agent import Agent, EnrolmentError, enrol
+from gpu_agents.agent.api import Unreachable
+from gpu_agents.agent.backoff import Backoff
+from gpu_agents.agent.end_jobs import AgentIsRunning, end_jobs, serving
+from gpu_agents.agent.inventory import InventoryError
+from gpu_agents.agent.settings import AgentSettings, DataDirectory, check_server_url
+
+log = logging.getLogger("gpu_agents.agent")
+
+END_JOBS_GRACE_SECONDS = 10.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    data = DataDirectory(options.data_dir.resolve())
+    data.create()
+    try:
+        with serving(data):
+            if options.command == "end-jobs":
+                return _end_jobs(data, options.grace)
+            settings = _settings(options)
+            status = asyncio.run(_run(settings))
+            if settings.stop_jobs_on_exit:
+                _end_jobs(data, END_JOBS_GRACE_SECONDS)
+            return status
+    except (AgentIsRunning, EnrolmentError, InventoryError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+async def _run(settings: AgentSettings) -> int:
+    serving_task = asyncio.create_task(_serve(settings))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, serving_task.cancel)
+    try:
+        await serving_task
+    except asyncio.CancelledError:
+        log.info("the agent ends")
+    return 0
+
+
+async def _serve(settings: AgentSettings) -> None:
+    backoff = Backoff(first=0.5, most=10.0)
+    while True:
+        try:
+            node = await enrol(settings)
+            break
+        except Unreachable as error:
+            wait = backoff.failed(error.retry_after)
+            log.warning("not enrolled yet, again in %.1f s: %s", wait, error)
+            await asyncio.sleep(wait)
+    await Agent(settings, node).run()
+
+
+def _end_jobs(data: DataDirectory, grace_seconds: float) -> int:
+    ended = end_jobs(data, grace_seconds=grace_seconds)
+    print(f"jobs ended: {ended.stopped} after being asked, {ended.killed} by force", file=sys.stderr)
+    return 0
+
+
+def _settings(options: argparse.Namespace) -> AgentSettings:
+    token = options.enrol_token or ""
+    if options.enrol_token_file and not DataDirectory(options.data_dir.resolve()).node.exists():
+        token = options.enrol_token_file.read_text().strip()
+    return AgentSettings(
+        server=check_server_url(options.server),
+        data_directory=options.data_dir.resolve(),
+        node_python=options.node_python,
+        name=options.name,
+        device=options.device,
+        slots=options.slots,
+        enrol_token=token,
+        stop_jobs_on_exit=options.stop_jobs_on_exit,
+        cache_limit_bytes=int(options.cache_limit_gb * 1024**3),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m gpu_agents.agent", description="The GPU agent of one node."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    run = commands.add_parser("run", help="serve a control plane with this machine's slots")
+    run.add_argument("--server", required=True, help="URL of the control plane")
+    run.add_argument(
+        "--data-dir", type=Path, required=True, help="where the node's state, cache and attempts are kept"
+    )
+    run.add_argument("--node-python", required=True, help="python of the node environment (torch, sglang)")
+    token = run.add_mutually_exclusive_group()
+    token.add_argument("--enrol-token", help="single-use enrolment token; needed the first time only")
+    token.add_argument("--enrol-token-file", type=Path, help="file that holds it")
+    run.add_argument(
+        "--name", default=socket.gethostname(), help="name of the node in the pool (default: host name)"
+    )
+    run.add_argument("--slots", type=int, default=0, help="CPU slots to offer (default: one per core)")
+    run.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    run.add_argument("--cache-limit-gb", type=float, default=50.0, help="size limit of the artifact cache")
+    run.add_argument(
+        "--stop-jobs-on-exit", action="store_true", help="end the jobs too on SIGTERM; otherwise they live on"
+    )
+
+    end = commands.add_parser("end-jobs", help="end every job that this data directory supervises")
+    end.add_argument("--data-dir", type=Path, required=True)
+    end.add_argument(
+        "--grace", type=float, default=END_JOBS_GRACE_SECONDS, help="seconds before jobs are killed"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""The agent's side of the agent API: outbound HTTPS, bearer = the node's credential."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from gpu_agents.agent.settings import check_server_url, is_loopback
+from oolong.contracts.agent import (
+    EnrolReply,
+    EnrolRequest,
+    HeartbeatReply,
+    HeartbeatRequest,
+    ShipReply,
+    UploadReply,
+)
+
+REQUEST_SECONDS = 30.0
+CONNECT_SECONDS = 10.0
+
+
+class Unreachable(Exception):
+    """The control plane did not answer, or asked to come back later. Worth trying again."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after  # seconds, when the server named them
+
+
+class Refused(Exception):
+    """The control plane answered and said no; the same request will not do better by itself."""
+
+    def __init__(self, status: int, code: str, detail: str, body: bytes = b"") -> None:
+        super().__init__(f"{status} {code}: {detail}" if code else f"{status}: {detail}")
+        self.status = status
+        self.code = code  # stable problem code: fenced, not_found, ...
+        self.body = body
+
+
+@dataclass(frozen=True)
+class Shipped:
+    offset: int  # where to go on
+    conflict: bool  # the server was elsewhere (409): nothing of this chunk was stored
+
+
+T = TypeVar("T")
+
+
+class AgentApi:
+    """Typed calls. Each raises Unreachable or Refused; retrying is the caller's decision."""
+
+    def __init__(
+        self, server: str, credential: str, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        url = check_server_url(server)
+        self._http = httpx.AsyncClient(
+            base_url=f"{url}/api/v1/agent/",
+            headers={"Authorization": f"Bearer {credential}"},
+            timeout=httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS),
+            limits=httpx.Limits(max_connections=32),
+            # A proxy named in the environment must not see what stays on this machine.
+            trust_env=not is_loopback(urlsplit(url).hostname or ""),
+            transport=transport,
+        )
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def enrol(self, request: EnrolRequest) -> EnrolReply:
+        return await self._json("enrol", request, EnrolReply)
+
+    async def heartbeat(self, request: HeartbeatRequest, *, wait_seconds: float = 0.0) -> HeartbeatReply:
+        """Report and receive. With a wait the server may hold the answer until the desired state changes."""
+        return await self._json(
+            "heartbeat",
+            request,
+            HeartbeatReply,
+            params={"wait": f"{wait_seconds:g}"} if wait_seconds else {},
+            timeout=REQUEST_SECONDS + wait_seconds,
+        )
+
+    async def ship_outbox(self, job_id: str, file: str, offset: int, lines: bytes) -> Shipped:
+        return await self._ship(f"jobs/{job_id}/outbox/{file}", offset, lines)
+
+    async def ship_log(self, job_id: str, incarnation: int, offset: int, data: bytes) -> Shipped:
+        return await self._ship(f"jobs/{job_id}/logs/{incarnation}", offset, data)
+
+    @asynccontextmanager
+    async def artifact(
+        self, sha256: str, *, offset: int = 0
+    ) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
+        """Bytes of an input from `offset` on, as (offset at which they really begin, chunks)."""
+        headers = {"Range": f"bytes={offset}-"} if offset else {}
+        request = self._http.build_request("GET", f"artifacts/{sha256}", headers=headers)
+        response = await self._send(request, stream=True)
+        try:
+            if response.status_code == 206:
+                begins = int(response.headers["Content-Range"].removeprefix("bytes ").split("-", 1)[0])
+            else:
+                begins = 0
+            yield begins, _chunks(response)
+        finally:
+            await response.aclose()
+
+    async def begin_upload(self, attempt_id: str, body: dict[str, object]) -> UploadReply:
+        return await self._json(f"attempts/{attempt_id}/checkpoints", body, UploadReply)
+
+    async def put_part(self, upload_id: str, number: int, data: bytes, *, sha256: str) -> None:
+        headers = {"X-Part-SHA256": sha256, "Content-Type": "application/octet-stream"}
+        request = self._http.build_request(
+            "PUT", f"uploads/{upload_id}/parts/{number}", content=data, headers=headers, timeout=300.0
+        )
+        await self._send(request)
+
+    async def complete_upload(self, upload_id: str) -> UploadReply:
+        return await self._json(f"uploads/{upload_id}/complete", {}, UploadReply, timeout=300.0)
+
+    async def _ship(self, path: str, offset: int, data: bytes) -> Shipped:
+        request = self._http.build_request(
+            "POST",
+            path,
+            params={"offset": offset},
+            content=data,
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        try:
+            response = await self._send(request)
+        except Refused as refusal:
+            if refusal.status == 409:
+                return Shipped(_decode(refusal.body, ShipReply).offset, conflict=True)
+            raise
+        return Shipped(_decode(response.content, ShipReply).offset, conflict=False)
+
+    async def _json(
+        self,
+        path: str,
+        body: object,
+        kind: type[T],
+        *,
+        params: dict[str, str] | None = None,
+        timeout: float = REQUEST_SECONDS,
+    ) -> T:
+        request = self._http.build_request(
+            "POST",
+            path,
+            content=msgspec.json.encode(body),
+            headers={"Content-Type": "application/json"},
+            params=params or {},
+            timeout=httpx.Timeout(timeout, connect=CONNECT_SECONDS),
+        )
+        return _decode((await self._send(request)).content, kind)
+
+    async def _send(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
+        try:
+            response = await self._http.send(request, stream=stream)
+            if response.is_success:
+                return response
+            if stream:
+                await response.aread()
+        except httpx.HTTPError as error:
+            raise Unreachable(
+                f"{request.method} {request.url.path}: {error or type(error).__name__}"
+            ) from error
+        if response.status_code >= 500 or response.status_code in (408, 425, 429):
+            raise Unreachable(
+                f"{request.method} {request.url.path}: {response.status_code}",
+                retry_after=_seconds(response.headers.get("Retry-After")),
+            )
+        raise _refusal(response)
+
+
+async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in response.aiter_bytes(1024 * 1024):
+            yield chunk
+    except httpx.HTTPError as error:
+        raise Unreachable(f"{response.url.path}: {error or type(error).__name__}") from error
+
+
+def _decode(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise Unreachable(f"the answer is not a {kind.__name__}: {error}") from error
+
+
+class _Problem(msgspec.Struct):
+    code: str = ""
+    detail: str = ""
+    title: str = ""
+
+
+def _refusal(response: httpx.Response) -> Refused:
+    try:
+        problem = msgspec.json.decode(response.content, type=_Problem)
+    except msgspec.DecodeError:
+        problem = _Problem(detail=response.text[:200])
+    return Refused(response.status_code, problem.code, problem.detail or problem.title, response.content)
+
+
+def _seconds(header: str | None) -> float | None:
+    return float(header) if header and header.replace(".", "", 1).isdigit() else None

@@ -1,0 +1,264 @@
+"""Committed checkpoints on their way from the node to the artifact store.
+
+A job says in its outbox that a checkpoint is committed. Its directory is pinned at once by hard links, so the
+trainer may prune its own copy at any moment; then it goes up as one deterministic tar, in parts. An upload is
+resumed where the server says, also after the agent's own restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from gpu_agents.agent.api import AgentApi, Refused, Unreachable
+from gpu_agents.agent.backoff import Backoff
+from gpu_agents.agent.records import JobRecord, read_json, write_json
+from gpu_agents.agent.settings import DataDirectory
+from gpu_agents.agent.shipping import whole_lines
+from oolong.client.directory_tar import DirectoryTar
+from oolong.contracts.attempt import OUTBOX_DIRECTORY
+from oolong.contracts.telemetry import CheckpointLine
+
+log = logging.getLogger(__name__)
+
+TAG = b'"type":"checkpoint"'  # cheap test before a line is decoded
+GONE_STATUSES = (403, 404)  # the server knows no such attempt of this node
+
+
+class Upload(msgspec.Struct, kw_only=True):
+    """One checkpoint of this node and how far it is."""
+
+    run_id: str
+    attempt_id: str
+    epoch: int
+    job_id: str
+    outbox_file: str
+    outbox_end: int  # the server must have read the outbox to here before it can know the checkpoint
+    step: int
+    manifest_sha256: str
+    final: bool
+    pinned: str  # directory of hard links
+    tar_sha256: str = ""
+    tar_bytes: int = 0
+    stored: bool = False
+    dropped: str = ""  # why it will never be uploaded
+
+    @property
+    def done(self) -> bool:
+        return self.stored or bool(self.dropped)
+
+    @property
+    def key(self) -> str:
+        return f"{self.attempt_id}-{self.step:08d}"
+
+
+@dataclass
+class Uploader:
+    """Sees, pins and uploads. `jobs` gives the current records; `shipped` how far an outbox file is shipped."""
+
+    api: AgentApi
+    data: DataDirectory
+    jobs: Callable[[], Iterable[JobRecord]]
+    shipped: Callable[[str, str], int]
+    moved: Callable[[], None] = lambda: None
+    uploads: dict[str, Upload] = field(default_factory=dict)
+    _read_to: dict[Path, int] = field(default_factory=dict)
+    _backoff: Backoff = field(default_factory=lambda: Backoff(first=1.0, most=60.0))
+
+    def __post_init__(self) -> None:
+        for path in sorted(self.data.uploads.glob("*.json")):
+            upload = read_json(path, Upload)
+            self.uploads[upload.key] = upload
+
+    async def run(self, *, poll_seconds: float = 0.5) -> None:
+        while True:
+            wait = poll_seconds
+            self.look()
+            upload = self.next_upload()
+            if upload is not None:
+                try:
+                    await self.upload(upload)
+                    self._backoff.succeeded()
+                    continue
+                except (Unreachable, Refused) as error:
+                    wait = self._backoff.failed(getattr(error, "retry_after", None))
+                    log.warning(
+                        "checkpoint %s is not stored yet, again in %.1f s: %s", upload.key, wait, error
+                    )
+            await self._sleep_looking(wait, poll_seconds)
+
+    def look(self) -> None:
+        """Read new outbox lines and pin what they announce."""
+        for record in self.jobs():
+            for incarnation in range(record.incarnation + 1):
+                directory = self.data.job(record.attempt_id, record.name, incarnation) / OUTBOX_DIRECTORY
+                for path in sorted(directory.glob("*.jsonl")):
+                    self._read(record, path)
+
+    def next_upload(self) -> Upload | None:
+        """The newest checkpoint that the server can already know: it is worth most to a recovery."""
+        ready = [
+            upload
+            for upload in self.uploads.values()
+            if not upload.done and self.shipped(upload.job_id, upload.outbox_file) >= upload.outbox_end
+        ]
+        return max(ready, key=lambda upload: (upload.final, upload.step), default=None)
+
+    def pending(self, attempt_id: str) -> bool:
+        """Whether files of this attempt are still needed here."""
+        return any(upload.attempt_id == attempt_id and not upload.done for upload in self.uploads.values())
+
+    def forget(self, attempt_id: str) -> None:
+        """Drop the records of an attempt whose directory is removed."""
+        for upload in [upload for upload in self.uploads.values() if upload.attempt_id == attempt_id]:
+            del self.uploads[upload.key]
+            self._record(upload).unlink(missing_ok=True)
+        root = self.data.attempt(attempt_id)
+        for path in [path for path in self._read_to if path.is_relative_to(root)]:
+            del self._read_to[path]
+
+    async def upload(self, upload: Upload) -> None:
+        """Bring one checkpoint to the store. Raises Unreachable or Refused to be tried again later."""
+        archive = DirectoryTar(Path(upload.pinned))
+        if not upload.tar_sha256:
+            upload.tar_sha256 = await asyncio.to_thread(archive.sha256)
+            upload.tar_bytes = archive.size
+            self._save(upload)
+        try:
+            reply = await self.api.begin_upload(
+                upload.attempt_id,
+                {
+                    "step": upload.step,
+                    "manifest_sha256": upload.manifest_sha256,
+                    "bytes": upload.tar_bytes,
+                    "tar_sha256": upload.tar_sha256,
+                    "epoch": upload.epoch,
+                    "final": upload.final,
+                },
+            )
+            if not reply.stored:
+                received = set(reply.received_parts)
+                for number in range(-(-archive.size // reply.part_bytes)):
+                    if number not in received:
+                        part = await asyncio.to_thread(
+                            archive.read, number * reply.part_bytes, reply.part_bytes
+                        )
+                        await self.api.put_part(
+                            reply.upload_id, number, part, sha256=hashlib.sha256(part).hexdigest()
+                        )
+                reply = await self.api.complete_upload(reply.upload_id)
+        except Refused as refusal:
+            if refusal.code != "fenced" and refusal.status not in GONE_STATUSES:
+                raise
+            upload.dropped = str(refusal)
+            log.warning("checkpoint %s is dropped: %s", upload.key, refusal)
+        else:
+            if not reply.stored:
+                raise Unreachable(
+                    f"checkpoint {upload.key}: all parts are there, the server has not stored it yet"
+                )
+            upload.stored = True
+            log.info("checkpoint %s is stored, %d bytes", upload.key, upload.tar_bytes)
+        self._save(upload)
+        shutil.rmtree(upload.pinned)
+        self.moved()
+
+    async def _sleep_looking(self, seconds: float, poll_seconds: float) -> None:
+        """Wait, but go on pinning: the trainer prunes also while the server is away."""
+        remaining = seconds
+        while remaining > 0:
+            nap = min(poll_seconds, remaining)
+            await asyncio.sleep(nap)
+            remaining -= nap
+            self.look()
+
+    def _read(self, record: JobRecord, path: Path) -> None:
+        begin = self._read_to.get(path, 0)
+        size = path.stat().st_size
+        if size <= begin:
+            return
+        end = whole_lines(path, size)
+        with path.open("rb") as file:
+            file.seek(begin)
+            offset = begin
+            while offset < end:
+                line = file.readline()
+                offset += len(line)
+                if TAG in line:
+                    found = _checkpoint_line(line)
+                    if found is not None:
+                        self._see(record, path.name, offset, found)
+        self._read_to[path] = max(begin, end)
+
+    def _see(self, record: JobRecord, file: str, end: int, line: CheckpointLine) -> None:
+        source = Path(line.directory)
+        upload = Upload(
+            run_id=record.run_id,
+            attempt_id=record.attempt_id,
+            epoch=record.epoch,
+            job_id=record.job_id,
+            outbox_file=file,
+            outbox_end=end,
+            step=line.step,
+            manifest_sha256=line.manifest_sha256,
+            final=line.final,
+            pinned=str(self.data.attempt(record.attempt_id) / "pinned" / f"step-{line.step:08d}"),
+        )
+        if upload.key in self.uploads:
+            known = self.uploads[upload.key]
+            if line.final and not known.final:  # the same checkpoint, announced again as the last one
+                known.final, known.outbox_file, known.outbox_end = True, file, end
+                self._save(known)
+            return
+        if not source.resolve().is_relative_to(self.data.attempt(record.attempt_id).resolve()):
+            upload.dropped = f"{source} is not inside the attempt's directory"
+        elif not pin(source, Path(upload.pinned)):
+            upload.dropped = f"{source} was gone before it could be pinned"
+        if upload.dropped:
+            log.error("checkpoint %s is not uploaded: %s", upload.key, upload.dropped)
+        self.uploads[upload.key] = upload
+        self._save(upload)
+
+    def _save(self, upload: Upload) -> None:
+        write_json(self._record(upload), upload)
+
+    def _record(self, upload: Upload) -> Path:
+        return self.data.uploads / f"{upload.key}.json"
+
+
+def pin(source: Path, target: Path) -> bool:
+    """Hard-link a committed checkpoint, complete or not at all; False when it is no longer there."""
+    if (target / "MANIFEST.json").is_file():
+        return True  # pinned before a restart of the agent
+    building = target.with_name(f".{target.name}")
+    shutil.rmtree(building, ignore_errors=True)
+    try:
+        files = [path for path in source.rglob("*") if path.is_file()]
+        building.mkdir(parents=True)
+        for path in files:
+            link = building / path.relative_to(source)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            os.link(path, link, follow_symlinks=False)
+    except FileNotFoundError:
+        shutil.rmtree(building, ignore_errors=True)
+        return False
+    if not (building / "MANIFEST.json").is_file():  # the manifest is written last and removed first
+        shutil.rmtree(building)
+        return False
+    building.rename(target)
+    return True
+
+
+def _checkpoint_line(line: bytes) -> CheckpointLine | None:
+    try:
+        return msgspec.json.decode(line, type=CheckpointLine)
+    except msgspec.ValidationError:
+        return None  # another kind of line that holds the tag in a text

@@ -1,0 +1,244 @@
+"""Starting a job: its files, its command, its environment, its supervisor."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpu_agents.agent import processes
+from gpu_agents.agent.job_supervisor import ALREADY_SUPERVISED
+from gpu_agents.agent.records import JobRecord, write_json
+from gpu_agents.agent.settings import DataDirectory
+from oolong.contracts.agent import DesiredAttempt
+from oolong.contracts.attempt import ATTEMPT_FILE, EXIT_FILE, JOB_FILE, AttemptFile, JobFile
+from oolong.contracts.lifecycle import JobKind
+
+ROOT = Path(__file__).resolve().parents[2]  # holds gpu_agents/, trainers/ and platform/
+SUPERVISOR_START_SECONDS = 20.0
+
+
+class LaunchError(Exception):
+    """A job could not be started; the message is fit for the run's events."""
+
+
+@dataclass(frozen=True)
+class InputPaths:
+    """Where an attempt's inputs lie on this node."""
+
+    dataset_file: Path
+    model_directory: Path
+    evaluation_file: Path | None = None
+    resume_directory: Path | None = None
+
+
+@dataclass(frozen=True)
+class JobPlace:
+    """What a command is built from."""
+
+    attempt: AttemptFile
+    attempt_file: Path
+    job_directory: Path
+    slots: list[str]
+
+
+Command = Callable[[JobPlace], list[str]]
+
+
+def controller_command(place: JobPlace) -> list[str]:
+    return [sys.executable, "-m", "gpu_agents.rollout.controller", *_files(place)]
+
+
+def reward_command(place: JobPlace) -> list[str]:
+    return [sys.executable, "-m", "gpu_agents.rewards", *_files(place)]
+
+
+def rollout_command(place: JobPlace) -> list[str]:
+    return [sys.executable, "-m", "gpu_agents.rollout.worker", *_files(place)]
+
+
+def trainer_command(place: JobPlace) -> list[str]:
+    """torchrun with a static rendezvous on loopback: all ranks of an attempt are on one node."""
+    spec = place.attempt.run_spec
+    return [
+        place.attempt.node_python, "-m", "torch.distributed.run",
+        "--nnodes", "1", "--node-rank", "0", "--max-restarts", "0",
+        "--nproc-per-node", str(spec.trainer.ranks),
+        "--master-addr", "127.0.0.1", "--master-port", str(place.attempt.rendezvous_port),
+        "-m", f"trainers.{spec.kind}", *_files(place),
+    ]  # fmt: skip
+
+
+COMMANDS: Mapping[JobKind, Command] = {
+    JobKind.CONTROLLER: controller_command,
+    JobKind.REWARD: reward_command,
+    JobKind.ROLLOUT: rollout_command,
+    JobKind.TRAINER: trainer_command,
+}
+
+
+def write_attempt(
+    data: DataDirectory, attempt: DesiredAttempt, inputs: InputPaths, *, node_python: str, device: str
+) -> Path:
+    """Make the attempt's directory and its `attempt.json` (mode 0600: it holds the attempt's token)."""
+    directory = data.attempt(attempt.attempt_id)
+    for name in ("jobs", "weights", "checkpoints"):
+        (directory / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+    ports = attempt.ports
+    path = directory / ATTEMPT_FILE
+    write_json(
+        path,
+        AttemptFile(
+            run_id=attempt.run_id,
+            attempt_id=attempt.attempt_id,
+            attempt_number=attempt.attempt_number,
+            epoch=attempt.epoch,
+            spec=attempt.spec,
+            directory=str(directory),
+            model_directory=str(inputs.model_directory),
+            dataset_file=str(inputs.dataset_file),
+            evaluation_file=str(inputs.evaluation_file) if inputs.evaluation_file else None,
+            resume_directory=str(inputs.resume_directory) if inputs.resume_directory else None,
+            controller_url=_local_url(ports.get("controller")),
+            reward_url=_local_url(ports.get("reward")),
+            engine_ports=engine_ports(ports),
+            rendezvous_port=ports.get("rendezvous", 0),
+            token=attempt.token,
+            node_python=node_python,
+            device=device,
+        ),
+    )
+    return path
+
+
+def engine_ports(ports: Mapping[str, int]) -> list[int]:
+    """Ports named engine-0, engine-1, ... in the order of their number."""
+    numbers = sorted(int(name.removeprefix("engine-")) for name in ports if name.startswith("engine-"))
+    return [ports[f"engine-{number}"] for number in numbers]
+
+
+def taken_port(ports: Mapping[str, int]) -> str:
+    """The first port of an attempt that something else on this node listens on, in words; "" when all are free."""
+    for name, port in sorted(ports.items()):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                return f"port {port} ({name}) cannot be bound on this node: {error.strerror}"
+    return ""
+
+
+def environment(data: DataDirectory, record: JobRecord, *, device: str) -> dict[str, str]:
+    """The whole environment of a job: nothing of the agent's own leaks in, and no secret is in it."""
+    values = {
+        "PATH": os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin"),
+        "HOME": str(data.home),
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        processes.MARK: record.job_id,
+    }
+    if device == "cuda":
+        values["CUDA_VISIBLE_DEVICES"] = ",".join(record.slots)
+        for name in ("LD_LIBRARY_PATH", "CUDA_HOME"):  # where the machine's own driver and toolkit are
+            if name in os.environ:
+                values[name] = os.environ[name]
+    return values
+
+
+def start(
+    data: DataDirectory,
+    record: JobRecord,
+    *,
+    attempt: AttemptFile,
+    command: Command,
+    device: str,
+    orphan_ttl_seconds: float,
+) -> subprocess.Popen[bytes]:
+    """Start the record's current incarnation under a supervisor, and wait until the supervisor has it.
+
+    The supervisor is in a session of its own: it and the job live on when the agent ends.
+    Starting what already runs, or has run, changes nothing: a job directory is used once.
+    Raises LaunchError when it did not come up; what it said is in `supervisor.log` of the job directory.
+    """
+    directory = data.job(record.attempt_id, record.name, record.incarnation)
+    (directory / "outbox").mkdir(parents=True, exist_ok=True, mode=0o700)
+    attempt_file = data.attempt(record.attempt_id) / ATTEMPT_FILE
+    write_json(
+        directory / JOB_FILE,
+        JobFile(
+            job_id=record.job_id,
+            name=record.name,
+            kind=record.kind,
+            index=record.index,
+            incarnation=record.incarnation,
+            slots=record.slots,
+        ),
+    )
+    order = directory / "supervisor_order.json"
+    place = JobPlace(attempt=attempt, attempt_file=attempt_file, job_directory=directory, slots=record.slots)
+    write_json(
+        order,
+        {
+            "job_id": record.job_id,
+            "incarnation": record.incarnation,
+            "directory": str(directory),
+            "command": command(place),
+            "environment": environment(data, record, device=device),
+            "record": str(data.supervisor(record.job_id)),
+            "contact": str(data.contact),
+            "orphan_ttl_seconds": orphan_ttl_seconds,
+            "grace_seconds": record.grace_seconds,
+        },
+    )
+    written_before = _mtime(data.supervisor(record.job_id))
+    with (directory / "supervisor.log").open("ab") as log:
+        # -S leaves out site-packages: the supervisor needs only the standard library and this package.
+        supervisor = subprocess.Popen(
+            [sys.executable, "-S", "-m", "gpu_agents.agent.job_supervisor", str(order)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=directory,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + SUPERVISOR_START_SECONDS
+    while _mtime(data.supervisor(record.job_id)) == written_before:
+        code = supervisor.poll()
+        if code is not None:
+            if code == ALREADY_SUPERVISED or (directory / EXIT_FILE).exists():
+                break  # an agent before this one started it, or it came and went
+            said = (directory / "supervisor.log").read_text(errors="replace").strip().splitlines()
+            raise LaunchError(
+                f"the supervisor of {record.name} ended with status {code} before the job was started: "
+                f"{said[-1] if said else 'it said nothing'}"
+            )
+        if time.monotonic() > deadline:
+            supervisor.kill()
+            supervisor.wait()
+            raise LaunchError(
+                f"the supervisor of {record.name} did not start within {SUPERVISOR_START_SECONDS:g} s"
+            )
+        time.sleep(0.01)
+    return supervisor
+
+
+def _files(place: JobPlace) -> list[str]:
+    return ["--attempt", str(place.attempt_file), "--job", str(place.job_directory)]
+
+
+def _local_url(port: int | None) -> str:
+    return f"http://127.0.0.1:{port}" if port else ""
+
+
+def _mtime(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0

@@ -1,0 +1,125 @@
+"""What an agent is told at its start, and where it keeps things on the node."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSettings:
+    server: str  # URL of the control plane, without /api/v1
+    data_directory: Path
+    node_python: str  # python of the node environment (torch, sglang): runs trainers and engines
+    name: str  # shown in the pool
+    device: str = "cpu"  # cpu | cuda
+    slots: int = 0  # CPU slots; 0: one per core
+    enrol_token: str = ""  # single use; needed until node.json exists
+    stop_jobs_on_exit: bool = False
+    cache_limit_bytes: int = 50 * 1024**3
+    kept_attempts: int = 20  # job directories of this many ended attempts stay for reading
+    long_poll_seconds: float = 8.0  # how long a heartbeat may wait at the server for news
+
+
+@dataclass(frozen=True)
+class DataDirectory:
+    """Every path an agent uses. Nothing outside it is written to."""
+
+    root: Path
+
+    def create(self) -> None:
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for directory in (self.spool, self.uploads, self.cache, self.attempts, self.supervisors, self.home):
+            directory.mkdir(exist_ok=True, mode=0o700)
+
+    @property
+    def node(self) -> Path:
+        """Credential and node id, mode 0600."""
+        return self.root / "node.json"
+
+    @property
+    def contact(self) -> Path:
+        """Touched at each successful heartbeat; supervisors watch it."""
+        return self.root / "contact"
+
+    @property
+    def spool(self) -> Path:
+        """One record per job until the server has acknowledged its end."""
+        return self.root / "spool"
+
+    @property
+    def desired(self) -> Path:
+        """The last desired state, so that a restarted agent can work while the server is away."""
+        return self.root / "desired.json"
+
+    @property
+    def uploads(self) -> Path:
+        """One record per checkpoint on its way to the store."""
+        return self.root / "uploads"
+
+    @property
+    def cache(self) -> Path:
+        return self.root / "cache"
+
+    @property
+    def attempts(self) -> Path:
+        return self.root / "attempts"
+
+    @property
+    def supervisors(self) -> Path:
+        return self.root / "supervisors"
+
+    @property
+    def home(self) -> Path:
+        """HOME of the jobs: their compilers' and libraries' caches survive from job to job."""
+        return self.root / "home"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one agent that serves this directory."""
+        return self.root / "agent.lock"
+
+    def attempt(self, attempt_id: str) -> Path:
+        return self.attempts / _plain(attempt_id)
+
+    def job(self, attempt_id: str, name: str, incarnation: int) -> Path:
+        return self.attempt(attempt_id) / "jobs" / f"{_plain(name)}-{incarnation}"
+
+    def job_record(self, job_id: str) -> Path:
+        return self.spool / f"{_plain(job_id)}.json"
+
+    def supervisor(self, job_id: str) -> Path:
+        return self.supervisors / f"{_plain(job_id)}.json"
+
+
+def check_server_url(url: str) -> str:
+    """The URL without a trailing slash. Plain HTTP leaves this machine only by mistake, so it is refused."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(
+            f"server {url!r} is not an http(s) URL; expected something like https://oolong.example.org"
+        )
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError(
+            f"server {url!r}: plain HTTP would send the node's credential readable over the network; use https:// "
+            "(plain HTTP is accepted only for this machine, 127.0.0.1 or localhost)"
+        )
+    return url.rstrip("/")
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _plain(name: str) -> str:
+    """A name that came over the network, fit for one path component."""
+    if not name or name.startswith(".") or not all(letter.isalnum() or letter in "._-" for letter in name):
+        raise ValueError(f"{name!r} cannot be a file name: letters, digits, '.', '_' and '-' only")
+    return name

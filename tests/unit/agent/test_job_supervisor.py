@@ -1,0 +1,235 @@
+"""The per-job supervisor, started as the agent starts it: a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpu_agents.agent import processes
+from gpu_agents.agent.job_supervisor import ALREADY_SUPERVISED
+from gpu_agents.agent.launch import ROOT
+
+
+class Supervised:
+    def __init__(self, directory: Path, script: str, orphan_ttl: float, job_id: str) -> None:
+        self.directory = directory
+        self.record_file = directory / "record.json"
+        self.contact = directory / "contact"
+        self.contact.touch()
+        self.order = directory / "order.json"
+        self.order.write_text(
+            json.dumps(
+                {
+                    "job_id": job_id,
+                    "incarnation": 0,
+                    "directory": str(directory),
+                    "command": [sys.executable, "-S", "-c", script],
+                    "environment": {processes.MARK: job_id, "PATH": os.environ["PATH"]},
+                    "record": str(self.record_file),
+                    "contact": str(self.contact),
+                    "orphan_ttl_seconds": orphan_ttl,
+                    "grace_seconds": 0.3,
+                }
+            )
+        )
+        self.process = self.start()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-S", "-m", "gpu_agents.agent.job_supervisor", str(self.order)],
+            env={"PYTHONPATH": str(ROOT)},
+            start_new_session=True,
+        )
+
+    @property
+    def record(self) -> dict[str, int]:
+        return json.loads(self.record_file.read_text())
+
+    @property
+    def exit(self) -> dict[str, object]:
+        return json.loads((self.directory / "exit.json").read_text())
+
+    @property
+    def output(self) -> str:
+        path = self.directory / "output.log"
+        return path.read_text() if path.exists() else ""
+
+
+Supervise = Callable[..., Supervised]
+
+
+@pytest.fixture
+def supervise(tmp_path: Path) -> Iterator[Supervise]:
+    started: list[Supervised] = []
+
+    def begin(script: str, *, orphan_ttl: float = 60.0) -> Supervised:
+        directory = tmp_path / f"job-{len(started)}"
+        directory.mkdir()
+        started.append(
+            Supervised(directory, script, orphan_ttl, f"job_{os.getpid()}_{tmp_path.name}_{len(started)}")
+        )
+        return started[-1]
+
+    yield begin
+    for supervised in started:
+        if supervised.process.poll() is None:
+            supervised.process.send_signal(signal.SIGUSR2)
+            supervised.process.wait(10)
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.01)
+
+
+def test_output_and_exit_status_are_written_down(supervise: Supervise) -> None:
+    job = supervise(
+        "import sys; print('to stdout', flush=True); print('to stderr', file=sys.stderr); sys.exit(7)"
+    )
+    assert job.process.wait(10) == 0
+    assert job.output.splitlines() == ["to stdout", "to stderr"]
+    assert job.exit["code"] == 7 and job.exit["cause"] == ""
+
+
+def test_a_death_by_signal_is_a_negative_code(supervise: Supervise) -> None:
+    job = supervise("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    job.process.wait(10)
+    assert job.exit["code"] == -signal.SIGSEGV
+
+
+def test_a_command_that_does_not_exist_is_said_in_the_log(tmp_path: Path, supervise: Supervise) -> None:
+    job = supervise("")
+    job.process.wait(10)
+    order = json.loads(job.order.read_text())
+    order["command"] = ["/nowhere/python"]
+    (job.directory / "exit.json").unlink()
+    job.order.write_text(json.dumps(order))
+    job.start().wait(10)
+    assert job.exit["code"] == 127
+    assert "cannot start /nowhere/python" in job.output
+
+
+def test_a_daemonised_grandchild_does_not_survive(supervise: Supervise) -> None:
+    """The daemon forks twice, takes a session of its own, ignores SIGTERM, and drops its environment's mark."""
+    job = supervise(
+        "import os, signal, sys, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0:\n"
+        "        signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "        open('daemon', 'w').write(str(os.getpid()))\n"
+        "        time.sleep(600)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "while not os.path.exists('daemon') or not open('daemon').read(): time.sleep(0.01)\n"
+    )
+    job.process.wait(10)
+    daemon = int((job.directory / "daemon").read_text())
+    assert processes.start_time(daemon) is None
+    assert job.exit["code"] == 0
+
+
+def test_sigterm_reaches_the_first_process_only_and_it_may_finish_its_work(supervise: Supervise) -> None:
+    """A rollout worker says farewell while its engine, a child in the same group, still serves."""
+    job = supervise(
+        "import os, signal, sys, time\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    signal.signal(signal.SIGTERM, lambda *_: print('engine got it', flush=True))\n"
+        "    time.sleep(600)\n"
+        "def stop(*_):\n"
+        "    os.kill(child, 0)\n"
+        "    print('engine was there at the farewell', flush=True)\n"
+        "    sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, stop)\n"
+        "print('ready', flush=True)\n"
+        "while True: time.sleep(0.05)\n"
+    )
+    until(lambda: "ready" in job.output)
+    job.process.terminate()
+    job.process.wait(10)
+    assert job.output.splitlines() == ["ready", "engine was there at the farewell"]
+    assert job.exit == {"code": 0, "cause": "stopped", "at": job.exit["at"]}
+
+
+def test_the_kill_signal_ends_a_job_that_ignores_sigterm(supervise: Supervise) -> None:
+    job = supervise(
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
+    )
+    until(lambda: "ready" in job.output)
+    job.process.terminate()
+    job.process.send_signal(signal.SIGUSR2)
+    job.process.wait(10)
+    assert job.exit["code"] == -signal.SIGKILL
+
+
+def test_without_contact_for_the_orphan_ttl_the_job_is_ended_with_no_agent_about(
+    supervise: Supervise,
+) -> None:
+    job = supervise(
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)", orphan_ttl=0.5
+    )
+    job.process.wait(10)
+    assert job.exit["cause"] == "orphaned" and job.exit["code"] == -signal.SIGKILL
+
+
+def test_contact_keeps_a_job_alive(supervise: Supervise) -> None:
+    job = supervise("import time; time.sleep(600)", orphan_ttl=1.0)
+    began = time.monotonic()
+    while time.monotonic() - began < 2.0:
+        os.utime(job.contact)
+        time.sleep(0.1)
+    assert job.process.poll() is None
+    job.process.wait(10)
+    assert job.exit["cause"] == "orphaned"
+
+
+def test_one_job_directory_is_never_run_twice(supervise: Supervise) -> None:
+    job = supervise("import time; open('runs', 'a').write('x'); time.sleep(600)")
+    until(lambda: (job.directory / "runs").exists())
+    assert job.start().wait(10) == ALREADY_SUPERVISED
+    job.process.send_signal(signal.SIGUSR2)
+    job.process.wait(10)
+    assert job.start().wait(10) == 0
+    assert (job.directory / "runs").read_text() == "x"
+
+
+def test_the_record_names_processes_beyond_pid_reuse(supervise: Supervise) -> None:
+    job = supervise("import time; time.sleep(600)")
+    until(job.record_file.exists)
+    record = job.record
+    assert record["pid"] == job.process.pid
+    assert processes.is_alive(record["pid"], record["start_time"])
+    assert not processes.is_alive(record["pid"], record["start_time"] - 1)
+    assert os.getpgid(record["job_pid"]) == record["pgid"] != os.getpgid(record["pid"])
+
+
+def test_a_supervisor_is_small(supervise: Supervise) -> None:
+    job = supervise("import time; time.sleep(600)")
+    until(job.record_file.exists)
+    resident = next(
+        int(line.split()[1])
+        for line in Path(f"/proc/{job.process.pid}/status").read_text().splitlines()
+        if "VmRSS" in line
+    )
+    assert resident < 24 * 1024, f"{resident} KiB resident"
+
+
+def test_what_a_killed_supervisor_leaves_is_found_by_its_mark(supervise: Supervise) -> None:
+    job = supervise("import os, time; os.fork(); os.fork(); print(os.getpid(), flush=True); time.sleep(600)")
+    until(lambda: len(job.output.splitlines()) == 4)
+    job_id = json.loads(job.order.read_text())["job_id"]
+    job.process.kill()
+    job.process.wait(10)
+    assert processes.end_marked(job_id) == 4
+    assert processes.marked(job_id) == []

@@ -59,6 +59,9 @@ class TrainerRecord(msgspec.Struct, frozen=True, kw_only=True):
     attempt_id: str
     epoch: int
     parent: str | None = None  # manifest sha256 of the checkpoint that this attempt went on from
+    first_rewards: list[float] = []  # mean rewards of the run's first steps, ten at most
+    last_rewards: list[float] = []  # and of its newest
+    tokens_trained: int = 0
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
@@ -142,14 +145,18 @@ def verify(directory: Path) -> tuple[TrainerRecord, str]:
         for file in manifest.files:
             path = directory / file.name
             if path.stat().st_size != file.bytes:
-                raise NoValidCheckpoint(f"{path} has {path.stat().st_size} bytes, its manifest says {file.bytes}")
+                raise NoValidCheckpoint(
+                    f"{path} has {path.stat().st_size} bytes, its manifest says {file.bytes}"
+                )
             if file_sha256(path) != file.sha256:
                 raise NoValidCheckpoint(f"{path} does not have the sha256 of its manifest")
         record = msgspec.json.decode((directory / TRAINER_FILE).read_bytes(), type=TrainerRecord)
     except (OSError, msgspec.DecodeError) as error:
         raise NoValidCheckpoint(f"{directory} is not a committed checkpoint: {error}") from error
     if record.step != manifest.step:
-        raise NoValidCheckpoint(f"{directory}: trainer.json is of step {record.step}, the manifest of {manifest.step}")
+        raise NoValidCheckpoint(
+            f"{directory}: trainer.json is of step {record.step}, the manifest of {manifest.step}"
+        )
     return record, hashlib.sha256(data).hexdigest()
 
 
@@ -199,7 +206,8 @@ def _export(directory: Path, model_directory: Path, weights: dict[str, torch.Ten
 def _table(directory: Path) -> list[ManifestFile]:
     paths = sorted(path for path in directory.rglob("*") if path.is_file())
     return [
-        ManifestFile(path.relative_to(directory).as_posix(), path.stat().st_size, file_sha256(path)) for path in paths
+        ManifestFile(path.relative_to(directory).as_posix(), path.stat().st_size, file_sha256(path))
+        for path in paths
     ]
 
 

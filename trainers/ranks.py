@@ -43,7 +43,7 @@ class Ranks:
 
     def tell(self, value: T | None) -> T:
         """Rank 0's value, on every rank."""
-        return self.deal([value] * self.size if self.first else None)  # type: ignore[list-item,return-value]
+        return self.deal([value] * self.size if self.first else None)  # type: ignore[return-value]
 
     def sum(self, values: Sequence[float]) -> list[float]:
         return self._reduce(values, dist.ReduceOp.SUM)
@@ -74,7 +74,10 @@ def join_ranks(device: str) -> Ranks:
     dist.init_process_group("cpu:gloo,cuda:nccl" if device == "cuda" else "gloo", timeout=PATIENCE)
     size = dist.get_world_size()
     return Ranks(
-        rank=dist.get_rank(), size=size, device=local, mesh=init_device_mesh(local.type, (size,), mesh_dim_names=("shard",))
+        rank=dist.get_rank(),
+        size=size,
+        device=local,
+        mesh=init_device_mesh(local.type, (size,), mesh_dim_names=("shard",)),
     )
 
 

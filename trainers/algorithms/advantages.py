@@ -35,8 +35,16 @@ def _group_std(rewards: Rewards) -> Rewards:
     return [group.std(correction=0).expand_as(group) for group in rewards]
 
 
-MEANS: dict[Level, Callable[[Rewards], Rewards]] = {"batch": _batch_mean, "group": _group_mean, "none": _no_mean}
-STDS: dict[Level, Callable[[Rewards], Rewards] | None] = {"batch": _batch_std, "group": _group_std, "none": None}
+MEANS: dict[Level, Callable[[Rewards], Rewards]] = {
+    "batch": _batch_mean,
+    "group": _group_mean,
+    "none": _no_mean,
+}
+STDS: dict[Level, Callable[[Rewards], Rewards] | None] = {
+    "batch": _batch_std,
+    "group": _group_std,
+    "none": None,
+}
 
 
 def advantages(

@@ -43,9 +43,13 @@ def packed_attention(
 ) -> tuple[torch.Tensor, None]:
     """Causal attention inside each sequence of the row. Returns [1, T, heads, D] and no attention weights."""
     if attention_mask is not None:
-        raise ValueError("packed attention takes its boundaries from cu_seqlens; an attention mask was given too")
+        raise ValueError(
+            "packed attention takes its boundaries from cu_seqlens; an attention mask was given too"
+        )
     if sliding_window is not None:
-        raise ValueError(f"packed attention has no sliding window, and this model asks for one of {sliding_window}")
+        raise ValueError(
+            f"packed attention has no sliding window, and this model asks for one of {sliding_window}"
+        )
     if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):  # the kernel has no float32
         return _varlen(query, key, value, scaling, cu_seqlens, max(seqlens)), None
     grouped = query.shape[1] != key.shape[1]

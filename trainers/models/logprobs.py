@@ -1,7 +1,7 @@
 """Log-probabilities of given tokens without the logits of a whole batch in memory.
 
-The head is applied to a chunk of positions at a time; only the log-probability and, where asked for, the entropy of each
-position are kept. Backward computes each chunk's logits once more.
+The head is applied to a chunk of positions at a time; of each position only the log-probability and the entropy are
+kept. Backward computes each chunk's logits once more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class TokenLogprobs(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, temperature: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         logprobs = torch.empty(hidden.shape[0], dtype=_logit_dtype(hidden), device=hidden.device)
@@ -35,7 +35,7 @@ class TokenLogprobs(torch.autograd.Function):
         return logprobs, entropy
 
     @staticmethod
-    def backward(ctx: Any, grad_logprobs: torch.Tensor, _: torch.Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad_logprobs: torch.Tensor, _: torch.Tensor) -> tuple[Any, ...]:
         hidden, weight, targets = ctx.saved_tensors
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros_like(weight, dtype=_logit_dtype(hidden))
@@ -60,7 +60,10 @@ def token_logprobs(
 @torch.no_grad()
 def first_choices(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """The most likely token at each position: [N]."""
-    chunks = [_logits(hidden[part], weight, 1.0).argmax(dim=-1) for part in _chunks(hidden.shape[0], weight.shape[0])]
+    chunks = [
+        _logits(hidden[part], weight, 1.0).argmax(dim=-1)
+        for part in _chunks(hidden.shape[0], weight.shape[0])
+    ]
     return torch.cat(chunks) if chunks else torch.empty(0, dtype=torch.long, device=hidden.device)
 
 

@@ -41,7 +41,11 @@ def pack(sequences: Sequence[Sequence[int]], targets_at: Sequence[Sequence[int]]
     """Pack token sequences into one row; `targets_at` names, per sequence, the positions (>= 1) to be scored."""
     starts = [0, *accumulate(len(sequence) for sequence in sequences)]
     flat = [token for sequence in sequences for token in sequence]
-    at = [start + position for start, positions in zip(starts, targets_at, strict=False) for position in positions]
+    at = [
+        start + position
+        for start, positions in zip(starts, targets_at, strict=False)
+        for position in positions
+    ]
     input_ids = torch.tensor(flat, dtype=torch.long)
     target_positions = torch.tensor(at, dtype=torch.long)
     return PackedRow(

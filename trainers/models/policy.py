@@ -69,7 +69,9 @@ def load_policy(directory: Path, *, dtype: torch.dtype = torch.float32) -> Polic
             local_files_only=True,
         )
     except (OSError, SafetensorError, RuntimeError, ValueError, KeyError) as error:
-        raise ModelUnusable(f"model directory {directory} does not load: {error}. Upload the model again") from error
+        raise ModelUnusable(
+            f"model directory {directory} does not load: {error}. Upload the model again"
+        ) from error
     _refuse_incomplete(directory, causal_lm, report)
     causal_lm.config.use_cache = False
     return Policy(causal_lm)
@@ -93,7 +95,9 @@ def check_family(directory: Path) -> None:
     try:
         family = json.loads(path.read_text())["model_type"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelUnusable(f"{path} is not a readable model config: {error!r}. Upload the model again") from error
+        raise ModelUnusable(
+            f"{path} is not a readable model config: {error!r}. Upload the model again"
+        ) from error
     if family not in FAMILIES:
         raise ModelUnusable(f"{path} says model_type={family!r}; the trainer knows {', '.join(FAMILIES)}")
 
@@ -101,7 +105,9 @@ def check_family(directory: Path) -> None:
 def _refuse_incomplete(directory: Path, causal_lm: nn.Module, report: dict[str, object]) -> None:
     tied = bool(getattr(causal_lm.config, "tie_word_embeddings", False))
     missing = sorted(
-        str(name) for name in _names(report.get("missing_keys")) if not (tied and str(name) == "lm_head.weight")
+        str(name)
+        for name in _names(report.get("missing_keys"))
+        if not (tied and str(name) == "lm_head.weight")
     )
     mismatched = sorted(str(name) for name in _names(report.get("mismatched_keys")))
     if missing or mismatched:

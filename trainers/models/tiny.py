@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast, Qwen3Config
 
 ROLES = ("user", "assistant", "system")
 PAD, END = "<|pad|>", "<|end|>"
@@ -18,13 +22,15 @@ CHAT_TEMPLATE = (
 )
 
 
-def byte_tokenizer():  # type: ignore[no-untyped-def]
+def byte_tokenizer() -> PreTrainedTokenizerFast:
     """256 bytes, then pad, end and one token per role: 261 tokens, no merges; any text survives a round trip."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={symbol: number for number, symbol in enumerate(alphabet)}, merges=[]))
+    tokenizer = Tokenizer(
+        models.BPE(vocab={symbol: number for number, symbol in enumerate(alphabet)}, merges=[])
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([PAD, END, *(f"<|{role}|>" for role in ROLES)])
@@ -40,7 +46,7 @@ def byte_tokenizer():  # type: ignore[no-untyped-def]
     return wrapped
 
 
-def tiny_config():  # type: ignore[no-untyped-def]
+def tiny_config() -> Qwen3Config:
     from transformers import Qwen3Config
 
     return Qwen3Config(

@@ -52,7 +52,9 @@ class ControllerClient:
         return self._call("take", request, rollout.TakeReply, timeout=request.wait_seconds + 30.0)
 
     def snapshot(self, version: int) -> bytes:
-        return self._call("snapshot", rollout.SnapshotRequest(version=version), rollout.SnapshotReply).snapshot
+        return self._call(
+            "snapshot", rollout.SnapshotRequest(version=version), rollout.SnapshotReply
+        ).snapshot
 
     def state(self) -> rollout.StateReply:
         return self._call("state", rollout.StateRequest(), rollout.StateReply)
@@ -71,7 +73,9 @@ class ControllerClient:
             self._connection.close()
             self._connection = None
 
-    def _call(self, verb: str, request: msgspec.Struct, reply: type[Reply], *, timeout: float = 30.0) -> Reply:
+    def _call(
+        self, verb: str, request: msgspec.Struct, reply: type[Reply], *, timeout: float = 30.0
+    ) -> Reply:
         body = msgspec.msgpack.encode(request)
         began = time.monotonic()
         while True:

@@ -62,7 +62,10 @@ class Learner:
     def train(self, plan: RankPlan, watch: Stopwatch) -> StepOutcome:
         """Update the policy on one batch. When a loss or gradient is not finite nothing has changed afterwards."""
         watch.enter("prepare")
-        batch = [[self._columns(one, plan.version) for one in minibatch.microbatches] for minibatch in plan.minibatches]
+        batch = [
+            [self._columns(one, plan.version) for one in minibatch.microbatches]
+            for minibatch in plan.minibatches
+        ]
         tally = Tally()
 
         watch.enter("proximal")
@@ -78,7 +81,9 @@ class Learner:
         before = _Kept(self) if len(batch) > 1 else None
         losses: list[float] = []
         norms: list[float] = []
-        for number, (minibatch, columns, centre) in enumerate(zip(plan.minibatches, batch, proximal, strict=True)):
+        for number, (minibatch, columns, centre) in enumerate(
+            zip(plan.minibatches, batch, proximal, strict=True)
+        ):
             last = number == len(batch) - 1
             loss, norm = self._backward(minibatch, columns, centre, values, tally, measure_kl=last)
             losses.append(loss)
@@ -91,6 +96,14 @@ class Learner:
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
         metrics = tally.metrics(self.ranks)
+        tokens, microbatches = self.ranks.sum(
+            [
+                float(sum(one.row.tokens for minibatch in batch for one in minibatch)),
+                float(sum(len(minibatch) for minibatch in batch)),
+            ]
+        )
+        metrics["pack/tokens"] = tokens
+        metrics["pack/microbatches"] = microbatches
         metrics["optim/grad_norm"] = sum(norms) / len(norms)
         metrics["optim/learning_rate"] = learning_rate
         return StepOutcome(finite=True, metrics=metrics, minibatch_losses=losses, grad_norms=norms)
@@ -98,7 +111,9 @@ class Learner:
     def _columns(self, microbatch: Microbatch, version: int) -> TokenColumns:
         sequences = microbatch.sequences
         return TokenColumns(
-            row=pack([one.tokens for one in sequences], [one.loss_at for one in sequences]).to(self.ranks.device),
+            row=pack([one.tokens for one in sequences], [one.loss_at for one in sequences]).to(
+                self.ranks.device
+            ),
             behaviour=self._tensor([value for one in sequences for value in one.behaviour_logprobs]),
             fresh=torch.tensor(
                 [sampled_by == version for one in sequences for sampled_by in one.versions],

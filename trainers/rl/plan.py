@@ -78,9 +78,13 @@ def _sequence(group: Group, number: int, member: int) -> TrainingSequence:
                 f"entries for {length} completion tokens"
             )
     if trajectory.reward is None:
-        raise BatchUnusable(f"group {group.group_id}, member {member}: no reward; only scored groups are trained on")
+        raise BatchUnusable(
+            f"group {group.group_id}, member {member}: no reward; only scored groups are trained on"
+        )
     if not group.prompt_token_ids:
-        raise BatchUnusable(f"group {group.group_id}: empty prompt; the first completion token has nothing before it")
+        raise BatchUnusable(
+            f"group {group.group_id}: empty prompt; the first completion token has nothing before it"
+        )
     wanted = [place for place in range(length) if trajectory.loss_mask[place]]
     prompt = len(group.prompt_token_ids)
     return TrainingSequence(
@@ -94,7 +98,13 @@ def _sequence(group: Group, number: int, member: int) -> TrainingSequence:
 
 
 def plan_batch(
-    groups: Sequence[Group], *, version: int, ranks: int, minibatches: int, token_budget: int, width: int = 1024
+    groups: Sequence[Group],
+    *,
+    version: int,
+    ranks: int,
+    minibatches: int,
+    token_budget: int,
+    width: int = 1024,
 ) -> list[RankPlan]:
     """One plan per rank. Minibatch k holds the k-th run of groups, in the order in which they were taken.
 
@@ -146,5 +156,14 @@ def _fill(sequences: list[TrainingSequence], token_budget: int) -> list[Microbat
 
 def _dummy(group: Group) -> Microbatch:
     return Microbatch(
-        [TrainingSequence(group=0, member=0, tokens=group.prompt_token_ids[:1], loss_at=[], behaviour_logprobs=[], versions=[])]
+        [
+            TrainingSequence(
+                group=0,
+                member=0,
+                tokens=group.prompt_token_ids[:1],
+                loss_at=[],
+                behaviour_logprobs=[],
+                versions=[],
+            )
+        ]
     )

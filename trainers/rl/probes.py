@@ -135,7 +135,9 @@ class ProbeComparer:
         if tensors is None:
             self.missed += 1
             return
-        difference = (self._own_logprobs(tensors, acked.probe) - torch.tensor(acked.probe.logprobs).double()).abs()
+        difference = (
+            self._own_logprobs(tensors, acked.probe) - torch.tensor(acked.probe.logprobs).double()
+        ).abs()
         with self._lock:
             result = self._results[acked.version]
             if acked.worker_id in result.engines or acked.version in self._reported:
@@ -162,7 +164,8 @@ class ProbeComparer:
     def _own_logprobs(self, tensors: dict[str, torch.Tensor], probe: rollout.Probe) -> torch.Tensor:
         prompt = len(probe.prompt_token_ids)
         row = pack(
-            [[*probe.prompt_token_ids, *probe.token_ids]], [list(range(prompt, prompt + len(probe.token_ids)))]
+            [[*probe.prompt_token_ids, *probe.token_ids]],
+            [list(range(prompt, prompt + len(probe.token_ids)))],
         ).to(self._device)
         weights = {f"causal_lm.{name}": tensor.to(self._device) for name, tensor in tensors.items()}
         logprobs, _ = functional_call(self._policy, weights, (row,))

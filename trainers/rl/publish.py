@@ -41,7 +41,8 @@ class Publisher:
         for left_over in self._directory.glob(".tmp-*"):
             shutil.rmtree(left_over)
         self._companions = [
-            Companion(path, path.stat().st_size, file_sha256(path)) for path in companion_files(model_directory)
+            Companion(path, path.stat().st_size, file_sha256(path))
+            for path in companion_files(model_directory)
         ]
 
     def write(self, version: int, tensors: dict[str, torch.Tensor]) -> PublishedWeights:

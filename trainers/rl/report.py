@@ -36,10 +36,16 @@ def batch_metrics(groups: Sequence[Group], *, version: int, max_staleness: int) 
 
 def staleness_histograms(groups: Sequence[Group], *, version: int) -> dict[str, dict[str, int]]:
     """Histogram name -> {staleness: count}, of trajectories and of tokens."""
-    trajectories = [trajectory for group in groups for trajectory in group.trajectories if trajectory.token_ids]
+    trajectories = [
+        trajectory for group in groups for trajectory in group.trajectories if trajectory.token_ids
+    ]
     return {
-        "staleness/consumed_trajectories": _counts(version - min(one.policy_versions) for one in trajectories),
-        "staleness/consumed_tokens": _counts(version - made for one in trajectories for made in one.policy_versions),
+        "staleness/consumed_trajectories": _counts(
+            version - min(one.policy_versions) for one in trajectories
+        ),
+        "staleness/consumed_tokens": _counts(
+            version - made for one in trajectories for made in one.policy_versions
+        ),
     }
 
 

@@ -1,0 +1,95 @@
+"""The trainer's closing account: what the run's summary says about its trainer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+EDGE = 10  # steps at either end whose mean reward is reported
+
+
+@dataclass
+class Account:
+    """Sums over the train steps. Rewards, tokens and skips go on across a resume; times are of this attempt."""
+
+    first_rewards: list[float] = field(default_factory=list)
+    last_rewards: list[float] = field(default_factory=list)
+    tokens_trained: int = 0
+    nonfinite_skips: int = 0
+    steps: int = 0  # of this attempt
+    versions_published: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    lag0_tokens: float = 0.0
+    lag0_total: float = 0.0
+    lag0_largest: float = 0.0
+
+    def add_step(self, metrics: dict[str, float], seconds: dict[str, float]) -> None:
+        self.steps += 1
+        self.tokens_trained += int(metrics["perf/trained_tokens"])
+        reward = metrics["reward/mean"]
+        if len(self.first_rewards) < EDGE:
+            self.first_rewards.append(reward)
+        self.last_rewards = [*self.last_rewards, reward][-EDGE:]
+        for phase, spent in seconds.items():
+            self.seconds[phase] += spent
+        tokens = metrics.get("mismatch/lag0_tokens", 0.0)
+        if tokens:
+            self.lag0_tokens += tokens
+            self.lag0_total += tokens * metrics["mismatch/lag0_abs_mean"]
+            self.lag0_largest = max(self.lag0_largest, metrics["mismatch/lag0_abs_max"])
+
+    def summary(self, *, version: int, probes: dict[str, float | int]) -> dict[str, Any]:
+        """The Summary line "trainer"; what was never measured is absent."""
+        total = sum(self.seconds.values())
+        published = sum(self.seconds[phase] for phase in ("gather", "write", "announce"))
+        summary: dict[str, Any] = {
+            "train_steps": version,
+            "policy_version": version,
+            "steps_of_attempt": self.steps,
+            "tokens_trained": self.tokens_trained,
+            "nonfinite_skips": self.nonfinite_skips,
+            "engine_mismatch": self._mismatch(probes),
+            "seconds": {
+                "step_total": total,
+                "wait_batch": self.seconds["wait_batch"],
+                "prepare": self.seconds["prepare"],
+                "proximal": self.seconds["proximal"],
+                "train": self.seconds["train"],
+                "publish": published,
+                "checkpoint": self.seconds["checkpoint"],
+            },
+        }
+        if total:
+            summary["idle"] = {"trainer": self.seconds["wait_batch"] / total}
+            summary["weight_sync"] = {
+                "trainer_blocked_share": published / total,
+                "mean_seconds": {
+                    "gather": self.seconds["gather"] / max(1, self.steps),
+                    "write": self.seconds["write"] / max(1, self.steps),
+                },
+                "versions": self.versions_published,
+            }
+        if self.last_rewards:
+            summary["reward"] = {
+                "first_10_steps_mean": sum(self.first_rewards) / len(self.first_rewards),
+                "last_10_steps_mean": sum(self.last_rewards) / len(self.last_rewards),
+            }
+        return summary
+
+    def _mismatch(self, probes: dict[str, float | int]) -> dict[str, Any]:
+        """Probes and training tokens of lag 0 together, and each with its own count."""
+        probe_tokens = int(probes["tokens_compared"])
+        tokens = probe_tokens + int(self.lag0_tokens)
+        mismatch: dict[str, Any] = {
+            "tokens_compared": tokens,
+            "versions_covered": probes["versions_covered"],
+            "missed_probes": probes["missed_probes"],
+            "probe_tokens": probe_tokens,
+            "lag0_tokens": int(self.lag0_tokens),
+        }
+        if tokens:
+            total = float(probes.get("mean_abs_logprob_diff", 0.0)) * probe_tokens + self.lag0_total
+            mismatch["mean_abs_logprob_diff"] = total / tokens
+            mismatch["max"] = max(float(probes.get("max", 0.0)), self.lag0_largest)
+        return mismatch

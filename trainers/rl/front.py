@@ -1,0 +1,207 @@
+"""Rank 0's face to the rest of the attempt: the controller, the outbox, the published weights, the probes."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from oolong.contracts import rollout
+from oolong.contracts.attempt import AttemptFile, JobFile
+from oolong.contracts.run_spec import RunSpec
+from oolong.contracts.telemetry import CheckpointLine, Histogram, Note, Outbox, Points, Progress, Summary
+from trainers.checkpoint import Committed, NoValidCheckpoint
+from trainers.models.export import WEIGHTS_FILE
+from trainers.rl.account import Account
+from trainers.rl.controller import ControllerClient
+from trainers.rl.plan import RankPlan, plan_batch
+from trainers.rl.probes import ProbeComparer
+from trainers.rl.publish import Publisher
+from trainers.rl.report import batch_metrics, staleness_histograms
+from trainers.stopwatch import Stopwatch
+
+POLL_SECONDS = 1.0  # of one take: how soon a wish to stop is noticed
+
+
+@dataclass(frozen=True)
+class Order:
+    """What rank 0 tells every rank to do next: train this plan, or stop."""
+
+    plan: RankPlan | None = None
+
+
+class Front:
+    def __init__(
+        self,
+        attempt: AttemptFile,
+        job: JobFile,
+        job_directory: Path,
+        *,
+        spec: RunSpec,
+        first_version: int,
+        account: Account,
+        stop: threading.Event,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self._spec = spec
+        self._stop = stop
+        self.account = account
+        self.outbox = Outbox(job_directory, job.incarnation)
+        self.controller = ControllerClient(attempt.controller_url, attempt.token)
+        model_directory = Path(attempt.model_directory)
+        self._publisher = Publisher(attempt.weights_directory, model_directory)
+        self._probes = ProbeComparer(
+            ControllerClient(attempt.controller_url, attempt.token),
+            self.outbox,
+            model_directory=model_directory,
+            section=spec.weight_sync,
+            first_version=first_version,
+            dtype=dtype,
+            device=device,
+        )
+        self._groups: list[rollout.Group] = []
+        self._straggler_seconds = 0.0
+        self._published: rollout.PublishedWeights | None = None
+
+    # --- the batch ----------------------------------------------------------------------------------------
+
+    def check_ledger(self, version: int) -> None:
+        """After a resume, both sides must have come from the same checkpoint."""
+        trained = self.controller.state().ledger.trained
+        expected = version * self._spec.trainer.groups_per_step
+        if trained != expected:
+            raise NoValidCheckpoint(
+                f"the controller's ledger has {trained} trained groups, the trainer's step {version} means {expected}: "
+                "they did not resume from the same checkpoint"
+            )
+
+    def next_orders(self, version: int, *, ranks: int, watch: Stopwatch) -> list[Order]:
+        """Wait for a batch to train at `version`; one order per rank. Orders to stop when that is wanted."""
+        watch.enter("wait_batch")
+        self._straggler_seconds = 0.0
+        trainer = self._spec.trainer
+        while not self._stop.is_set():
+            reply = self.controller.take(
+                rollout.TakeRequest(
+                    version=version, groups=trainer.groups_per_step, wait_seconds=POLL_SECONDS
+                )
+            )
+            self._straggler_seconds += reply.straggler_wait_seconds
+            if reply.groups:
+                watch.enter("prepare")
+                self._groups = reply.groups
+                plans = plan_batch(
+                    reply.groups,
+                    version=version,
+                    ranks=ranks,
+                    minibatches=trainer.minibatches,
+                    token_budget=trainer.microbatch_tokens,
+                )
+                return [Order(plan=plan) for plan in plans]
+            if reply.ended:
+                break
+        return [Order()] * ranks
+
+    # --- the weights --------------------------------------------------------------------------------------
+
+    def publish(
+        self, version: int, tensors: dict[str, torch.Tensor], *, first: bool, watch: Stopwatch
+    ) -> None:
+        watch.enter("write")
+        published = self._publisher.write(version, tensors)
+        self._probes.keep(version, tensors)
+        watch.enter("announce")
+        self.controller.announce(
+            rollout.AnnounceRequest(
+                version=version, weights=published, outcome="none" if first else "trained"
+            )
+        )
+        self._published = published
+        self.account.versions_published += 1
+        if first:
+            self._probes.start()
+
+    def announce_nonfinite(self, version: int) -> None:
+        self.controller.announce(rollout.AnnounceRequest(version=version, weights=None, outcome="nonfinite"))
+        self.outbox.write(
+            Note(
+                kind="nonfinite_step",
+                message=f"A loss or gradient after version {version} was not finite: the batch was dropped and no "
+                "weight has changed",
+            )
+        )
+
+    @property
+    def published_file(self) -> Path:
+        """The safetensors file of the newest version."""
+        assert self._published is not None
+        return Path(self._published.directory) / WEIGHTS_FILE
+
+    # --- the records --------------------------------------------------------------------------------------
+
+    def record_progress(self, phase: str, done: int, message: str = "") -> None:
+        self.outbox.write(
+            Progress(phase=phase, done=done, total=self._spec.trainer.total_train_steps, message=message)
+        )
+
+    def record_step(self, version: int, learned: dict[str, float], seconds: dict[str, float]) -> None:
+        """The step that led to `version`; its batch was trained at the version before."""
+        trained_at = version - 1
+        step_seconds = sum(seconds.values())
+        published = sum(seconds.get(phase, 0.0) for phase in ("gather", "write", "announce"))
+        budget = self._spec.trainer.microbatch_tokens
+        metrics = {
+            **batch_metrics(self._groups, version=trained_at, max_staleness=self._spec.staleness.max),
+            **learned,
+            "policy/version": float(version),
+            "optim/nonfinite_skips": float(self.account.nonfinite_skips),
+            "perf/trained_tokens_per_second": learned["perf/trained_tokens"] / step_seconds,
+            "idle/trainer_share": seconds.get("wait_batch", 0.0) / step_seconds,
+            "time/step_seconds": step_seconds,
+            "time/straggler_wait_seconds": self._straggler_seconds,
+            "time/publish_seconds": published,
+            **{
+                f"time/{phase}_seconds": seconds.get(phase, 0.0)
+                for phase in ("wait_batch", "prepare", "proximal", "train", "gather", "write", "checkpoint")
+            },
+            "pack/bin_use": learned["pack/tokens"] / (learned["pack/microbatches"] * budget),
+        }
+        del metrics["pack/tokens"]
+        self.account.add_step(metrics, seconds)
+        self.outbox.write(Points(axis="step", x=version, values=metrics))
+        for name, counts in staleness_histograms(self._groups, version=trained_at).items():
+            self.outbox.write(Histogram(name=name, x=version, counts=counts))
+        self.record_progress(
+            "train",
+            version,
+            f"reward {metrics['reward/mean']:.3f}, staleness {metrics.get('staleness/mean', 0.0):.1f}",
+        )
+        print(
+            f"step {version} reward {metrics['reward/mean']:.3f} loss {metrics['loss/policy']:+.4f} "
+            f"grad {metrics['optim/grad_norm']:.3f} staleness {metrics.get('staleness/mean', 0.0):.2f} "
+            f"tokens {metrics['perf/trained_tokens']:.0f} | step {step_seconds:.3f}s "
+            + " ".join(f"{phase} {spent:.3f}" for phase, spent in sorted(seconds.items())),
+            flush=True,
+        )
+
+    def record_checkpoint(self, committed: Committed, *, final: bool) -> None:
+        self.outbox.write(
+            CheckpointLine(
+                step=committed.step,
+                directory=str(committed.directory),
+                manifest_sha256=committed.manifest_sha256,
+                bytes=committed.bytes,
+                final=final,
+            )
+        )
+
+    def close(self, version: int, reason: str) -> None:
+        """Tell the controller that no more batches will be taken, and leave the closing account."""
+        probes = self._probes.finish()
+        self.controller.end(rollout.EndRequest(reason=reason))  # type: ignore[arg-type]
+        self.outbox.write(Summary(name="trainer", value=self.account.summary(version=version, probes=probes)))
+        self.controller.close()
+        self.outbox.close()

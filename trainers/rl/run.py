@@ -1,0 +1,171 @@
+"""The train loop. Read it top to bottom: every rank runs it, rank 0 alone has a `Front`."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+import torch
+
+from oolong.contracts.attempt import AttemptFile, JobFile, JobResult
+from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.run_spec import RunSpec
+from trainers import checkpoint
+from trainers.models.policy import load_policy
+from trainers.models.shard import full_tensors, shard
+from trainers.ranks import Ranks
+from trainers.rl.account import Account
+from trainers.rl.front import Front, Order
+from trainers.rl.learner import Learner
+from trainers.stopwatch import Stopwatch
+
+NONFINITE_LIMIT = 3  # steps in a row
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -> JobResult:
+    """Train until the run's steps are done, a stop is wanted, or nothing finite comes out any more."""
+    stop = _stop_on_signals()
+    spec = attempt.run_spec
+    dtype = DTYPES[spec.trainer.dtype]
+    torch.manual_seed(spec.seed)
+    policy = shard(load_policy(Path(attempt.model_directory)), ranks.mesh, compute_dtype=dtype)
+    learner = Learner(policy, spec, ranks)
+    version, parent, account = _resume(attempt, learner, ranks)
+
+    front: Front | None = None
+    if ranks.first:
+        front = Front(
+            attempt, job, job_directory,
+            spec=spec, first_version=version, account=account, stop=stop, device=ranks.device, dtype=dtype,
+        )  # fmt: skip
+        front.record_progress("boot", version, "weights loaded")
+        if attempt.resume_directory is not None:
+            front.check_ledger(version)
+    watch = Stopwatch()
+    _publish(version, learner, front, dtype=dtype, first=True, watch=watch)
+    watch.lap("wait_batch")
+
+    total, failures, stopped = spec.trainer.total_train_steps, 0, False
+    newest: checkpoint.Committed | None = None
+    while version < total:
+        order: Order = ranks.deal(
+            front.next_orders(version, ranks=ranks.size, watch=watch) if front else None
+        )
+        if order.plan is None:
+            stopped = True
+            break
+        outcome = learner.train(order.plan, watch)
+        if not outcome.finite:
+            failures += 1
+            account.nonfinite_skips += 1
+            if front is not None:
+                front.announce_nonfinite(version)
+            if failures == NONFINITE_LIMIT:
+                break
+            continue
+        failures = 0
+        version += 1
+        _publish(version, learner, front, dtype=dtype, first=False, watch=watch)
+        if version % spec.checkpoint.every_steps == 0 and version < total:
+            watch.enter("checkpoint")
+            newest = _checkpoint(version, attempt, learner, front, account, parent)
+            if front is not None and newest is not None:
+                front.record_checkpoint(newest, final=False)
+        if front is not None:
+            front.record_step(version, outcome.metrics, watch.lap("prepare"))
+
+    if failures == NONFINITE_LIMIT:
+        if front is not None:
+            front.close(version, "failed")
+        return JobResult(
+            reason=EndReason.NONFINITE_LOSS,
+            message=f"{failures} steps in a row after version {version} gave a non-finite loss or gradient at "
+            f"trainer.learning_rate={spec.trainer.learning_rate:g}",
+        )
+    if ranks.tell(newest is None or newest.step != version):
+        newest = _checkpoint(version, attempt, learner, front, account, parent)
+    if front is not None:
+        assert newest is not None
+        front.record_checkpoint(newest, final=True)
+        front.close(version, "stopped" if stopped else "completed")
+    if stopped:
+        return JobResult(
+            reason=EndReason.STOPPED_BY_USER, message=f"stopped after train step {version} of {total}"
+        )
+    return JobResult(reason=EndReason.COMPLETED, message=f"{total} train steps")
+
+
+def _resume(attempt: AttemptFile, learner: Learner, ranks: Ranks) -> tuple[int, str | None, Account]:
+    """(policy version, sha256 of the checkpoint gone on from, account so far); a fresh start is version 0."""
+    if attempt.resume_directory is None:
+        return 0, None, Account()
+    directory = Path(attempt.resume_directory)
+    record, sha256 = ranks.tell(checkpoint.verify(directory) if ranks.first else None)
+    if record.kind != "rl":
+        raise checkpoint.NoValidCheckpoint(
+            f"{directory} is a checkpoint of kind {record.kind!r}, not of an rl run"
+        )
+    checkpoint.load_state(directory, policy=learner.policy, optimizer=learner.optimizer, ranks=ranks)
+    checkpoint.restore_random_state(record.random_state)
+    account = Account(
+        first_rewards=list(record.first_rewards),
+        last_rewards=list(record.last_rewards),
+        tokens_trained=record.tokens_trained,
+        nonfinite_skips=record.nonfinite_skips,
+    )
+    return record.step, sha256, account
+
+
+def _publish(
+    version: int, learner: Learner, front: Front | None, *, dtype: torch.dtype, first: bool, watch: Stopwatch
+) -> None:
+    watch.enter("gather")
+    tensors = full_tensors(learner.policy, dtype=dtype, keep=front is not None)
+    if front is not None:
+        front.publish(version, tensors, first=first, watch=watch)
+
+
+def _checkpoint(
+    version: int,
+    attempt: AttemptFile,
+    learner: Learner,
+    front: Front | None,
+    account: Account,
+    parent: str | None,
+) -> checkpoint.Committed | None:
+    """At the boundary after `version` was announced and before the next take."""
+    spec: RunSpec = attempt.run_spec
+    return checkpoint.commit(
+        attempt.checkpoints_directory,
+        checkpoint.TrainerRecord(
+            kind="rl",
+            step=version,
+            seed=spec.seed,
+            random_state=checkpoint.random_state(),
+            nonfinite_skips=account.nonfinite_skips,
+            run_id=attempt.run_id,
+            attempt_id=attempt.attempt_id,
+            epoch=attempt.epoch,
+            parent=parent,
+            first_rewards=account.first_rewards,
+            last_rewards=account.last_rewards,
+            tokens_trained=account.tokens_trained,
+        ),
+        policy=learner.policy,
+        optimizer=learner.optimizer,
+        ranks=learner.ranks,
+        snapshot=front.controller.snapshot(version) if front is not None else None,
+        model_directory=Path(attempt.model_directory),
+        weights=front.published_file if front is not None else None,
+        keep_last=spec.checkpoint.keep_last,
+    )
+
+
+def _stop_on_signals() -> threading.Event:
+    """SIGTERM and SIGINT ask for a stop at the next step boundary; torchrun passes them on to every rank."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop

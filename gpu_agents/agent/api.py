@@ -96,7 +96,7 @@ class AgentApi:
         self, sha256: str, *, offset: int = 0
     ) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
         """Bytes of an input from `offset` on, as (offset at which they really begin, chunks)."""
-        headers = {"Range": f"bytes={offset}-"} if offset else {}
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={offset}-"} if offset else {})
         request = self._http.build_request("GET", f"artifacts/{sha256}", headers=headers)
         response = await self._send(request, stream=True)
         try:

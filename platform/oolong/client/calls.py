@@ -1,0 +1,178 @@
+"""Every call of the API as plain data: both clients, sync and async, send the same ones."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from oolong.client import models
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    method: str
+    path: str  # below /api/v1
+    answer: type[T] | None  # None: no content
+    params: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None  # JSON
+    key: str = ""  # Idempotency-Key: makes a POST safe to repeat
+
+    @property
+    def repeatable(self) -> bool:
+        return self.method != "POST" or bool(self.key)
+
+
+def get(path: str, answer: type[T], **params: Any) -> Call[T]:
+    return Call("GET", path, answer, {name: value for name, value in params.items() if value is not None})
+
+
+def post(path: str, answer: type[T], body: Any = None) -> Call[T]:
+    """Each call has a key of its own, so that repeating it after a lost answer does the work once."""
+    return Call("POST", path, answer, body=body if body is not None else {}, key=str(uuid.uuid4()))
+
+
+def page(
+    path: str, item: type[T], *, limit: int | None, cursor: str | None, **params: Any
+) -> Call[models.Page[T]]:
+    return get(path, models.Page[item], limit=limit, cursor=cursor, **params)  # type: ignore[valid-type]
+
+
+# --- account
+
+
+def me() -> Call[models.Me]:
+    return get("me", models.Me)
+
+
+def health() -> Call[models.Health]:
+    return get("health", models.Health)
+
+
+def create_token(name: str, scopes: Sequence[str], expires_at: str | None) -> Call[models.CreatedToken]:
+    body = {"name": name, "scopes": list(scopes)} | ({"expires_at": expires_at} if expires_at else {})
+    return post("tokens", models.CreatedToken, body)
+
+
+def revoke_token(token_id: str) -> Call[None]:
+    return Call("DELETE", f"tokens/{token_id}", None)
+
+
+# --- datasets and models
+
+
+def create_dataset(name: str, description: str) -> Call[models.Dataset]:
+    return post("datasets", models.Dataset, {"name": name, "description": description})
+
+
+def get_dataset(dataset_id: str) -> Call[models.Dataset]:
+    return get(f"datasets/{dataset_id}", models.Dataset)
+
+
+def create_version(
+    dataset_id: str, upload_id: str, mapping: Mapping[str, Any]
+) -> Call[models.DatasetVersion]:
+    return post(
+        f"datasets/{dataset_id}/versions",
+        models.DatasetVersion,
+        {"upload_id": upload_id, "mapping": dict(mapping)},
+    )
+
+
+def get_version(version_id: str) -> Call[models.DatasetVersion]:
+    return get(f"dataset-versions/{version_id}", models.DatasetVersion)
+
+
+def resolve_version(ref: str) -> Call[models.DatasetVersion]:
+    return get("dataset-versions/resolve", models.DatasetVersion, ref=ref)
+
+
+def preview_dataset(
+    upload_id: str, mapping: Mapping[str, Any] | None, limit: int
+) -> Call[models.DatasetPreview]:
+    body = {"upload_id": upload_id, "limit": limit} | (
+        {"mapping": dict(mapping)} if mapping is not None else {}
+    )
+    return post("datasets/preview", models.DatasetPreview, body)
+
+
+def register_model(name: str, *, upload_id: str | None, path: str | None) -> Call[models.Model]:
+    return post(
+        "models", models.Model, {"name": name} | ({"upload_id": upload_id} if upload_id else {"path": path})
+    )
+
+
+def get_model(model_id: str) -> Call[models.Model]:
+    return get(f"models/{model_id}", models.Model)
+
+
+# --- runs
+
+
+def validate_run(spec: Mapping[str, Any]) -> Call[models.Validation]:
+    return post("runs/validate", models.Validation, {"spec": dict(spec)})
+
+
+def create_run(spec: Mapping[str, Any]) -> Call[models.Run]:
+    return post("runs", models.Run, {"spec": dict(spec)})
+
+
+def get_run(run_id: str) -> Call[models.Run]:
+    return get(f"runs/{run_id}", models.Run)
+
+
+def stop_run(run_id: str) -> Call[models.Run]:
+    return post(f"runs/{run_id}/stop", models.Run)
+
+
+def cancel_run(run_id: str) -> Call[models.Run]:
+    return post(f"runs/{run_id}/cancel", models.Run)
+
+
+def metrics(
+    run_id: str, names: Sequence[str], axis: str | None, after_x: float | None, limit: int | None
+) -> Call[models.Metrics]:
+    return get(
+        f"runs/{run_id}/metrics",
+        models.Metrics,
+        names=",".join(names),
+        axis=axis,
+        after_x=after_x,
+        limit=limit,
+    )
+
+
+def document(run_id: str, name: str) -> Call[models.Document]:
+    return get(f"runs/{run_id}/documents/{name}", models.Document)
+
+
+def log_part(run_id: str, job: str, incarnation: int, offset: int, limit: int) -> Call[models.LogPart]:
+    return get(
+        f"runs/{run_id}/logs", models.LogPart, job=job, incarnation=incarnation, offset=offset, limit=limit
+    )
+
+
+# --- checkpoints, pool
+
+
+def get_checkpoint(checkpoint_id: str) -> Call[models.Checkpoint]:
+    return get(f"checkpoints/{checkpoint_id}", models.Checkpoint)
+
+
+def get_pool() -> Call[models.Pool]:
+    return get("pool", models.Pool)
+
+
+def create_enrolment_token() -> Call[models.EnrolmentToken]:
+    return post("pool/enrolment-tokens", models.EnrolmentToken)
+
+
+def move_node(node_id: str, verb: str) -> Call[models.Node]:
+    return post(f"pool/nodes/{node_id}/{verb}", models.Node)
+
+
+def presets() -> Call[Any]:
+    return Call("GET", "presets", None)

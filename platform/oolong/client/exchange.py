@@ -1,0 +1,117 @@
+"""One call over HTTP: how it is sent, when it is sent again, what an answer means. Shared by both clients."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from oolong.client.calls import Call
+from oolong.client.errors import OolongError, error_of
+
+T = TypeVar("T")
+
+RETRIED = frozenset({408, 425, 429, 502, 503, 504})
+CHUNK_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often, and how long between. What the server asks for with Retry-After counts, up to `longest`."""
+
+    tries: int = 6
+    first_seconds: float = 0.25
+    longest_seconds: float = 20.0
+
+    def wait(self, failures: int, retry_after: float | None) -> float:
+        doubled = self.first_seconds * 2.0 ** (failures - 1) * (0.5 + random.random() / 2)
+        return min(self.longest_seconds, max(doubled, retry_after or 0.0))
+
+
+def new_request(http: httpx.Client | httpx.AsyncClient, call: Call[Any]) -> httpx.Request:
+    headers = {"Idempotency-Key": call.key} if call.key else {}
+    return http.build_request(
+        call.method,
+        call.path,
+        params=dict(call.params),
+        headers=headers,
+        **({"json": call.body} if call.body is not None else {}),
+    )
+
+
+def worth_repeating(response: httpx.Response) -> bool:
+    if response.status_code == 409:  # another try of the same call is still being worked on
+        return problem_code(response) == "idempotency_in_flight"
+    return response.status_code in RETRIED
+
+
+def retry_after(response: httpx.Response) -> float | None:
+    text = response.headers.get("Retry-After", "")
+    return float(text) if text.replace(".", "", 1).isdigit() else None
+
+
+def read_answer(call: Call[T], response: httpx.Response) -> T:
+    """The typed answer, or the typed error."""
+    if not response.is_success:
+        raise error_of(response.status_code, _json(response))
+    if call.answer is None:
+        return _json(response) if response.content else None  # type: ignore[return-value]
+    try:
+        return TypeAdapter(call.answer).validate_json(response.content)
+    except ValidationError as error:
+        raise OolongError(
+            f"{call.method} {call.path}: the server's answer is not a {call.answer.__name__}; is this a control plane "
+            f"of another version? {error.errors(include_url=False)[:3]}"
+        ) from error
+
+
+def problem_code(response: httpx.Response) -> str:
+    document = _json(response)
+    return str(document.get("code", "")) if isinstance(document, dict) else ""
+
+
+def file_chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
+@dataclass
+class EventReader:
+    """Turns lines of a `text/event-stream` into events (WHATWG HTML, section 9.2.6)."""
+
+    data: str = ""
+    event: str = ""
+    id: str = ""
+
+    def feed(self, line: str) -> tuple[str, str, str] | None:
+        """One line without its end; (event, id, data) when it completes an event."""
+        if line == "":
+            done = (self.event or "message", self.id, self.data.removesuffix("\n"))
+            had_data = bool(self.data)
+            self.data = self.event = ""
+            return done if had_data else None
+        if line.startswith(":"):
+            return None  # a comment keeps the connection open
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            self.data += value + "\n"
+        elif name == "event":
+            self.event = value
+        elif name == "id":
+            self.id = value
+        return None
+
+
+def _json(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,334 @@
+"""What the API answers, typed. Fields that a newer server adds are kept and ignored; statuses stay plain text."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from oolong.contracts.run_spec import SpecError
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
+
+
+class Named(Answer):
+    id: str
+    name: str
+
+
+class User(Answer):
+    id: str
+    username: str
+
+
+class Me(Answer):
+    user: User
+    team: Named
+    project: Named
+    scopes: list[str]
+
+
+class Health(Answer):
+    db: str
+    broker: str
+
+
+class Token(Answer):
+    id: str
+    name: str
+    scopes: list[str]
+    created_at: datetime
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+
+class CreatedToken(Token):
+    token: str  # shown once
+
+
+class Upload(Answer):
+    id: str
+    filename: str
+    bytes: int
+    sha256: str
+
+
+class DatasetVersion(Answer):
+    id: str
+    dataset: Named
+    number: int
+    ref: str  # name@3
+    sha256: str
+    rows: int
+    splits: dict[str, int]
+    mapping: dict[str, Any]
+    bytes: int
+    created_at: datetime
+
+
+class Dataset(Answer):
+    id: str
+    name: str
+    description: str = ""
+    created_at: datetime
+    latest: DatasetVersion | None = None
+
+
+class DatasetRow(Answer):
+    row: int
+    split: str
+    messages: list[dict[str, str]]
+    answer: str
+    completion: str | None = None
+
+
+class Column(Answer):
+    name: str
+    type: str
+    missing: int
+
+
+class RenderedRow(Answer):
+    messages: list[dict[str, str]]
+    answer: str = ""
+    completion: str | None = None
+    split: str = ""
+
+
+class DatasetPreview(Answer):
+    columns: list[Column]
+    rows: list[Any]
+    rendered: list[RenderedRow]
+    errors: list[SpecError]
+
+
+class Model(Answer):
+    id: str
+    name: str
+    family: str
+    parameters: int
+    sha256: str
+    bytes: int
+    config: dict[str, Any]
+    source: str
+    created_at: datetime
+
+
+class Progress(Answer):
+    phase: str
+    done: int
+    total: int
+    message: str = ""
+
+
+class LatestCheckpoint(Answer):
+    id: str
+    step: int
+
+
+class Reference(Answer):
+    id: str
+    name: str = ""
+    ref: str = ""
+
+
+class Run(Answer):
+    id: str
+    name: str
+    kind: str
+    status: str  # see contracts.lifecycle.RunStatus
+    reason: str = ""
+    reason_message: str = ""
+    advice: str = ""
+    fault: str = "none"
+    conditions: list[Any] = []
+    waiting_why: str = ""
+    queue_position: int | None = None
+    attempt_number: int = 0
+    train_step: int = 0
+    total_train_steps: int = 0
+    policy_version: int = 0
+    progress: Progress | None = None
+    reward_mean: float | None = None
+    staleness_mean: float | None = None
+    spec: dict[str, Any]
+    dataset: Reference
+    model: Reference
+    created_by: Any = None
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    notes: str = ""
+    latest_checkpoint: LatestCheckpoint | None = None
+    summary: dict[str, Any] = {}
+    metrics_seq: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ("SUCCEEDED", "STOPPED", "FAILED")
+
+
+class Validation(Answer):
+    valid: bool
+    errors: list[SpecError]
+    resolved: dict[str, Any] | None = None
+
+
+class Preset(Answer):
+    name: str
+    title: str
+    description: str
+    spec: dict[str, Any]
+
+
+class RunEvent(Answer):
+    id: str
+    kind: str
+    message: str
+    at: datetime
+
+
+class Attempt(Answer):
+    id: str
+    number: int
+    status: str
+    node: Named | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class Job(Answer):
+    id: str
+    name: str
+    kind: str
+    attempt_number: int
+    state: str
+    node: Named | None = None
+    slots: list[str]
+    incarnation: int = 0
+    pid: int | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class Series(Answer):
+    name: str
+    unit: str
+    axis: str
+    source: str
+    attempt: int
+    x: list[float]
+    value: list[float]
+    at: list[datetime] | list[float] = []
+
+
+class Metrics(Answer):
+    series: list[Series]
+    seq: int
+
+
+class LogFile(Answer):
+    job: str
+    name: str
+    incarnation: int
+    bytes: int
+
+
+class LogPart(Answer):
+    job: str
+    incarnation: int
+    offset: int
+    next_offset: int
+    text: str
+    end: bool
+
+
+class Document(Answer):
+    name: str
+    at: Any
+    value: dict[str, Any]
+
+
+class Checkpoint(Answer):
+    id: str
+    run: Reference
+    step: int
+    sha256: str  # of the manifest
+    tar_sha256: str | None = None
+    bytes: int
+    state: str  # LOCAL | STORED
+    final: bool
+    created_at: datetime
+
+
+class SlotHolder(Answer):
+    run_id: str
+    run_name: str
+    job: str | None = None
+
+
+class Slot(Answer):
+    id: str
+    node: Named
+    device: str
+    model: str = ""
+    state: str  # free | held | unhealthy
+    held_by: SlotHolder | None = None
+
+
+class Node(Answer):
+    id: str
+    name: str
+    status: str
+    last_seen_at: datetime | None = None
+
+
+class QueuedRun(Answer):
+    run_id: str
+    name: str
+    priority: int
+    slots_needed: int
+    why: str
+    position: int | None = None
+    submitted_at: datetime
+
+
+class Quota(Answer):
+    team: str | Named
+    limit_slots: int | None
+    used_slots: int
+
+
+class Pool(Answer):
+    slots: list[Slot]
+    nodes: list[Node]
+    queue: list[QueuedRun]
+    quota: Quota
+
+
+class EnrolmentToken(Answer):
+    token: str
+    expires_at: datetime
+
+
+class Frame(Answer):
+    """One frame of the live stream."""
+
+    topic: str
+    seq: int
+    type: str
+    ts: Any = None
+    data: Any = None
+
+
+T = TypeVar("T")
+
+
+class Page(Answer, Generic[T]):
+    data: list[T]
+    next_cursor: str | None = None
+    has_more: bool = False

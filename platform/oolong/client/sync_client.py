@@ -1,0 +1,436 @@
+"""The synchronous client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from oolong.client import calls, models
+from oolong.client.archives import Progress, body_of, counted
+from oolong.client.calls import Call
+from oolong.client.downloads import Download
+from oolong.client.errors import NotFound, OolongError, ServerError, StreamGap, Unreachable, error_of
+from oolong.client.exchange import (
+    EventReader,
+    RetryPolicy,
+    new_request,
+    read_answer,
+    retry_after,
+    worth_repeating,
+)
+from oolong.client.settings import ClientSettings, read_settings
+
+T = TypeVar("T")
+
+
+class Client:
+    """`with Client() as client: run = client.runs.create(spec); client.runs.wait(run.id)`
+
+    URL and token come from the arguments, OOLONG_URL and OOLONG_TOKEN, or `oolong login`. Calls that are safe
+    to repeat are repeated when the server is away or busy; POSTs carry an Idempotency-Key, so they are safe.
+    Raises the errors of `oolong.client.errors`.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        retries: RetryPolicy | None = None,
+        timeout_seconds: float = 60.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.settings: ClientSettings = read_settings(url=url, token=token)
+        self._retries = retries or RetryPolicy()
+        self._http = httpx.Client(
+            base_url=f"{self.settings.url}/api/v1/",
+            headers={"Authorization": f"Bearer {self.settings.token}"},
+            timeout=httpx.Timeout(timeout_seconds, connect=10.0),
+            transport=transport,
+        )
+        self.datasets = Datasets(self)
+        self.models = Models(self)
+        self.runs = Runs(self)
+        self.checkpoints = Checkpoints(self)
+        self.pool = Pool(self)
+        self.tokens = Tokens(self)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def me(self) -> models.Me:
+        return self.send(calls.me())
+
+    def health(self) -> models.Health:
+        return self.send(calls.health())
+
+    def presets(self) -> list[models.Preset]:
+        answer = self.send(calls.presets())
+        return [
+            models.Preset.model_validate(item)
+            for item in (answer["data"] if isinstance(answer, dict) else answer)
+        ]
+
+    def send(self, call: Call[T]) -> T:
+        """Any call of `oolong.client.calls`."""
+        response = self._repeat(
+            lambda: self._http.send(new_request(self._http, call)), repeatable=call.repeatable
+        )
+        return read_answer(call, response)
+
+    def pages(self, path: str, item: type[T], **params: Any) -> Iterator[T]:
+        """Every item of a list, page after page."""
+        cursor: str | None = None
+        while True:
+            page = self.send(calls.page(path, item, limit=100, cursor=cursor, **params))
+            yield from page.data
+            if not page.has_more:
+                return
+            cursor = page.next_cursor
+
+    def upload(self, path: str | Path, *, purpose: str, progress: Progress | None = None) -> models.Upload:
+        """Stream a file, or a folder as a tar archive. Its sha256 goes along and is checked by the server."""
+        body = body_of(Path(path))
+        call = Call("POST", "uploads", models.Upload)
+
+        def send() -> httpx.Response:
+            request = self._http.build_request(
+                "POST",
+                call.path,
+                params={"filename": body.filename, "purpose": purpose},
+                content=counted(body, progress),
+                headers={
+                    "Content-Type": "application/octet-stream",
+                    "Content-Length": str(body.size),
+                    "X-Content-SHA256": body.sha256,
+                },
+                timeout=httpx.Timeout(600.0, connect=10.0),
+            )
+            return self._http.send(request)
+
+        return read_answer(call, self._repeat(send, repeatable=True))  # content-addressed: twice is once
+
+    def stream(self, topic: str, *, after_seq: int | None = None) -> Iterator[models.Frame]:
+        """Frames of a topic (`run:<id>`, `run:<id>:logs`, `runs`, `pool`) as they come, without end.
+
+        A broken connection is resumed after the last frame. Raises StreamGap when frames are gone for good.
+        """
+        last = after_seq
+        failures = 0
+        while True:
+            try:
+                for frame in self._events(topic, last):
+                    failures = 0
+                    if frame.type == "gap":
+                        raise StreamGap(topic, int(frame.data["from"]), int(frame.data["to"]))
+                    last = max(last or 0, frame.seq)
+                    yield frame
+            except (httpx.HTTPError, ServerError) as error:
+                failures += 1
+                if failures >= self._retries.tries:
+                    raise Unreachable(f"stream {topic}: {error}") from error
+            time.sleep(self._retries.wait(max(1, failures), None))
+
+    def _events(self, topic: str, after_seq: int | None) -> Iterator[models.Frame]:
+        params = {"topic": topic} | ({} if after_seq is None else {"after_seq": str(after_seq)})
+        with self._http.stream(
+            "GET",
+            "stream",
+            params=params,
+            timeout=httpx.Timeout(60.0, connect=10.0),
+            headers={"Accept": "text/event-stream"},
+        ) as response:
+            if not response.is_success:
+                response.read()
+                raise error_of(response.status_code, _document(response))
+            reader = EventReader()
+            for line in response.iter_lines():
+                event = reader.feed(line)
+                if event is not None:
+                    yield models.Frame.model_validate_json(event[2])
+
+    def download(self, path: str, download: Download) -> None:
+        """GET into a file, going on where a broken connection ended."""
+        failures = 0
+        while not download.complete:
+            try:
+                with self._http.stream("GET", path, headers=download.headers()) as response:
+                    if response.status_code == 416:
+                        download.restart()
+                        continue
+                    if not response.is_success:
+                        response.read()
+                        raise error_of(response.status_code, _document(response))
+                    download.begin(response.status_code, response.headers)
+                    for chunk in response.iter_bytes(1024 * 1024):
+                        download.write(chunk)
+                        failures = 0
+            except (httpx.HTTPError, ServerError) as error:
+                failures += 1
+                if failures >= self._retries.tries:
+                    raise Unreachable(f"GET {path}: {error or type(error).__name__}") from error
+                time.sleep(self._retries.wait(failures, None))
+        download.finish()
+
+    def _repeat(self, send: Callable[[], httpx.Response], *, repeatable: bool) -> httpx.Response:
+        failures = 0
+        while True:
+            try:
+                response = send()
+            except httpx.TransportError as error:
+                failures += 1
+                if not repeatable or failures >= self._retries.tries:
+                    raise Unreachable(
+                        f"{self.settings.url} does not answer: {error or type(error).__name__}"
+                    ) from error
+                wait = self._retries.wait(failures, None)
+            else:
+                failures += 1
+                if not (repeatable and worth_repeating(response)) or failures >= self._retries.tries:
+                    return response
+                wait = self._retries.wait(failures, retry_after(response))
+            time.sleep(wait)
+
+
+class Datasets:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self) -> Iterator[models.Dataset]:
+        return self._client.pages("datasets", models.Dataset)
+
+    def get(self, dataset_id: str) -> models.Dataset:
+        return self._client.send(calls.get_dataset(dataset_id))
+
+    def create(self, name: str, *, description: str = "") -> models.Dataset:
+        return self._client.send(calls.create_dataset(name, description))
+
+    def named(self, name: str) -> models.Dataset:
+        """The dataset of that name. Raises NotFound."""
+        for dataset in self.list():
+            if dataset.name == name:
+                return dataset
+        raise NotFound(404, code="not_found", detail=f"no dataset is named {name!r}")
+
+    def upload(
+        self,
+        path: str | Path,
+        *,
+        name: str,
+        mapping: Mapping[str, Any],
+        description: str = "",
+        progress: Progress | None = None,
+    ) -> models.DatasetVersion:
+        """Upload a file and make it the next version of the dataset of that name, which is created if need be."""
+        upload = self._client.upload(path, purpose="dataset", progress=progress)
+        try:
+            dataset = self.named(name)
+        except NotFound:
+            dataset = self.create(name, description=description)
+        return self._client.send(calls.create_version(dataset.id, upload.id, mapping))
+
+    def preview(
+        self,
+        path: str | Path,
+        *,
+        mapping: Mapping[str, Any] | None = None,
+        limit: int = 20,
+        progress: Progress | None = None,
+    ) -> models.DatasetPreview:
+        """Columns, first rows, and the rows rendered by the mapping; nothing becomes a dataset."""
+        upload = self._client.upload(path, purpose="dataset", progress=progress)
+        return self._client.send(calls.preview_dataset(upload.id, mapping, limit))
+
+    def version(self, id_or_ref: str) -> models.DatasetVersion:
+        """By id (dsv_…) or by reference (name@3, name@latest)."""
+        if "@" in id_or_ref:
+            return self._client.send(calls.resolve_version(id_or_ref))
+        return self._client.send(calls.get_version(id_or_ref))
+
+    def rows(self, version_id: str) -> Iterator[models.DatasetRow]:
+        return self._client.pages(f"dataset-versions/{version_id}/rows", models.DatasetRow)
+
+
+class Models:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self) -> Iterator[models.Model]:
+        return self._client.pages("models", models.Model)
+
+    def get(self, model_id: str) -> models.Model:
+        return self._client.send(calls.get_model(model_id))
+
+    def upload(self, path: str | Path, *, name: str, progress: Progress | None = None) -> models.Model:
+        """Register a Hugging Face directory (or an archive of one) as a base model."""
+        upload = self._client.upload(path, purpose="model", progress=progress)
+        return self._client.send(calls.register_model(name, upload_id=upload.id, path=None))
+
+    def register_path(self, path: str, *, name: str) -> models.Model:
+        """Register a directory that lies on the nodes themselves."""
+        return self._client.send(calls.register_model(name, upload_id=None, path=path))
+
+
+class Runs:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(
+        self, *, status: str | None = None, kind: str | None = None, name: str | None = None
+    ) -> Iterator[models.Run]:
+        return self._client.pages("runs", models.Run, status=status, kind=kind, name=name)
+
+    def get(self, run_id: str) -> models.Run:
+        return self._client.send(calls.get_run(run_id))
+
+    def validate(self, spec: Mapping[str, Any]) -> models.Validation:
+        return self._client.send(calls.validate_run(spec))
+
+    def create(self, spec: Mapping[str, Any]) -> models.Run:
+        return self._client.send(calls.create_run(spec))
+
+    def stop(self, run_id: str) -> models.Run:
+        """Ask it to take a checkpoint and stop."""
+        return self._client.send(calls.stop_run(run_id))
+
+    def cancel(self, run_id: str) -> models.Run:
+        return self._client.send(calls.cancel_run(run_id))
+
+    def events(self, run_id: str) -> Iterator[models.RunEvent]:
+        return self._client.pages(f"runs/{run_id}/events", models.RunEvent)
+
+    def attempts(self, run_id: str) -> Iterator[models.Attempt]:
+        return self._client.pages(f"runs/{run_id}/attempts", models.Attempt)
+
+    def jobs(self, run_id: str) -> Iterator[models.Job]:
+        return self._client.pages(f"runs/{run_id}/jobs", models.Job)
+
+    def metrics(
+        self,
+        run_id: str,
+        names: Sequence[str],
+        *,
+        axis: str | None = None,
+        after_x: float | None = None,
+        limit: int | None = None,
+    ) -> models.Metrics:
+        return self._client.send(calls.metrics(run_id, names, axis, after_x, limit))
+
+    def document(self, run_id: str, name: str) -> models.Document:
+        return self._client.send(calls.document(run_id, name))
+
+    def log_files(self, run_id: str) -> Sequence[models.LogFile]:
+        return list(self._client.pages(f"runs/{run_id}/logs", models.LogFile))
+
+    def log_part(
+        self, run_id: str, file: models.LogFile, *, offset: int = 0, limit: int = 256 * 1024
+    ) -> models.LogPart:
+        return self._client.send(calls.log_part(run_id, file.job, file.incarnation, offset, limit))
+
+    def stream(self, run_id: str, *, after_seq: int | None = None) -> Iterator[models.Frame]:
+        """Points, documents, events, status changes of a run as they come."""
+        return self._client.stream(f"run:{run_id}", after_seq=after_seq)
+
+    def wait(
+        self,
+        run_id: str,
+        *,
+        timeout_seconds: float | None = None,
+        poll_seconds: float = 1.0,
+        outage_seconds: float = 300.0,
+        on_change: Callable[[models.Run], None] | None = None,
+    ) -> models.Run:
+        """The run once it has ended, whatever its end. Raises TimeoutError; bears an outage of the server."""
+        began = time.monotonic()
+        answered = began
+        seen: models.Run | None = None
+        while True:
+            try:
+                run = self.get(run_id)
+                answered = time.monotonic()
+            except (Unreachable, ServerError) as error:
+                if time.monotonic() - answered > outage_seconds:
+                    raise
+                run = None
+                last_error: OolongError = error
+            if run is not None:
+                if run != seen and on_change is not None:
+                    on_change(run)
+                seen = run
+                if run.ended:
+                    return run
+            if timeout_seconds is not None and time.monotonic() - began >= timeout_seconds:
+                state = f"is {seen.status}" if seen is not None else f"could not be asked: {last_error}"
+                raise TimeoutError(f"run {run_id} {state} after {timeout_seconds:g} s")
+            time.sleep(poll_seconds)
+
+
+class Checkpoints:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self, *, run_id: str | None = None) -> Iterator[models.Checkpoint]:
+        return self._client.pages("checkpoints", models.Checkpoint, run=run_id)
+
+    def get(self, checkpoint_id: str) -> models.Checkpoint:
+        return self._client.send(calls.get_checkpoint(checkpoint_id))
+
+    def download(self, checkpoint_id: str, target: str | Path, *, progress: Progress | None = None) -> Path:
+        """Its tar archive as one file, sha256 verified; a part that is there already is gone on with."""
+        checkpoint = self.get(checkpoint_id)
+        download = Download(Path(target), sha256=checkpoint.tar_sha256, progress=progress)
+        self._client.download(f"checkpoints/{checkpoint_id}/download", download)
+        return download.target
+
+
+class Pool:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def get(self) -> models.Pool:
+        return self._client.send(calls.get_pool())
+
+    def enrolment_token(self) -> models.EnrolmentToken:
+        return self._client.send(calls.create_enrolment_token())
+
+    def cordon(self, node_id: str) -> models.Node:
+        return self._client.send(calls.move_node(node_id, "cordon"))
+
+    def uncordon(self, node_id: str) -> models.Node:
+        return self._client.send(calls.move_node(node_id, "uncordon"))
+
+    def drain(self, node_id: str) -> models.Node:
+        return self._client.send(calls.move_node(node_id, "drain"))
+
+
+class Tokens:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self) -> Iterator[models.Token]:
+        return self._client.pages("tokens", models.Token)
+
+    def create(
+        self, name: str, *, scopes: Sequence[str], expires_at: str | None = None
+    ) -> models.CreatedToken:
+        return self._client.send(calls.create_token(name, scopes, expires_at))
+
+    def revoke(self, token_id: str) -> None:
+        self._client.send(calls.revoke_token(token_id))
+
+
+def _document(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        return None

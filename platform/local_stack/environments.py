@@ -91,19 +91,17 @@ def platform_environment(places: Places) -> Environment:
 def node_environment(places: Places, *, device: str = "cpu") -> Environment:
     """Trainer and engine. `device` is `cpu` or `cuda`; only the latter carries SGLang's CUDA packages."""
     lists = places.constraints
-    torch = Install(
-        lists / "node-torch.txt",
-        hashed=False,
-        with_dependencies=True,
-        constraints=lists / "node-torch-constraints.txt",
-    )
-    first = Install(lists / ("node-cuda.txt" if device == "cuda" else "node.txt"))
-    installs = (first, torch, Install(lists / "node-nodeps.txt"))
-    size = (
-        "about 0.6 GB to download, 2.5 GB on disk with torch's CPU build; 3.5 GB and 6 GB with its CUDA build"
-    )
     if device == "cuda":
+        torch = Install(lists / "node-torch.txt", hashed=False)  # what it asks for is in the hashed list
+        installs: tuple[Install, ...] = (Install(lists / "node-cuda.txt"), torch)
         size = "about 6 GB to download, 13 GB on disk"
+    else:
+        constraints = lists / "node-torch-constraints.txt"
+        torch = Install(
+            lists / "node-torch.txt", hashed=False, with_dependencies=True, constraints=constraints
+        )
+        installs = (Install(lists / "node.txt"), torch, Install(lists / "node-nodeps.txt"))
+        size = "about 0.6 GB to download, 2.5 GB on disk; with torch's CUDA build 3.5 GB and 6 GB"
     key = key_of(installs)
     return Environment(
         name=f"node ({device})",

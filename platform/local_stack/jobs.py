@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +37,7 @@ def live_jobs(agent_data: Path) -> list[SupervisedJob]:
             found.append(
                 SupervisedJob(
                     job_id=file.stem,
-                    directory=str(record.get("job_directory") or record.get("directory") or ""),
+                    directory=str(record.get("directory", "")),
                     supervisor=supervisor,
                     group=int(group) if group else None,
                 )
@@ -48,7 +47,7 @@ def live_jobs(agent_data: Path) -> list[SupervisedJob]:
 
 def _supervisor(record: dict[str, object]) -> Identity | None:
     """The live process of a supervisor's file; a pid that was reused since does not count."""
-    pid, ticks = record.get("pid"), record.get("start_ticks", record.get("start_time"))
+    pid, ticks = record.get("pid"), record.get("start_time")
     if not isinstance(pid, int):
         return None
     identity = identity_of(pid)
@@ -57,28 +56,27 @@ def _supervisor(record: dict[str, object]) -> Identity | None:
     return identity
 
 
-def end_all(places: Places, *, grace_seconds: float) -> int:
-    """End every job of this clone: gracefully by the agent's own command, then by force. Returns how many."""
-    jobs = live_jobs(places.agent_data)
-    if not jobs:
+def end_all(places: Places, *, grace_seconds: float = 5.0) -> int:
+    """End every job of this clone: gracefully by the agent's own command, then by force. Returns how many.
+
+    The agent's command also finds processes whose supervisor was killed. It takes up to five seconds more
+    than the grace, for those that do not listen.
+    """
+    folder = places.agent_data / "supervisors"
+    if not folder.is_dir() or not any(folder.glob("*.json")):
         return 0
+    jobs = live_jobs(places.agent_data)
     environment = agent_environment(child_environment(places, read_env_file(places)))
     words = [str(places.venv_python), "-m", "gpu_agents.agent", "end-jobs"]
-    words += ["--data-dir", str(places.agent_data)]
-    deadline = time.monotonic() + grace_seconds
+    words += ["--data-dir", str(places.agent_data), "--grace", str(grace_seconds)]
     try:
-        subprocess.run(
-            words,
-            env=environment,
-            cwd=places.root,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=grace_seconds,
+        done = subprocess.run(
+            words, env=environment, cwd=places.root, capture_output=True, text=True, timeout=grace_seconds + 6
         )
-    except (subprocess.TimeoutExpired, OSError):
-        print("the agent's end-jobs did not finish; ending the jobs' processes", flush=True)
-    while any(job.supervisor.is_alive() for job in jobs) and time.monotonic() < deadline:
-        time.sleep(0.1)
+        if done.returncode != 0:
+            print(f"the agent's end-jobs failed: {done.stderr.strip()[-500:]}", flush=True)
+    except (subprocess.TimeoutExpired, OSError) as error:
+        print(f"the agent's end-jobs did not finish ({error}); killing the jobs' processes", flush=True)
     for job in live_jobs(places.agent_data):
         for group in (job.group, job.supervisor.pid):
             if group is None:

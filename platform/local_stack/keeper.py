@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,14 +52,12 @@ class Kept:
 class Keeper:
     """Starts, watches and stops the services of one clone."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(
+        self, places: Places, services: list[Service], *, before_stage: dict[str, Callable[[], None]]
+    ) -> None:
         self.places = places
-        chosen = configuration.read_configuration(places)
-        if chosen is None:
-            raise StackError(f"{places.stack_file} is missing: start with `python3 manage.py up`")
-        self.configuration = chosen
-        self.variables = configuration.read_env_file(places)
-        self.kept = [Kept(service) for service in services_of(places, chosen, self.variables)]
+        self.kept = [Kept(service) for service in services]
+        self.before_stage = before_stage
         self.stopping = False
         self.phase = "starting"
 
@@ -90,10 +89,8 @@ class Keeper:
             if self.stopping:
                 return
             self._status(f"starting {stage}")
-            if stage == CONTROL_PLANE:
-                bootstrap.prepare_database(self.places, self.configuration, self.variables)
-            if stage == NODE and self.configuration.agent:
-                bootstrap.prepare_enrolment(self.places, self.variables)
+            if stage in self.before_stage:
+                self.before_stage[stage]()
             kept = [item for item in self.kept if item.service.stage == stage]
             for item in kept:
                 self._adopt_or_start(item)
@@ -175,7 +172,7 @@ class Keeper:
     def _stop_all(self) -> None:
         """Stop in the opposite order, each stage at once, within 20 s in all."""
         self._stop_stage(NODE)
-        jobs.end_all(self.places, grace_seconds=8.0)
+        jobs.end_all(self.places)
         self._stop_stage(CONTROL_PLANE)
         self._stop_stage(STORES)
 
@@ -220,6 +217,20 @@ def _keep_log_short(log: Path) -> None:
         log.replace(log.with_suffix(".log.1"))
 
 
+def keeper_of(places: Places) -> Keeper:
+    """The keeper of what the last `up` has decided."""
+    chosen = configuration.read_configuration(places)
+    if chosen is None:
+        raise StackError(f"{places.stack_file} is missing: start with `python3 manage.py up`")
+    variables = configuration.read_env_file(places)
+    before_stage: dict[str, Callable[[], None]] = {
+        CONTROL_PLANE: lambda: bootstrap.prepare_database(places, chosen, variables)
+    }
+    if chosen.agent:
+        before_stage[NODE] = lambda: bootstrap.prepare_enrolment(places, variables)
+    return Keeper(places, services_of(places, chosen, variables), before_stage=before_stage)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Keeps the services of one checkout running.")
     parser.add_argument("--root", type=Path, required=True)
@@ -231,7 +242,7 @@ def main() -> int:
             raise StackError("/proc does not show this process; is /proc mounted?")
         write_pid_file(places.run / "keeper.json", identity)
         try:
-            return Keeper(places).run()
+            return keeper_of(places).run()
         except StackError as error:
             write_json(places.run / "status.json", {"phase": "failed", "error": str(error), "services": {}})
             return 1

@@ -157,7 +157,7 @@ def down(places: Places, *, say: Say) -> int:
     left = live_services(places)
     if "agent" in left:
         end_group(left["agent"], grace_seconds=4.0)
-    jobs.end_all(places, grace_seconds=8.0)
+    jobs.end_all(places)
     for name in ("beat", "worker", "web"):
         if name in left:
             left[name].signal(signal.SIGTERM)

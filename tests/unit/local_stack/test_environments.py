@@ -1,0 +1,106 @@
+"""Environments: named by what is in them, ready only when finished, failures told readably."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from local_stack import environments
+from local_stack.environments import READY, Environment, Install, explain_pip_failure, key_of
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    lists = tmp_path / "list.txt"
+    lists.write_text("left-pad==1.0\n")
+    return Environment(name="test", path=tmp_path / "env", installs=(Install(lists),), size="nothing")
+
+
+def _finish(environment: Environment, key: str) -> None:
+    environment.python.parent.mkdir(parents=True)
+    environment.python.write_text("#!/bin/sh\n")
+    environment.python.chmod(0o755)
+    (environment.path / READY).write_text(json.dumps({"key": key}))
+
+
+def test_the_key_changes_with_a_list_and_with_how_it_is_read(tmp_path):
+    lists = tmp_path / "list.txt"
+    lists.write_text("a==1\n")
+    first = key_of((Install(lists),))
+    assert key_of((Install(lists, hashed=False),)) != first
+    lists.write_text("a==2\n")
+    assert key_of((Install(lists),)) != first
+
+
+def test_an_environment_without_its_marker_is_not_ready(environment):
+    assert not environment.is_ready()
+    _finish(environment, environment.key)
+    assert environment.is_ready()
+    (environment.path / READY).unlink()
+    assert not environment.is_ready()
+
+
+def test_an_environment_of_an_older_list_is_not_ready(environment):
+    _finish(environment, "0" * 16)
+    assert not environment.is_ready()
+
+
+def test_an_environment_whose_python_has_gone_is_not_ready(environment):
+    _finish(environment, environment.key)
+    os.unlink(environment.python)
+    assert not environment.is_ready()
+
+
+@pytest.mark.parametrize(
+    ("output", "advice"),
+    [
+        ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "disk"),
+        ("WARNING: Retrying after connection broken by 'NewConnectionError'", "could not be reached"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", "PIP_INDEX_URL"),
+        ("ERROR: No matching distribution found for torch==2.13.0", "has no such file"),
+    ],
+)
+def test_a_failure_of_pip_is_told_with_its_own_words_and_what_to_do(tmp_path, output, advice):
+    log = tmp_path / "setup.log"
+    log.write_text(f"Collecting things\n{output}\n")
+    message = explain_pip_failure(log, what="node.txt")
+    assert output in message
+    assert advice in message
+    assert str(log) in message
+
+
+def test_the_pinned_lists_name_no_index_and_pin_every_package(checkout):
+    for file in sorted((checkout / "constraints").glob("*.txt")):
+        for line in file.read_text().splitlines():
+            assert "://" not in line, f"{file.name}: {line}"
+            if line and line[0].isalnum():
+                assert "==" in line, f"{file.name}: {line}"
+
+
+def test_every_list_but_torchs_is_hashed(checkout):
+    for name in ("platform.txt", "node.txt", "node-nodeps.txt"):
+        text = (checkout / "constraints" / name).read_text()
+        pins = [line for line in text.splitlines() if line and line[0].isalnum()]
+        assert all(line.endswith("\\") for line in pins), name
+
+
+def test_what_both_environments_hold_has_one_version(checkout):
+    def pins(name: str) -> dict[str, str]:
+        lines = (checkout / "constraints" / name).read_text().splitlines()
+        return dict(line.split(" ")[0].split("==") for line in lines if line and line[0].isalnum())
+
+    platform, node = pins("platform.txt"), pins("node.txt")
+    # What talks to each other across the two must agree; the rest may follow other needs.
+    for name in ("msgspec", "pydantic", "tokenizers", "jinja2", "numpy", "safetensors", "pyyaml"):
+        assert platform[name] == node[name], name
+
+
+def test_node_environments_of_cpu_and_cuda_do_not_share_a_folder(tmp_path, checkout):
+    if not (checkout / "constraints" / "node-cuda.txt").exists():
+        pytest.fail("constraints/node-cuda.txt is missing; make it with constraints/lock.sh")
+    from local_stack.places import places_here
+
+    places = places_here(checkout)
+    cpu = environments.node_environment(places, device="cpu")
+    assert cpu.path != environments.node_environment(places, device="cuda").path

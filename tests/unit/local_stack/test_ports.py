@@ -1,0 +1,78 @@
+"""Ports: the same again, else the preferred, else the next free; never another clone's."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from local_stack import ports
+from local_stack.errors import StackError
+
+PREFERRED = {"web": 8400, "postgres": 8432}
+
+
+def _choose(*, before=None, others=(), busy=()):
+    return ports.choose(
+        before=before or {},
+        preferred=PREFERRED,
+        taken_by_other_clones=set(others),
+        usable=lambda port: port not in busy,
+    )
+
+
+def test_free_preferred_ports_are_taken():
+    assert _choose() == PREFERRED
+
+
+def test_a_taken_port_means_the_next_free_one():
+    assert _choose(busy=(8400, 8401))["web"] == 8402
+
+
+def test_the_port_of_the_last_start_comes_first():
+    assert _choose(before={"web": 8450})["web"] == 8450
+
+
+def test_a_port_that_another_clone_reserved_is_left_alone_even_while_it_is_down():
+    assert _choose(others=(8400,))["web"] == 8401
+
+
+def test_when_all_are_taken_the_error_names_the_way_out():
+    with pytest.raises(StackError, match="OOLONG_WEB_PORT"):
+        _choose(busy=range(8400, 8700))
+
+
+def test_two_clones_that_reserve_one_after_the_other_get_different_ports(tmp_path: Path):
+    register = tmp_path / "ports.json"
+    chosen = []
+    for name in ("one", "two"):
+        root = tmp_path / name
+        root.mkdir()
+        chosen.append(ports.reserve(register, clone_root=root, before={}, environ={}, own=set()))
+    assert not set(chosen[0].values()) & set(chosen[1].values())
+
+
+def test_a_deleted_clone_gives_its_ports_back(tmp_path: Path):
+    register = tmp_path / "ports.json"
+    gone, here = tmp_path / "gone", tmp_path / "here"
+    gone.mkdir(), here.mkdir()
+    first = ports.reserve(register, clone_root=gone, before={}, environ={}, own=set())
+    gone.rmdir()
+    assert ports.reserve(register, clone_root=here, before={}, environ={}, own=set()) == first
+
+
+def test_a_port_wish_must_be_a_number(tmp_path: Path):
+    with pytest.raises(StackError, match="OOLONG_WEB_PORT='http'"):
+        ports.reserve(
+            tmp_path / "r.json",
+            clone_root=tmp_path,
+            before={},
+            environ={"OOLONG_WEB_PORT": "http"},
+            own=set(),
+        )
+
+
+def test_a_listening_port_is_not_free():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        assert not ports.is_free(server.getsockname()[1])

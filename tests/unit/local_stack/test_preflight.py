@@ -1,0 +1,84 @@
+"""Preflight: all failures at once, each with the line to type."""
+
+from dataclasses import replace
+
+import pytest
+
+from local_stack import preflight
+from local_stack.preflight import GIGABYTE, Machine, findings
+
+FIT = Machine(
+    python=(3, 11),
+    has_venv=True,
+    system="Linux",
+    architecture="x86_64",
+    glibc=(2, 36),
+    memory_total_bytes=8 * GIGABYTE,
+    memory_available_bytes=6 * GIGABYTE,
+    root_path="/home/alice/oolong",
+    disk_free_bytes={"environments": 20 * GIGABYTE, "checkout": 20 * GIGABYTE, "data": 20 * GIGABYTE},
+    disk_no_exec=False,
+    environments_ready=False,
+    loopback_error="",
+    shared_memory_writable=True,
+    has_lscpu=True,
+    is_root=False,
+    has_apt=True,
+    system_python=(3, 11),
+    gpus=(),
+)
+
+
+def _failed(machine: Machine) -> dict[str, preflight.Finding]:
+    return {finding.name: finding for finding in findings(machine) if not finding.ok}
+
+
+def test_a_fit_machine_passes_every_check():
+    assert not _failed(FIT)
+
+
+def test_all_failures_are_found_at_once_and_each_has_a_way_out():
+    bad = replace(
+        FIT,
+        python=(3, 12),
+        has_venv=False,
+        architecture="aarch64",
+        memory_total_bytes=4 * GIGABYTE,
+        disk_free_bytes={"environments": GIGABYTE, "checkout": GIGABYTE, "data": GIGABYTE},
+        root_path="/home/a:b",
+        loopback_error="no connection",
+        shared_memory_writable=False,
+        has_lscpu=False,
+    )
+    failed = _failed(bad)
+    assert set(failed) == {finding.name for finding in findings(FIT)}
+    assert all(finding.way_out for finding in failed.values())
+
+
+def test_a_machine_sold_with_8_gb_shows_less_and_is_accepted():
+    assert not _failed(replace(FIT, memory_total_bytes=int(7.3 * GIGABYTE)))
+    assert "memory" in _failed(replace(FIT, memory_total_bytes=int(6.9 * GIGABYTE)))
+
+
+def test_less_disk_is_needed_once_the_environments_are_there():
+    little = {"environments": 3 * GIGABYTE, "checkout": 3 * GIGABYTE, "data": 3 * GIGABYTE}
+    assert "disk" in _failed(replace(FIT, disk_free_bytes=little))
+    assert not _failed(replace(FIT, disk_free_bytes=little, environments_ready=True))
+
+
+def test_only_the_full_disk_is_named():
+    disks = {"environments": GIGABYTE, "checkout": 50 * GIGABYTE, "data": 50 * GIGABYTE}
+    assert _failed(replace(FIT, disk_free_bytes=disks))["disk"].detail.endswith("for environments")
+
+
+@pytest.mark.parametrize(
+    ("system_python", "package"), [((3, 11), "python3-venv"), ((3, 12), "python3.11-venv")]
+)
+def test_the_venv_package_is_that_of_the_python_in_use(system_python, package):
+    machine = replace(FIT, has_venv=False, system_python=system_python)
+    assert _failed(machine)["venv"].way_out == f"apt-get install {package}"
+
+
+@pytest.mark.parametrize("glibc", [None, (2, 31)])
+def test_an_old_or_missing_glibc_is_refused(glibc):
+    assert "glibc 2.34" in _failed(replace(FIT, glibc=glibc))["platform"].detail

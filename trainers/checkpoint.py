@@ -34,6 +34,7 @@ from trainers.models.export import (
     write_weights,
 )
 from trainers.models.policy import Policy
+from trainers.models.shard import reshard
 from trainers.ranks import Ranks
 
 MANIFEST = "MANIFEST.json"
@@ -176,6 +177,7 @@ def load_state(directory: Path, *, policy: Policy, optimizer: torch.optim.Optimi
 
 def training_state(policy: Policy, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """Parameters and moments by name. Before the first optimizer step there are no moments."""
+    reshard(policy)
     names = {parameter: name for name, parameter in policy.named_parameters()}
     return {
         "parameters": {name: parameter.detach() for parameter, name in names.items()},

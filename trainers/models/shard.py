@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from trainers.models.policy import Policy
@@ -26,11 +26,19 @@ def sync_gradients(policy: nn.Module, wanted: bool) -> None:
     policy.set_is_last_backward(wanted)
 
 
+def reshard(policy: Policy) -> None:
+    """Back to sharded parameters. A forward pass without a backward leaves the root's gathered."""
+    for module in policy.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+
+
 def full_tensors(policy: Policy, *, dtype: torch.dtype, keep: bool) -> dict[str, torch.Tensor]:
     """The whole weights by their Hugging Face names, on the CPU; a tied head appears once, as the embedding.
 
     Collective: every rank calls it. Ranks with keep=False take part and get an empty dict.
     """
+    reshard(policy)
     gathered: dict[str, torch.Tensor] = {}
     for name, parameter in policy.causal_lm.named_parameters():  # skips the second name of a tied tensor
         local = parameter.detach()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from pathlib import Path
 
 import torch
@@ -18,6 +16,7 @@ from trainers.ranks import Ranks
 from trainers.rl.account import Account
 from trainers.rl.front import Front, Order
 from trainers.rl.learner import Learner
+from trainers.signals import stop_on_signals
 from trainers.stopwatch import Stopwatch
 
 NONFINITE_LIMIT = 3  # steps in a row
@@ -26,7 +25,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -> JobResult:
     """Train until the run's steps are done, a stop is wanted, or nothing finite comes out any more."""
-    stop = _stop_on_signals()
+    stop = stop_on_signals()
     spec = attempt.run_spec
     dtype = DTYPES[spec.trainer.dtype]
     torch.manual_seed(spec.seed)
@@ -161,11 +160,3 @@ def _checkpoint(
         weights=front.published_file if front is not None else None,
         keep_last=spec.checkpoint.keep_last,
     )
-
-
-def _stop_on_signals() -> threading.Event:
-    """SIGTERM and SIGINT ask for a stop at the next step boundary; torchrun passes them on to every rank."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop

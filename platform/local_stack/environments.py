@@ -20,6 +20,8 @@ from local_stack.places import Places
 
 Say = Callable[[str], None]
 READY = ".oolong-ready.json"
+# With less than this free, pip keeps no second copy of what it downloads.
+ROOM_FOR_CACHE_BYTES = 16 * 10**9
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,13 @@ def _install_checkout(environment: Environment, *, places: Places, log: Path) ->
 
 def _run_pip(environment: Environment, words: list[str], *, log: Path, wanted: int) -> int:
     """Run pip with its output in the log, counting along on a terminal."""
-    variables = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUNBUFFERED": "1"}
+    # Large downloads must not fill a /tmp that is kept in memory.
+    scratch = environment.path.with_name(f"{environment.path.name}.tmp")
+    scratch.mkdir(parents=True, exist_ok=True)
+    variables = {**os.environ, "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"}
+    variables["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+    if shutil.disk_usage(scratch).free < ROOM_FOR_CACHE_BYTES:
+        variables["PIP_NO_CACHE_DIR"] = "1"
     for name in (
         "PYTHONPATH",
         "PYTHONHOME",
@@ -209,6 +217,7 @@ def _run_pip(environment: Environment, words: list[str], *, log: Path, wanted: i
             raise
         finally:
             stopped.set()
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _count_along(log: Path, wanted: int, stopped: threading.Event) -> None:

@@ -1,0 +1,124 @@
+"""Child processes for reward functions that may hang: a hard timeout kills the child and starts another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+from gpu_agents.rewards.reward import Completion, NoScore
+from gpu_agents.rewards.table import build_reward
+
+log = logging.getLogger(__name__)
+
+START_SECONDS = 60.0
+_spawn = multiprocessing.get_context("spawn")
+
+
+class TimedOut(Exception):
+    """The function did not end in time; its process was killed."""
+
+
+@dataclass(kw_only=True)
+class _Child:
+    process: SpawnProcess
+    connection: Connection
+
+
+class ChildPool:
+    """`size` processes, each with the reward function built once. Calls wait for a free child."""
+
+    def __init__(
+        self,
+        name: str,
+        options: dict[str, Any],
+        *,
+        size: int,
+        timeout_seconds: float,
+        with_test_rewards: bool,
+    ) -> None:
+        self._arguments = (name, options, with_test_rewards)
+        self._size = size
+        self._timeout_seconds = timeout_seconds
+        self._free: asyncio.Queue[_Child] = asyncio.Queue()
+        self._children: list[_Child] = []
+        self.killed = 0
+
+    async def start(self) -> None:
+        for _ in range(self._size):
+            await self._start_child()
+
+    async def score(self, completion: Completion) -> float:
+        """Raises NoScore, TimedOut."""
+        child = await self._free.get()
+        try:
+            reply = await asyncio.to_thread(_ask, child.connection, completion, self._timeout_seconds)
+        except (TimedOut, EOFError, OSError) as error:
+            await self._replace(child)
+            if isinstance(error, TimedOut):
+                raise
+            raise NoScore("the reward process died while it scored") from error
+        self._free.put_nowait(child)
+        if isinstance(reply, float):
+            return reply
+        raise NoScore(reply)
+
+    async def close(self) -> None:
+        for child in self._children:
+            child.process.kill()
+            child.connection.close()
+        for child in self._children:
+            await asyncio.to_thread(child.process.join)
+
+    async def _start_child(self) -> None:
+        ours, theirs = _spawn.Pipe()
+        process = _spawn.Process(target=_serve, args=(theirs, *self._arguments), daemon=True)
+        process.start()
+        theirs.close()
+        child = _Child(process=process, connection=ours)
+        self._children.append(child)
+        ready = await asyncio.to_thread(ours.poll, START_SECONDS)
+        if not ready or ours.recv() != "ready":
+            raise RuntimeError(f"a reward process did not start within {START_SECONDS:g} s")
+        self._free.put_nowait(child)
+
+    async def _replace(self, child: _Child) -> None:
+        self.killed += 1
+        child.process.kill()
+        await asyncio.to_thread(child.process.join)
+        child.connection.close()
+        self._children.remove(child)
+        log.warning("a reward process was killed and is replaced (%d so far)", self.killed)
+        await self._start_child()
+
+
+def _ask(connection: Connection, completion: Completion, timeout_seconds: float) -> float | str:
+    connection.send(completion)
+    if not connection.poll(timeout_seconds):
+        raise TimedOut(f"no score within {timeout_seconds:g} s")
+    reply: float | str = connection.recv()
+    return reply
+
+
+def _serve(connection: Connection, name: str, options: dict[str, Any], with_test_rewards: bool) -> None:
+    """The child's loop: a score, or a sentence when there is none."""
+    reward = build_reward(name, options, with_test_rewards=with_test_rewards)
+    connection.send("ready")
+    while True:
+        try:
+            completion = connection.recv()
+        except EOFError:
+            return
+        connection.send(_score_or_reason(reward, completion))
+
+
+def _score_or_reason(reward: Callable[[Completion], float], completion: Completion) -> float | str:
+    try:
+        return float(reward(completion))
+    except Exception as error:  # noqa: BLE001 - whatever a reward raises is the reason of this completion's error
+        return f"{type(error).__name__}: {error}"

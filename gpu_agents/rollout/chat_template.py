@@ -1,0 +1,118 @@
+"""Chat messages to prompt token ids, from the files of a Hugging Face directory, without transformers.
+
+The template runs in jinja2's immutable sandbox with the same settings and globals that transformers gives it;
+a test in the node lane compares the two.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer
+
+SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+class ModelFilesUnusable(ValueError):
+    """A file of the model directory is missing or cannot be read; the message names it."""
+
+
+class _GenerationBlock(Extension):
+    """`{% generation %}` marks assistant text for trainers; for a prompt it is only its content."""
+
+    tags = {"generation"}
+
+    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body).set_lineno(line)
+
+
+class ChatTemplate:
+    """The tokenizer and chat template of a model directory."""
+
+    def __init__(self, model_directory: str | Path) -> None:
+        directory = Path(model_directory)
+        tokenizer_file = directory / "tokenizer.json"
+        if not tokenizer_file.is_file():
+            raise ModelFilesUnusable(f"{directory} has no tokenizer.json; add the model's fast tokenizer")
+        self.tokenizer = Tokenizer.from_file(str(tokenizer_file))
+        settings = _read_json(directory / "tokenizer_config.json")
+        self._special = {name: _token_text(settings[name]) for name in SPECIAL_TOKENS if settings.get(name)}
+        self._template = _environment().from_string(_template_source(directory, settings))
+
+    def render(self, messages: list[dict[str, str]]) -> str:
+        """The prompt text up to where the assistant begins."""
+        try:
+            return self._template.render(messages=messages, add_generation_prompt=True, **self._special)
+        except jinja2.TemplateError as error:
+            raise ModelFilesUnusable(
+                f"the chat template refused the messages {messages!r}: {error}"
+            ) from error
+
+    def encode(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def encode_many(self, texts: list[str]) -> list[list[int]]:
+        return [list(e.ids) for e in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
+
+    def decode(self, token_ids: list[int], *, skip_special_tokens: bool = True) -> str:
+        return str(self.tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens))
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationBlock, loopcontrols]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise
+    environment.globals["strftime_now"] = _strftime_now
+    return environment
+
+
+def _template_source(directory: Path, settings: dict[str, Any]) -> str:
+    file = directory / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text()
+    template = settings.get("chat_template")
+    if isinstance(template, list):
+        template = {entry["name"]: entry["template"] for entry in template}.get("default")
+    if not isinstance(template, str):
+        raise ModelFilesUnusable(
+            f"{directory} has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json"
+        )
+    return template
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        raise ModelFilesUnusable(f"{path.name} is not JSON: {error}") from error
+    return content
+
+
+def _token_text(token: str | dict[str, Any]) -> str:
+    return token if isinstance(token, str) else str(token["content"])
+
+
+def _to_json(value: Any, indent: int | None = None, **options: Any) -> str:
+    return json.dumps(value, ensure_ascii=options.get("ensure_ascii", False), indent=indent)
+
+
+def _raise(message: str) -> str:
+    raise jinja2.TemplateError(message)
+
+
+def _strftime_now(pattern: str) -> str:
+    return datetime.now().strftime(pattern)

@@ -1,0 +1,134 @@
+"""`python -m gpu_agents.rollout.controller --attempt attempt.json --job DIRECTORY`"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+from gpu_agents.job import Job, address_of, leave, read_arguments, stop_event
+from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
+from gpu_agents.rollout.controller import snapshot as snapshots
+from gpu_agents.rollout.controller.controller import Controller, Rules
+from gpu_agents.rollout.controller.evaluations import EvaluationPlan
+from gpu_agents.rollout.controller.gate import GateRules
+from gpu_agents.rollout.controller.prompt_book import PromptBook, PromptsRefused
+from gpu_agents.rollout.controller.server import ControllerServer
+from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
+from gpu_agents.rollout.rows import DatasetUnusable, read_rows
+from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.run_spec import RunSpec
+from oolong.contracts.telemetry import Outbox
+
+log = logging.getLogger(__name__)
+
+STOP_WAITS_FOR_TRAINER_SECONDS = 12.0
+
+
+def main() -> int:
+    job = read_arguments("gpu_agents.rollout.controller")
+    try:
+        controller, template = build(job)
+    except DatasetUnusable as error:
+        return leave(job, EndReason.DATASET_UNUSABLE, str(error))
+    except PromptsRefused as error:
+        return leave(job, EndReason.CONFIG_REFUSED, str(error))
+    except ModelFilesUnusable as error:
+        return leave(job, EndReason.MODEL_UNUSABLE, str(error))
+    except snapshots.SnapshotUnusable as error:
+        return leave(job, EndReason.NO_VALID_CHECKPOINT, str(error))
+    return asyncio.run(serve(job, controller, template))
+
+
+def build(job: Job) -> tuple[Controller, ChatTemplate]:
+    """The controller of an attempt, from its files: rows, templates, and the snapshot when it resumes."""
+    attempt = job.attempt
+    spec = attempt.run_spec
+    template = ChatTemplate(attempt.model_directory)
+    prompts = PromptBook(read_rows(attempt.dataset_file, split=spec.dataset.split), template)
+    prompts.check(spec.rollout, attempt.model_directory)
+    restored = None
+    if attempt.resume_directory:
+        file = Path(attempt.resume_directory) / "controller.msgpack"
+        if not file.is_file():
+            raise snapshots.SnapshotUnusable(f"{file} is missing: this checkpoint cannot resume an rl run")
+        restored = snapshots.decode(file.read_bytes())
+    controller = Controller(
+        rules=rules_of(spec),
+        rows=prompts.rows,
+        prompt_of=prompts.of_row,
+        evaluation=_evaluation_plan(job, spec, template),
+        restored=restored,
+    )
+    log.info(
+        "%d prompts of split %r; resumes at %s",
+        len(prompts.rows),
+        spec.dataset.split,
+        restored and restored.version,
+    )
+    return controller, template
+
+
+def rules_of(spec: RunSpec) -> Rules:
+    return Rules(
+        gate=GateRules(
+            groups_per_step=spec.trainer.groups_per_step,
+            max_staleness=spec.staleness.max,
+            max_concurrent_groups=spec.rollout.max_concurrent_groups,
+            total_train_steps=spec.trainer.total_train_steps,
+        ),
+        straggler_policy=spec.staleness.straggler_policy,
+        group_size=spec.rollout.group_size,
+        seed=spec.seed,
+        group_wall_seconds=spec.rollout.group_wall_seconds,
+    )
+
+
+def _evaluation_plan(job: Job, spec: RunSpec, template: ChatTemplate) -> EvaluationPlan | None:
+    evaluation = spec.evaluation
+    if evaluation is None:
+        return None
+    file = job.attempt.evaluation_file or job.attempt.dataset_file
+    book = PromptBook(read_rows(file, split=evaluation.split), template)
+    book.check(spec.rollout, job.attempt.model_directory)
+    return EvaluationPlan(
+        prompts=book.first(evaluation.prompts),
+        samples=evaluation.samples,
+        temperature=evaluation.temperature,
+        at_start=evaluation.at_start,
+        at_end=evaluation.at_end,
+    )
+
+
+async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int:
+    outbox = Outbox(job.directory, job.job.incarnation)
+    telemetry = ControllerTelemetry(job, outbox, template, max_staleness=controller.rules.gate.max_staleness)
+    server = ControllerServer(controller, telemetry, token=job.attempt.token)
+    host, port = address_of(job.attempt.controller_url)
+    await server.door.open(host, port)
+    log.info("listening on %s:%d", host, port)
+    stop = stop_event()
+    clock = asyncio.create_task(server.run_clock())
+    ended = asyncio.create_task(server.wait_until_ended())
+    stopping = asyncio.create_task(stop.wait())
+    hopeless = asyncio.create_task(server.wait_until_hopeless())
+    await asyncio.wait({clock, ended, stopping, hopeless}, return_when=asyncio.FIRST_COMPLETED)
+    if stopping.done() and not ended.done():
+        # The trainer commits its checkpoint first and needs the snapshot for it.
+        await asyncio.wait({ended}, timeout=STOP_WAITS_FOR_TRAINER_SECONDS)
+    await server.door.close()
+    telemetry.close(controller)
+    if clock.done():
+        clock.result()  # it never returns: this raises what ended it
+    for task in (clock, ended, stopping, hopeless):
+        task.cancel()
+    if hopeless.done() and not hopeless.cancelled() and not ended.done():
+        return leave(job, EndReason.REWARD_ERRORS, hopeless.result())
+    if controller.ending == "completed" or (controller.ended and controller.ending == "failed"):
+        return leave(job, EndReason.COMPLETED)
+    return leave(job, EndReason.STOPPED_BY_USER)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

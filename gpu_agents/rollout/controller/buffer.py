@@ -1,0 +1,80 @@
+"""Which finished groups a train step takes: `keep`, `drop` and `wait` (SEMANTICS section 3)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+StragglerPolicy = Literal["keep", "drop", "wait"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A finished group as the choice sees it."""
+
+    group_id: str
+    order: int  # claim order
+    oldest_version: int  # oldest version among its tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    batch: list[str]  # group ids, oldest first; empty while there is no batch
+    drop: list[str]  # over-stale groups that leave now
+    straggler: bool = False  # enough groups are finished, but the bound of an unfinished one would break
+
+
+def choose_batch(
+    policy: StragglerPolicy,
+    *,
+    version: int,
+    max_staleness: int,
+    groups: int,
+    finished: Sequence[Candidate],
+    running_oldest_versions: Sequence[int],
+) -> Choice:
+    """The batch to train at `version`: the `groups` oldest finished ones, if the policy lets them go.
+
+    `running_oldest_versions` has one entry per group that is being generated, or waits with tokens: the oldest
+    version among its tokens, or its claim version before the first one.
+    """
+    drop: list[str] = []
+    if policy == "drop":
+        drop = [c.group_id for c in finished if version - c.oldest_version > max_staleness]
+    left = set(drop)
+    order = _oldest_deadline_first if policy == "wait" else _oldest_claim_first
+    usable = sorted((c for c in finished if c.group_id not in left), key=order)
+    if len(usable) < groups:
+        return Choice(batch=[], drop=drop)
+    chosen, rest = usable[:groups], usable[groups:]
+    if policy == "wait":
+        deadlines = [c.oldest_version + max_staleness for c in rest]
+        deadlines += [oldest + max_staleness for oldest in running_oldest_versions]
+        if not _every_deadline_can_be_met(deadlines, version=version, groups=groups):
+            return Choice(batch=[], drop=drop, straggler=True)
+    return Choice(batch=[c.group_id for c in chosen], drop=drop)
+
+
+def _every_deadline_can_be_met(deadlines: list[int], *, version: int, groups: int) -> bool:
+    """For every k >= 1 the groups left with deadline < version + k number at most (k - 1) * groups.
+
+    Step `version` is spoken for; each later one can train `groups` more.
+    """
+    ordered = sorted(deadlines)
+    if not ordered:
+        return True
+    return all(
+        bisect_left(ordered, version + k) <= (k - 1) * groups for k in range(1, ordered[-1] - version + 2)
+    )
+
+
+def _oldest_claim_first(candidate: Candidate) -> tuple[int, int]:
+    return candidate.order, 0
+
+
+def _oldest_deadline_first(candidate: Candidate) -> tuple[int, int]:
+    # Not plain claim order: a group whose first token came late has a later deadline than one claimed after
+    # it, and taking it first would leave the other over its bound for ever, which is a deadlock.
+    return candidate.oldest_version, candidate.order

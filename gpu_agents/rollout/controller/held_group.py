@@ -1,0 +1,41 @@
+"""A drawn group on its way: what the controller knows of it between draw and fate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpu_agents.rollout.controller.prompts import Draw
+from oolong.contracts.rollout import Group, PartialTrajectory
+
+
+@dataclass(kw_only=True)
+class HeldGroup:
+    draw: Draw
+    order: int  # claim order: the n-th drawn group; kept when it is claimed again
+    claim_version: int = -1  # version that its engine had loaded when it was claimed last
+    partial: list[PartialTrajectory] = field(default_factory=list)  # given back by an earlier worker
+    finished: Group | None = None
+
+    @property
+    def group_id(self) -> str:
+        return self.draw.group_id
+
+    @property
+    def tokens(self) -> int:
+        """Completion tokens of it that the controller holds."""
+        if self.finished is not None:
+            return group_tokens(self.finished)
+        return sum(len(member.trajectory.token_ids) for member in self.partial)
+
+    @property
+    def oldest_version(self) -> int:
+        """Oldest version among its tokens, or, before the first one is known, the version of its claim."""
+        trajectories = self.finished.trajectories if self.finished else [m.trajectory for m in self.partial]
+        versions = [min(t.policy_versions) for t in trajectories if t.policy_versions]
+        if self.finished is None:
+            versions.append(self.claim_version)
+        return min(versions) if versions else self.claim_version
+
+
+def group_tokens(group: Group) -> int:
+    return sum(len(trajectory.token_ids) for trajectory in group.trajectories)

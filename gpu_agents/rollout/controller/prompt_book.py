@@ -1,0 +1,61 @@
+"""All prompts of a run, rendered and tokenized once at the start, so that a bad one is known before it costs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from gpu_agents.rollout.chat_template import ChatTemplate
+from oolong.contracts.attempt import CanonicalRow
+from oolong.contracts.rollout import EvaluationPrompt
+from oolong.contracts.run_spec import RolloutSection
+
+
+class PromptsRefused(ValueError):
+    """The spec's limits do not fit the rows or the model; the message names the field and the row."""
+
+
+class PromptBook:
+    def __init__(self, rows: list[CanonicalRow], template: ChatTemplate) -> None:
+        texts = [template.render(row.messages) for row in rows]
+        token_ids = template.encode_many(texts)
+        self._prompts = {
+            row.row: EvaluationPrompt(index=row.row, prompt_token_ids=ids, prompt=text, answer=row.answer)
+            for row, ids, text in zip(rows, token_ids, texts, strict=True)
+        }
+
+    @property
+    def rows(self) -> list[int]:
+        return list(self._prompts)
+
+    def of_row(self, row: int) -> EvaluationPrompt:
+        return self._prompts[row]
+
+    def first(self, count: int) -> list[EvaluationPrompt]:
+        return list(self._prompts.values())[:count]
+
+    def check(self, rollout: RolloutSection, model_directory: str | Path) -> None:
+        """Raise PromptsRefused if a prompt is over a limit of the spec or the model."""
+        context = _context_length(Path(model_directory))
+        if rollout.max_new_tokens >= context:
+            raise PromptsRefused(
+                f"rollout.max_new_tokens={rollout.max_new_tokens} does not fit the model's context of {context}"
+            )
+        limit = min(rollout.max_prompt_tokens, context - rollout.max_new_tokens)
+        over = [
+            (len(p.prompt_token_ids), p.index)
+            for p in self._prompts.values()
+            if len(p.prompt_token_ids) > limit
+        ]
+        if over:
+            tokens, row = max(over)
+            raise PromptsRefused(
+                f"{len(over)} prompts are over {limit} tokens (rollout.max_prompt_tokens="
+                f"{rollout.max_prompt_tokens}, max_new_tokens={rollout.max_new_tokens}, model context {context}); "
+                f"the longest is row {row} with {tokens}. Raise the limit or shorten the rows"
+            )
+
+
+def _context_length(model_directory: Path) -> int:
+    config = json.loads((model_directory / "config.json").read_text())
+    return int(config.get("text_config", config)["max_position_embeddings"])

@@ -1,0 +1,240 @@
+"""The controller's door: the verbs over HTTP, long polls, the clock, and the deletion of old weights."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from gpu_agents.channel import Door, Refuse
+from gpu_agents.rollout.controller import snapshot as snapshots
+from gpu_agents.rollout.controller.controller import Controller, Late, OutOfOrder
+from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
+from oolong.contracts import rollout as wire
+
+log = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+
+LONGEST_POLL_SECONDS = 30.0
+TICK_SECONDS = 1.0
+
+
+class ControllerServer:
+    """Serves one Controller. All state changes happen on the event loop, so each verb is atomic."""
+
+    def __init__(self, controller: Controller, telemetry: ControllerTelemetry, *, token: str) -> None:
+        self.controller = controller
+        self._telemetry = telemetry
+        self._changed = asyncio.Event()
+        self.door = Door(token)
+        for name, request, handler in (
+            ("claim", wire.ClaimRequest, self._claim),
+            ("renew", wire.RenewRequest, self._renew),
+            ("submit", wire.SubmitRequest, self._submit),
+            ("fail", wire.FailRequest, self._fail),
+            ("give_back", wire.GiveBackRequest, self._give_back),
+            ("load_claim", wire.LoadClaimRequest, self._load_claim),
+            ("ack", wire.AckRequest, self._ack),
+            ("evaluation_result", wire.EvaluationResult, self._evaluation_result),
+            ("state", wire.StateRequest, self._state),
+            ("announce", wire.AnnounceRequest, self._announce),
+            ("take", wire.TakeRequest, self._take),
+            ("snapshot", wire.SnapshotRequest, self._snapshot),
+            ("probes", wire.ProbesRequest, self._probes),
+            ("stale_engine", wire.StaleEngineRequest, self._stale_engine),
+            ("end", wire.EndRequest, self._end),
+        ):
+            self.door.verb(name, request, handler)  # type: ignore[arg-type]
+
+    async def run_clock(self) -> None:
+        """What time changes, and the live document, once a second; for ever."""
+        while True:
+            for note in self.controller.tick(now=time.monotonic()):
+                log.warning(note)
+                self._telemetry.note("rollout", note)
+            await self._delete_old_weights()
+            self._notify()
+            self._telemetry.publish(self.controller, now=time.time())
+            await asyncio.sleep(TICK_SECONDS)
+
+    async def wait_until_ended(self) -> None:
+        """Until the run has ended and every worker that still listens was told."""
+        while not self.controller.ended:
+            await self._wait_for_change(TICK_SECONDS)
+        deadline = time.monotonic() + 20.0
+        while not self.controller.everyone_knows_the_end and time.monotonic() < deadline:
+            await self._wait_for_change(TICK_SECONDS)
+
+    async def wait_until_hopeless(self) -> str:
+        """Until so many groups in a row failed in the reward service that none will succeed; returns why."""
+        bound = max(16, 2 * self.controller.rules.gate.groups_per_step)
+        while self.controller.counts.consecutive_reward_errors < bound:
+            await self._wait_for_change(TICK_SECONDS)
+        return f"{bound} groups in a row failed to be scored; the last: {self.controller.counts.last_error}"
+
+    # --- workers ------------------------------------------------------------------------------------------
+
+    async def _claim(self, request: wire.ClaimRequest) -> wire.ClaimReply:
+        def attempt() -> wire.ClaimReply | None:
+            reply = self.controller.claim(request, now=time.monotonic())
+            nothing = not reply.groups and reply.evaluation is None and not reply.ended
+            worth_waiting = nothing and reply.refusal != "engine_behind"
+            return None if worth_waiting else reply
+
+        reply = await self._poll(attempt, request.wait_seconds)
+        if reply is None:
+            reply = self.controller.claim(request, now=time.monotonic())
+        if reply.groups or reply.ended:
+            self._notify()
+        return reply
+
+    async def _renew(self, request: wire.RenewRequest) -> wire.RenewReply:
+        reply = self.controller.renew(request, now=time.monotonic())
+        if reply.ended:
+            self._notify()
+        return reply
+
+    async def _submit(self, request: wire.SubmitRequest) -> wire.Done:
+        try:
+            self.controller.submit(request, now=time.monotonic())
+        except Late as error:
+            raise Refuse(409, "late", str(error)) from error
+        except ValueError as error:
+            raise Refuse(400, "malformed", str(error)) from error
+        self._notify()
+        return wire.Done()
+
+    async def _fail(self, request: wire.FailRequest) -> wire.Done:
+        log.warning("group of claim %s failed: %s: %s", request.claim_id, request.reason, request.message)
+        try:
+            self.controller.fail(request, now=time.monotonic())
+        except Late as error:
+            raise Refuse(409, "late", str(error)) from error
+        self._notify()
+        return wire.Done()
+
+    async def _give_back(self, request: wire.GiveBackRequest) -> wire.Done:
+        try:
+            self.controller.give_back(request, now=time.monotonic())
+        except Late as error:
+            raise Refuse(409, "late", str(error)) from error
+        self._notify()
+        return wire.Done()
+
+    async def _load_claim(self, request: wire.LoadClaimRequest) -> wire.LoadClaimReply:
+        return self.controller.load_claim(request.worker_id, now=time.monotonic())
+
+    async def _ack(self, request: wire.AckRequest) -> wire.Done:
+        engine = self.controller.acknowledge(request, now=time.monotonic())
+        if engine.stale:
+            self._telemetry.note(
+                "engine_stale",
+                f"{request.worker_id} is STALE at version {request.version}: {request.message}",
+            )
+        await self._delete_old_weights()
+        self._notify()
+        return wire.Done()
+
+    async def _evaluation_result(self, request: wire.EvaluationResult) -> wire.Done:
+        finished = self.controller.finish_evaluation(request, now=time.monotonic())
+        if finished is not None:
+            label, scores = finished
+            log.info("evaluation %s: %s", label, scores)
+            self._telemetry.evaluation(scores)
+        self._notify()
+        return wire.Done()
+
+    async def _state(self, request: wire.StateRequest) -> wire.StateReply:
+        def newer() -> wire.StateReply | None:
+            state = self.controller.state()
+            return state if state.newest_version > request.after_version or state.ended else None
+
+        return await self._poll(newer, request.wait_seconds) or self.controller.state()
+
+    # --- trainer ------------------------------------------------------------------------------------------
+
+    async def _announce(self, request: wire.AnnounceRequest) -> wire.Done:
+        batch = _in_order(lambda: self.controller.announce(request, now=time.monotonic()))
+        log.info("version %d announced (%s)", request.version, request.outcome)
+        if batch is not None:
+            self._telemetry.trained(batch)
+        self._notify()
+        await self._delete_old_weights()
+        return wire.Done()
+
+    async def _take(self, request: wire.TakeRequest) -> wire.TakeReply:
+        def attempt() -> wire.TakeReply | None:
+            reply = _in_order(lambda: self.controller.take(request, now=time.monotonic()))
+            return reply if reply.groups or reply.ended else None
+
+        reply = await self._poll(attempt, request.wait_seconds)
+        self._notify()
+        return reply or wire.TakeReply(groups=[], buffered=len(self.controller.buffered))
+
+    async def _snapshot(self, request: wire.SnapshotRequest) -> wire.SnapshotReply:
+        image = _in_order(lambda: self.controller.snapshot(request.version))
+        return wire.SnapshotReply(snapshot=snapshots.encode(image))
+
+    async def _probes(self, request: wire.ProbesRequest) -> wire.ProbesReply:
+        return self.controller.take_probes()
+
+    async def _stale_engine(self, request: wire.StaleEngineRequest) -> wire.Done:
+        engine = self.controller.mark_stale(request, now=time.monotonic())
+        verb = "is STALE" if engine.stale else "was off, and has loaded a newer version since"
+        self._telemetry.note(
+            "engine_stale",
+            f"{request.worker_id} {verb}: at version {request.version} its log-probabilities differ from the "
+            f"trainer's by {request.max_difference:.3g}",
+        )
+        return wire.Done()
+
+    async def _end(self, request: wire.EndRequest) -> wire.Done:
+        log.info("the trainer takes no more batches: %s", request.reason)
+        self.controller.end(request, now=time.monotonic())
+        self._notify()
+        return wire.Done()
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _wait_for_change(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        except TimeoutError:
+            pass
+
+    async def _poll(self, attempt: Callable[[], Value | None], wait_seconds: float) -> Value | None:
+        deadline = time.monotonic() + min(wait_seconds, LONGEST_POLL_SECONDS)
+        while (value := attempt()) is None and (left := deadline - time.monotonic()) > 0:
+            await self._wait_for_change(left)
+        return value
+
+    async def _delete_old_weights(self) -> None:
+        for weights in self.controller.collect_deletable():
+            await asyncio.to_thread(_delete_tree, Path(weights.directory))
+
+
+def _delete_tree(directory: Path) -> None:
+    # Renamed first: a reader that holds no load claim must not find half a directory under a version's name.
+    doomed = directory.with_name(f".deleted-{directory.name}")
+    try:
+        directory.rename(doomed)
+    except FileNotFoundError:
+        log.warning("weights %s were gone before they were deleted", directory)
+        return
+    shutil.rmtree(doomed)
+
+
+def _in_order(verb: Callable[[], Value]) -> Value:
+    try:
+        return verb()
+    except OutOfOrder as error:
+        raise Refuse(409, "fenced", str(error)) from error

@@ -1,0 +1,49 @@
+"""The controller's part of a checkpoint (SEMANTICS section 6): one atomic image at a step boundary."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpu_agents.rollout.controller.consumption import ConsumedTotals
+from gpu_agents.rollout.controller.evaluations import EvaluationScores
+from gpu_agents.rollout.controller.prompts import PromptCursor
+from oolong.contracts.rollout import Group, LedgerCounts, PartialTrajectory, TokenCounts
+
+
+class GroupImage(msgspec.Struct, frozen=True, kw_only=True):
+    epoch: int
+    row: int
+    repeat: int
+    order: int
+    claim_version: int
+    partial: list[PartialTrajectory] = []
+    finished: Group | None = None
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    version: int
+    seed: int
+    groups_per_step: int
+    cursor: PromptCursor
+    next_order: int
+    ledger: LedgerCounts
+    tokens: TokenCounts
+    consumed: ConsumedTotals
+    evaluations: dict[str, EvaluationScores]
+    buffered: list[GroupImage]
+    unfinished: list[GroupImage]  # taken, running and waiting ones, by claim order: claimed again first
+
+
+class SnapshotUnusable(ValueError):
+    """The snapshot does not belong to what is being resumed; the attempt must not start."""
+
+
+def encode(snapshot: Snapshot) -> bytes:
+    return msgspec.msgpack.encode(snapshot)
+
+
+def decode(data: bytes) -> Snapshot:
+    try:
+        return msgspec.msgpack.decode(data, type=Snapshot)
+    except msgspec.DecodeError as error:
+        raise SnapshotUnusable(f"controller.msgpack of the checkpoint cannot be read: {error}") from error

@@ -1,0 +1,197 @@
+"""What the controller leaves in its outbox: the live pipeline, staleness per step, samples, the closing summary."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from gpu_agents.job import Job
+from gpu_agents.rollout.chat_template import ChatTemplate
+from gpu_agents.rollout.controller.consumption import BatchStaleness, mean, percentile, share_over
+from gpu_agents.rollout.controller.controller import Controller, TrainedBatch
+from gpu_agents.rollout.controller.evaluations import EvaluationScores
+from oolong.contracts.rollout import Group, Trajectory
+from oolong.contracts.telemetry import Document, Histogram, Note, Outbox, Points, Summary, TrajectoryLine
+
+SAMPLED_GROUPS_PER_STEP = 2
+TIME_POINT_SECONDS = 5
+
+
+class ControllerTelemetry:
+    def __init__(self, job: Job, outbox: Outbox, template: ChatTemplate, *, max_staleness: int) -> None:
+        self._job = job
+        self._outbox = outbox
+        self._template = template
+        self._max_staleness = max_staleness
+        self._last_point = -TIME_POINT_SECONDS
+        self._tokens_at: tuple[float, int] | None = None
+
+    def publish(self, controller: Controller, *, now: float) -> None:
+        """The pipeline document (about once a second) and, every few seconds, buffer and gate over time."""
+        self._outbox.write(Document(name="pipeline", value=pipeline(controller)))
+        x = self._job.seconds_since_start(now)
+        if x - self._last_point >= TIME_POINT_SECONDS:
+            self._last_point = x
+            values = {
+                "buffer/groups": float(len(controller.buffered)),
+                "gate/running_groups": float(len(controller.running)),
+                "gate/admissible_groups": float(controller.admission().groups),
+            }
+            self._outbox.write(Points(axis="time", x=x, values=values))
+
+    def trained(self, batch: TrainedBatch) -> None:
+        """Staleness of a batch that became version `batch.version`, and a sample of its groups."""
+        staleness = batch.staleness
+        if staleness.by_trajectory:
+            values = staleness_values(staleness, bound=self._max_staleness)
+            self._outbox.write(Points(axis="step", x=batch.version, values=values))
+            for name, histogram in (
+                ("staleness/consumed_trajectories", staleness.by_trajectory),
+                ("staleness/consumed_tokens", staleness.by_token),
+            ):
+                counts = {str(lag): count for lag, count in sorted(histogram.items())}
+                self._outbox.write(Histogram(name=name, x=batch.version, counts=counts))
+        for group in sample_groups(batch.groups):
+            for trajectory in group.trajectories:
+                self._outbox.write(self._sample(batch.version, group, trajectory))
+
+    def evaluation(self, scores: EvaluationScores) -> None:
+        values = {"eval/greedy": scores.greedy}
+        if scores.sampled is not None:
+            values["eval/sampled"] = scores.sampled
+        self._outbox.write(Points(axis="step", x=scores.version, values=values))
+
+    def note(self, kind: str, message: str) -> None:
+        self._outbox.write(Note(kind=kind, message=message))
+
+    def close(self, controller: Controller) -> None:
+        """The closing lines: the last pipeline, and the summaries."""
+        self._outbox.write(Document(name="pipeline", value=pipeline(controller)))
+        self._outbox.write(Summary(name="controller", value=summary(controller)))
+        scores = {label: msgspec.to_builtins(s) for label, s in controller.evaluations.scores.items()}
+        self._outbox.write(Summary(name="evaluation", value=scores))
+        self._outbox.close()
+
+    def _sample(self, step: int, group: Group, trajectory: Trajectory) -> TrajectoryLine:
+        runs = version_runs(trajectory)
+        texts, position = [], 0
+        for _version, count in runs:
+            span = trajectory.token_ids[position : position + count]
+            texts.append(self._template.decode(span, skip_special_tokens=False))
+            position += count
+        return TrajectoryLine(
+            step=step,
+            group_id=group.group_id,
+            prompt=group.prompt,
+            answer=group.answer,
+            completion=self._template.decode(trajectory.token_ids, skip_special_tokens=False),
+            reward=trajectory.reward or 0.0,
+            policy_versions=[number for run in runs for number in run],
+            version_texts=texts,
+            finish_reason=trajectory.finish_reason,
+        )
+
+
+def pipeline(controller: Controller) -> dict[str, Any]:
+    """The document `pipeline`: where groups are now, what the gate says, what became of everything so far."""
+    state = controller.state()
+    ledger = msgspec.to_builtins(state.ledger)
+    return {
+        "stages": {
+            "prompts": state.ledger.waiting,
+            "running": state.ledger.running,
+            "buffer": state.ledger.buffered,
+            "training": state.ledger.taken,
+        },
+        "gate": {
+            "version": state.newest_version,
+            "max_staleness": controller.rules.gate.max_staleness,
+            "groups_per_step": controller.rules.gate.groups_per_step,
+            "max_concurrent_groups": controller.rules.gate.max_concurrent_groups,
+            "on_straggler": controller.rules.straggler_policy,
+            "admissible": state.admissible_groups,
+            "refusal": state.refusal,
+        },
+        "ledger": ledger | {"balances": controller.ledger.balances},
+        "tokens": msgspec.to_builtins(state.tokens) | {"balances": controller.tokens.balances},
+        "engines": [
+            {"worker": e.worker_id, "version": e.version, "stale": e.stale} for e in controller.engines.all()
+        ],
+        "evaluating": controller.evaluations.pending.label if controller.evaluations.pending else None,
+        "ending": controller.ending or None,
+        "ended": controller.ended,
+    }
+
+
+def summary(controller: Controller) -> dict[str, Any]:
+    ledger = msgspec.to_builtins(controller.ledger.counts())
+    tokens = msgspec.to_builtins(controller.tokens.counts())
+    lags = controller.consumed.by_trajectory
+    bound = controller.rules.gate.max_staleness
+    bias = controller.counts.length_bias
+    return {
+        "ledger": {
+            "drawn": ledger["drawn"],
+            "trained": ledger["trained"],
+            "dropped_by_reason": ledger["dropped"],
+            "waiting": ledger["waiting"],
+            "running": ledger["running"],
+            "buffered": ledger["buffered"],
+            "taken": ledger["taken"],
+            "late_submits": ledger["late_submits"],
+            "errors": ledger["errors"],
+            "balances": controller.ledger.balances,
+        },
+        "tokens": tokens | {"balances": controller.tokens.balances},
+        "staleness": {
+            "max_configured": bound,
+            "on_straggler": controller.rules.straggler_policy,
+            "mean": mean(lags) if lags else None,
+            "p95": percentile(lags, 0.95) if lags else None,
+            "max": max(lags) if lags else None,
+            "share_over_configured": share_over(lags, bound) if lags else None,
+            "histogram": {str(lag): count for lag, count in sorted(lags.items())},
+            "straggler_wait_seconds": controller.counts.straggler_wait_seconds,
+            "mean_tokens_dropped": bias.dropped_tokens / bias.dropped_groups if bias.dropped_groups else None,
+            "mean_tokens_kept": bias.kept_tokens / bias.kept_groups if bias.kept_groups else None,
+        },
+        "interruptions": controller.consumed.interruptions,
+        "trajectories_spanning_versions": controller.consumed.trajectories_spanning_versions,
+        "acks": controller.counts.acks,
+        "failed_loads": controller.counts.failed_loads,
+        "versions_announced": controller.counts.versions_announced,
+    }
+
+
+def staleness_values(staleness: BatchStaleness, *, bound: int) -> dict[str, float]:
+    lags = staleness.by_trajectory
+    return {
+        "staleness/mean": mean(lags),
+        "staleness/max": float(max(lags)),
+        "staleness/p95": float(percentile(lags, 0.95)),
+        "staleness/token_mean": mean(staleness.by_token),
+        "staleness/over_bound_share": share_over(lags, bound),
+        "staleness/version_span_mean": sum(staleness.spans) / len(staleness.spans),
+        "staleness/version_span_max": float(max(staleness.spans)),
+        "staleness/interrupted_share": staleness.interrupted / staleness.trajectories,
+    }
+
+
+def sample_groups(groups: list[Group]) -> list[Group]:
+    """The sampling rule: of every step the two groups whose ids have the smallest sha256, whole."""
+    return sorted(groups, key=lambda g: hashlib.sha256(g.group_id.encode()).digest())[
+        :SAMPLED_GROUPS_PER_STEP
+    ]
+
+
+def version_runs(trajectory: Trajectory) -> list[tuple[int, int]]:
+    """Run-length pairs (version, tokens) of a trajectory."""
+    runs: list[tuple[int, int]] = []
+    for version in trajectory.policy_versions:
+        if runs and runs[-1][0] == version:
+            runs[-1] = (version, runs[-1][1] + 1)
+        else:
+            runs.append((version, 1))
+    return runs

@@ -1,0 +1,198 @@
+"""A typed client of SGLang's own HTTP API: token ids in, token ids with log-probabilities and versions out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import aiohttp
+import msgspec
+
+from gpu_agents.rollout.engines.errors import EngineError, EngineGone, EngineWouldBreak
+
+PauseMode = Literal["retract", "abort", "in_place"]
+Finish = Literal["stop", "length", "abort"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    max_new_tokens: int
+    temperature: float  # 0 is greedy
+    ignore_eos: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation:
+    """What one request returned; after an abort, what it had so far."""
+
+    token_ids: list[int]  # [T] the stop token included
+    logprobs: list[float]  # [T] of logits / temperature; greedy: of the logits
+    versions: list[int]  # [T] weight version that sampled each token
+    finish: Finish
+    retractions: int  # times the engine took it off and prefilled it again
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelLimits:
+    """Bounds that SGLang does not check itself: an id outside the vocabulary kills the whole server."""
+
+    vocabulary: int
+    context_tokens: int
+
+    def check(self, input_ids: list[int], *, max_new_tokens: int) -> None:
+        if not input_ids:
+            raise EngineWouldBreak("the prompt has no tokens")
+        for position, token in enumerate(input_ids):
+            if type(token) is not int or not 0 <= token < self.vocabulary:
+                raise EngineWouldBreak(
+                    f"input id {token!r} at position {position} is not an integer in [0, {self.vocabulary})"
+                )
+        if len(input_ids) + max_new_tokens > self.context_tokens:
+            raise EngineWouldBreak(
+                f"{len(input_ids)} input tokens and {max_new_tokens} new ones are over the context of "
+                f"{self.context_tokens}"
+            )
+
+
+class _Span(msgspec.Struct):
+    version: str
+    start: int
+    end: int
+
+
+class _FinishReason(msgspec.Struct):
+    type: Finish
+    message: str | None = None
+
+
+class _Meta(msgspec.Struct):
+    """Of an aborted queued request num_retractions is missing."""
+
+    finish_reason: _FinishReason
+    weight_versions: list[_Span] | None = None
+    num_retractions: int = 0
+    output_token_logprobs: list[tuple[float, int, str | None]] = []
+
+
+class _Generated(msgspec.Struct):
+    output_ids: list[int]
+    meta_info: _Meta
+
+
+class _ModelInfo(msgspec.Struct):
+    weight_version: str
+    model_path: str
+
+
+_decode_generated = msgspec.json.Decoder(_Generated).decode
+_decode_model_info = msgspec.json.Decoder(_ModelInfo).decode
+
+
+class EngineClient:
+    def __init__(self, port: int, api_key: str, limits: ModelLimits) -> None:
+        self._url = f"http://127.0.0.1:{port}"
+        self._limits = limits
+        self._http = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {api_key}", "Content-Type": "application/json"},
+            # Shorter than the server's own keep-alive, so that it never closes a connection under a request.
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=2.0),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
+        )
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def generate(self, input_ids: list[int], sampling: Sampling, *, rid: str) -> Generation:
+        """One completion. Raises EngineWouldBreak before anything is sent, EngineGone if the engine dies."""
+        self._limits.check(input_ids, max_new_tokens=sampling.max_new_tokens)
+        body = {
+            "rid": rid,
+            "input_ids": input_ids,
+            "sampling_params": {
+                "max_new_tokens": sampling.max_new_tokens,
+                "temperature": sampling.temperature,
+                "ignore_eos": sampling.ignore_eos,
+            },
+            "return_logprob": True,
+            "logprob_start_len": -1,
+            "return_text_in_logprobs": False,
+        }
+        return _generation(_decode_generated(await self._post("generate", body)), rid=rid)
+
+    async def pause(self, mode: PauseMode) -> None:
+        await self._post("pause_generation", {"mode": mode}, timeout=60)
+
+    async def resume(self) -> None:
+        await self._post("continue_generation", {}, timeout=60)
+
+    async def update_weights(self, directory: str, *, version: int, flush_cache: bool) -> None:
+        await self._post(
+            "update_weights_from_disk",
+            {"model_path": directory, "weight_version": str(version), "flush_cache": flush_cache},
+            timeout=600,
+        )
+
+    async def abort(self, rid: str) -> None:
+        await self._post("abort_request", {"rid": rid}, timeout=30)
+
+    async def abort_all(self) -> None:
+        await self._post("abort_request", {"abort_all": True}, timeout=30)
+
+    async def flush_cache(self) -> None:
+        await self._post("flush_cache", {}, timeout=30)
+
+    async def weight_version(self, *, timeout: float = 10.0) -> str:
+        """The label of the loaded weights. Answers while paused, unlike /health: this is the sign of life."""
+        return _decode_model_info(await self._call("GET", "model_info", None, timeout)).weight_version
+
+    async def _post(self, path: str, body: dict[str, Any], timeout: float | None = None) -> bytes:
+        return await self._call("POST", path, msgspec.json.encode(body), timeout)
+
+    async def _call(self, method: str, path: str, body: bytes | None, timeout: float | None) -> bytes:
+        try:
+            async with self._http.request(
+                method,
+                f"{self._url}/{path}",
+                data=body,
+                timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=5),
+            ) as response:
+                content = await response.read()
+        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
+            raise EngineGone(f"/{path} of the engine: {type(error).__name__}: {error}") from error
+        if response.status != 200:
+            raise EngineError(
+                f"/{path} of the engine: {response.status}: {content[:500].decode(errors='replace')}"
+            )
+        return content
+
+
+def _generation(reply: _Generated, *, rid: str) -> Generation:
+    tokens = len(reply.output_ids)
+    meta = reply.meta_info
+    if len(meta.output_token_logprobs) != tokens:
+        raise EngineError(f"request {rid}: {len(meta.output_token_logprobs)} logprobs for {tokens} tokens")
+    logprobs = [entry[0] for entry in meta.output_token_logprobs]
+    if not all(math.isfinite(logprob) for logprob in logprobs):
+        raise EngineError(f"request {rid}: the engine returned a log-probability that is not finite")
+    return Generation(
+        token_ids=reply.output_ids,
+        logprobs=logprobs,
+        versions=_versions(meta.weight_versions or [], tokens=tokens, rid=rid),
+        finish=meta.finish_reason.type,
+        retractions=meta.num_retractions,
+    )
+
+
+def _versions(spans: list[_Span], *, tokens: int, rid: str) -> list[int]:
+    """Per-token versions from half-open spans over the output."""
+    versions: list[int] = []
+    for span in spans:
+        if not span.version.isdigit() and span.end > span.start:
+            raise EngineError(
+                f"request {rid}: tokens were sampled by weights {span.version!r}, before any load"
+            )
+        versions += [int(span.version)] * (span.end - span.start) if span.end > span.start else []
+    if len(versions) != tokens:
+        raise EngineError(f"request {rid}: version spans {spans} do not cover {tokens} tokens")
+    return versions

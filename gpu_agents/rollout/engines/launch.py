@@ -1,0 +1,158 @@
+"""SGLang as a child process: its command line, its environment, its death.
+
+On a CPU it is the same SGLang with `--device cpu` and torch's own attention; the compiled kernel package that
+it imports is stood in for (cpu_kernel_stand_in). Loopback only, with a key per job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import logging
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from gpu_agents.rollout.engines.client import EngineClient
+from gpu_agents.rollout.engines.errors import EngineError, EngineGone
+
+log = logging.getLogger(__name__)
+
+STAND_IN = Path(__file__).parent / "cpu_kernel_stand_in"
+BOOT_SECONDS = 300.0
+BOOT_VERSION = "boot"  # label of the weights it boots with; nothing is ever sampled from them
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchPlan:
+    node_python: str
+    model_directory: str
+    port: int
+    api_key: str
+    device: str  # cpu | cuda
+    dtype: str
+    max_running_requests: int
+    max_total_tokens: int
+    seed: int
+    directory: Path  # the job's: engine.log, engine.yaml
+    visible_devices: str = ""  # CUDA_VISIBLE_DEVICES
+
+
+def command(plan: LaunchPlan) -> list[str]:
+    arguments = {
+        "--model-path": plan.model_directory,
+        "--device": plan.device,
+        "--dtype": plan.dtype,
+        "--host": "127.0.0.1",
+        "--port": plan.port,
+        "--max-running-requests": plan.max_running_requests,
+        "--max-total-tokens": plan.max_total_tokens,
+        "--random-seed": plan.seed,
+        "--weight-version": BOOT_VERSION,
+        "--log-level": "warning",
+        "--config": plan.directory / "engine.yaml",
+    }
+    if plan.device == "cpu":
+        # Without sleep-on-idle the idle scheduler keeps a whole core busy.
+        arguments |= {"--attention-backend": "torch_native", "--mem-fraction-static": 0.3}
+    flags = [str(part) for pair in arguments.items() for part in pair]
+    return [plan.node_python, "-m", "sglang.launch_server", *flags, "--sleep-on-idle"]
+
+
+def environment(plan: LaunchPlan) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    common = {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONUNBUFFERED": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+    }
+    if plan.device == "cpu":
+        return kept | common | {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(STAND_IN)}
+    return kept | common | {"CUDA_VISIBLE_DEVICES": plan.visible_devices}
+
+
+class EngineProcess:
+    """One incarnation of an engine. It dies with its worker (parent-death signal), however that ends."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, plan: LaunchPlan) -> EngineProcess:
+        # The key goes through a private file: arguments are readable by every user of the machine.
+        config = plan.directory / "engine.yaml"
+        config.touch(mode=0o600)
+        config.write_text(json.dumps({"api-key": plan.api_key}))
+        with (plan.directory / "engine.log").open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *command(plan),
+                env=environment(plan),
+                cwd=plan.directory,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=asyncio.subprocess.STDOUT,
+                # Its own session: a stop signal to the job's group must not reach it before its groups are
+                # given back.
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        log.info("engine started: pid %d, port %d", process.pid, plan.port)
+        return cls(process)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    async def wait(self) -> int:
+        return await self._process.wait()
+
+    async def wait_until_serving(self, client: EngineClient) -> None:
+        """Until GET /model_info answers. Raises EngineGone when the process ends or the time is over."""
+        deadline = asyncio.get_running_loop().time() + BOOT_SECONDS
+        while asyncio.get_running_loop().time() < deadline:
+            if not self.alive:
+                raise EngineGone(f"the engine ended with status {self._process.returncode} while it booted")
+            try:
+                await client.weight_version(timeout=5.0)
+                return
+            except EngineError:
+                await asyncio.sleep(0.25)
+        raise EngineGone(f"the engine did not answer /model_info within {BOOT_SECONDS:g} s")
+
+    async def stop(self, *, grace_seconds: float = 5.0) -> None:
+        """End it and every process it started."""
+        tree = _tree(self._process.pid)
+        if self.alive:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(self._process.wait(), grace_seconds)
+            except TimeoutError:
+                log.warning("the engine ignored SIGTERM for %g s", grace_seconds)
+        for process in tree:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        await self._process.wait()
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    try:
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,141 @@
+"""`python -m gpu_agents.rollout.worker --attempt attempt.json --job DIRECTORY`"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import sys
+import time
+from pathlib import Path
+
+from gpu_agents.channel import Peer, PeerGone
+from gpu_agents.job import Job, leave, read_arguments, stop_event
+from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
+from gpu_agents.rollout.engines.client import ModelLimits
+from gpu_agents.rollout.engines.launch import LaunchPlan
+from gpu_agents.rollout.rows import DatasetUnusable, read_rows
+from gpu_agents.rollout.worker.engine_slot import EngineSlot
+from gpu_agents.rollout.worker.loading import PROBE_TOKENS, Load, WeightLoader
+from gpu_agents.rollout.worker.manifest import ExpectedTensors, WeightsRefused
+from gpu_agents.rollout.worker.meters import Meters
+from gpu_agents.rollout.worker.options import WorkerOptions, test_switches
+from gpu_agents.rollout.worker.scoring import Scorer
+from gpu_agents.rollout.worker.supervision import EngineSupervisor, KeptDying
+from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
+from gpu_agents.rollout.worker.worker import Worker
+from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.run_spec import RunSpec
+from oolong.contracts.telemetry import Outbox
+
+
+def main() -> int:
+    job = read_arguments("gpu_agents.rollout.worker")
+    try:
+        return asyncio.run(work(job))
+    except (ModelFilesUnusable, WeightsRefused) as error:
+        return leave(job, EndReason.MODEL_UNUSABLE, str(error))
+    except DatasetUnusable as error:
+        return leave(job, EndReason.DATASET_UNUSABLE, str(error))
+    except KeptDying as error:
+        return leave(job, EndReason.ROLLOUT_KEPT_DYING, str(error))
+    except PeerGone as error:
+        return leave(job, EndReason.CONTROLLER_DIED, str(error))
+
+
+async def work(job: Job) -> int:
+    attempt, spec = job.attempt, job.attempt.run_spec
+    options = _options(job, spec)
+    template = ChatTemplate(attempt.model_directory)
+    meters = Meters(clock=time.monotonic)
+    slot = EngineSlot(meters)
+    telemetry = WorkerTelemetry(job, Outbox(job.directory, job.job.incarnation), meters)
+    controller = Peer("the controller", attempt.controller_url, attempt.token)
+    reward = Peer("the reward service", attempt.reward_url, attempt.token)
+    scorer = Scorer(reward, template, timeout_seconds=options.reward_timeout_seconds)
+    loads: list[Load] = []
+    limits = _limits(attempt.model_directory)
+    loader = WeightLoader(
+        options=options,
+        slot=slot,
+        controller=controller,
+        expected=ExpectedTensors.of_model(attempt.model_directory),
+        probe_prompt=_probe_prompt(job, spec, template, limits),
+        loads=loads,
+    )
+    supervisor = EngineSupervisor(
+        _launch_plan(job, spec), limits, slot=slot, loader=loader, telemetry=telemetry
+    )
+    worker = Worker(
+        options=options,
+        slot=slot,
+        supervisor=supervisor,
+        loader=loader,
+        loads=loads,
+        scorer=scorer,
+        controller=controller,
+        telemetry=telemetry,
+        stop=stop_event(),
+    )
+    try:
+        ending = await worker.run()
+    finally:
+        telemetry.close()
+        await controller.close()
+        await reward.close()
+    return leave(job, EndReason.COMPLETED if ending == "ended" else EndReason.STOPPED_BY_USER)
+
+
+def _options(job: Job, spec: RunSpec) -> WorkerOptions:
+    pause_mode, skip_loads = test_switches(os.environ)
+    return WorkerOptions(
+        worker_id=f"{job.job.name}/{job.job.incarnation}",
+        group_size=spec.rollout.group_size,
+        temperature=spec.rollout.temperature,
+        max_new_tokens=spec.rollout.max_new_tokens,
+        max_running_requests=spec.rollout.engine_max_running_requests,
+        interruptible=spec.rollout.interruptible,
+        reward_scale=spec.reward.scale,
+        reward_bias=spec.reward.bias,
+        reward_timeout_seconds=spec.reward.timeout_seconds,
+        pause_mode=pause_mode,
+        skip_loads=skip_loads,
+    )
+
+
+def _launch_plan(job: Job, spec: RunSpec) -> LaunchPlan:
+    attempt = job.attempt
+    return LaunchPlan(
+        node_python=attempt.node_python,
+        model_directory=attempt.model_directory,
+        port=attempt.engine_ports[job.job.index],
+        api_key=secrets.token_urlsafe(24),
+        device=attempt.device,
+        dtype=spec.trainer.dtype if attempt.device == "cuda" else "float32",
+        max_running_requests=spec.rollout.engine_max_running_requests,
+        max_total_tokens=spec.rollout.engine_max_total_tokens,
+        # Engines of one run, and a restarted worker, must not sample the same noise again.
+        seed=(spec.seed * 1009 + job.job.index * 101 + job.job.incarnation) % 2**31,
+        directory=job.directory.resolve(),
+        visible_devices=",".join(job.job.slots),
+    )
+
+
+def _limits(model_directory: str) -> ModelLimits:
+    config = json.loads((Path(model_directory) / "config.json").read_text())
+    config = config.get("text_config", config)
+    return ModelLimits(
+        vocabulary=int(config["vocab_size"]), context_tokens=int(config["max_position_embeddings"])
+    )
+
+
+def _probe_prompt(job: Job, spec: RunSpec, template: ChatTemplate, limits: ModelLimits) -> list[int]:
+    """The first row's prompt, the same on every engine of the run, cut to what the context holds."""
+    row = read_rows(job.attempt.dataset_file, split=spec.dataset.split)[0]
+    token_ids = template.encode(template.render(row.messages))
+    return token_ids[: min(256, limits.context_tokens - PROBE_TOKENS)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""The place where this worker's engine is: which incarnation serves now, what it has loaded, who may send."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gpu_agents.rollout.engines.client import EngineClient, Generation, Sampling
+from gpu_agents.rollout.engines.errors import EngineGone
+from gpu_agents.rollout.worker.meters import Meters
+
+DEATHS_OF_ONE_REQUEST = 4
+
+
+class EngineSlot:
+    """Requests wait here while there is no engine, or while one drains for a load that may not interrupt."""
+
+    def __init__(self, meters: Meters) -> None:
+        self.meters = meters
+        self.loaded_version = -1
+        self._client: EngineClient | None = None
+        self._open = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    @property
+    def is_open(self) -> bool:
+        return self._open.is_set()
+
+    def open(self, client: EngineClient, version: int) -> None:
+        self._client = client
+        self.loaded_version = version
+        self._open.set()
+        self.meters.open()
+
+    def close(self) -> None:
+        """The engine is gone: requests wait for the next one."""
+        self._open.clear()
+        self._client = None
+        self.loaded_version = -1
+
+    async def wait_open(self) -> None:
+        await self._open.wait()
+
+    async def drain(self) -> None:
+        """Let nothing new in, and wait until nothing runs."""
+        self._open.clear()
+        await self._quiet.wait()
+
+    async def generate(self, input_ids: list[int], sampling: Sampling, *, rid: str) -> Generation:
+        await self._open.wait()
+        if self._client is None:
+            raise EngineGone("the engine ended before the request was sent")
+        self._quiet.clear()
+        self.meters.request_started()
+        try:
+            generation = await self._client.generate(input_ids, sampling, rid=rid)
+        finally:
+            self.meters.request_ended()
+            if self.meters.live_requests == 0:
+                self._quiet.set()
+        self.meters.generated_tokens += len(generation.token_ids)
+        if generation.retractions or (generation.finish == "abort" and generation.token_ids):
+            self.meters.interrupted_requests += 1
+        return generation
+
+    async def abort(self, rids: list[str]) -> None:
+        """Ask for partial results; a request that the engine does not know yet needs asking again."""
+        client = self._client
+        if client is not None:
+            await asyncio.gather(*(client.abort(rid) for rid in rids))

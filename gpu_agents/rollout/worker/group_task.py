@@ -1,0 +1,183 @@
+"""One claimed group from prompt to submit: sample its members, score each as it finishes, hand the group in.
+
+Scoring holds no place in the engine: a member that is being scored counts as generated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from gpu_agents.channel import CallRefused, Peer
+from gpu_agents.rollout.engines.errors import EngineError, EngineGone
+from gpu_agents.rollout.worker.engine_slot import EngineSlot
+from gpu_agents.rollout.worker.member import Member, sample_member
+from gpu_agents.rollout.worker.options import WorkerOptions
+from gpu_agents.rollout.worker.scoring import RewardFailed, Scorer
+from oolong.contracts.rollout import (
+    ClaimedGroup,
+    Done,
+    FailRequest,
+    GiveBackRequest,
+    Group,
+    SubmitRequest,
+)
+
+log = logging.getLogger(__name__)
+
+Interruption = Literal["lost", "give_back"]
+Failure = Literal["reward_error", "workflow_error", "engine_error"]
+HALT_SECONDS = 6.0
+ABORT_AGAIN_SECONDS = 0.3
+
+
+class GroupTask:
+    """Runs one claim. `generated` is called as each member leaves the engine for good."""
+
+    def __init__(
+        self,
+        claimed: ClaimedGroup,
+        *,
+        options: WorkerOptions,
+        slot: EngineSlot,
+        scorer: Scorer,
+        controller: Peer,
+        generated: Callable[[], None],
+    ) -> None:
+        self.claimed = claimed
+        self._options = options
+        self._slot = slot
+        self._scorer = scorer
+        self._controller = controller
+        self._generated = generated
+        self._interruption: Interruption | None = None
+        self._failed = False
+        self._tasks: list[asyncio.Task[None]] = []
+        resumed = {partial.index: Member.resumed(partial) for partial in claimed.partial}
+        self.members = [resumed.get(i) or Member(index=i) for i in range(claimed.group_size)]
+
+    @property
+    def claim_id(self) -> str:
+        return self.claimed.claim_id
+
+    async def run(self) -> None:
+        """Until the group is reported: submitted, failed, given back, or lost."""
+        self._tasks = [asyncio.create_task(self._run_member(member)) for member in self.members]
+        failure = await self._settle()
+        if self._interruption == "give_back":
+            await self._give_back()
+        elif self._interruption == "lost":
+            # The claim is gone; say how many tokens were made under it, so that they are accounted for.
+            await self._fail("workflow_error", "the claim was lost")
+        elif failure is not None:
+            await self._fail(_reason(failure), str(failure))
+        else:
+            await self._submit()
+
+    async def interrupt(self, interruption: Interruption) -> None:
+        """End it early: abort its requests; `run` then reports what came of them."""
+        if self._interruption is None:
+            self._interruption = interruption
+        await self._halt()
+
+    async def _settle(self) -> Exception | None:
+        """Wait for every member; the first failure stops the others and is returned."""
+        _done, pending = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        if pending:
+            self._failed = True
+            await self._halt()
+        for task in self._tasks:
+            if task.cancelled():
+                continue
+            error = task.exception()
+            if isinstance(error, (RewardFailed, EngineError)):
+                return error
+            if error is not None:
+                raise error
+        return None
+
+    async def _run_member(self, member: Member) -> None:
+        try:
+            await sample_member(
+                member,
+                self._slot,
+                self.claimed.prompt_token_ids,
+                max_new_tokens=self._options.max_new_tokens,
+                temperature=self._options.temperature,
+                interrupted=lambda: self._failed or self._interruption is not None,
+            )
+        finally:
+            self._generated()
+        if member.finish is None or member.reward is not None:
+            return
+        started = time.monotonic()
+        member.score = await self._scorer.score(
+            prompt=self.claimed.prompt,
+            answer=self.claimed.answer,
+            token_ids=member.token_ids,
+            finish_reason=member.finish,
+            row=self.claimed.row,
+        )
+        member.reward_seconds += time.monotonic() - started
+        member.reward = self._options.reward_scale * member.score + self._options.reward_bias
+
+    async def _halt(self) -> None:
+        """Abort what runs until nothing does; what does not end in time is cancelled and keeps its tokens."""
+        deadline = time.monotonic() + HALT_SECONDS
+        pending = {task for task in self._tasks if not task.done()}
+        while pending and time.monotonic() < deadline:
+            try:
+                await self._slot.abort([member.rid for member in self.members if member.rid])
+            except EngineError as error:
+                log.info("nothing to abort: %s", error)
+                break
+            _done, pending = await asyncio.wait(pending, timeout=ABORT_AGAIN_SECONDS)
+        for task in pending:
+            task.cancel()
+        if pending:
+            await asyncio.wait(pending)
+
+    async def _submit(self) -> None:
+        group = Group(
+            group_id=self.claimed.group_id,
+            row=self.claimed.row,
+            prompt_token_ids=self.claimed.prompt_token_ids,
+            prompt=self.claimed.prompt,
+            answer=self.claimed.answer,
+            trajectories=[member.trajectory() for member in self.members],
+        )
+        worker_id = self._options.worker_id
+        await self._report("submit", SubmitRequest(worker_id=worker_id, claim_id=self.claim_id, group=group))
+
+    async def _give_back(self) -> None:
+        members = [member.partial() for member in self.members if member.token_ids]
+        worker_id = self._options.worker_id
+        request = GiveBackRequest(worker_id=worker_id, claim_id=self.claim_id, members=members)
+        await self._report("give_back", request)
+
+    async def _fail(self, reason: Failure, message: str) -> None:
+        request = FailRequest(
+            worker_id=self._options.worker_id,
+            claim_id=self.claim_id,
+            reason=reason,
+            message=message,
+            generated_tokens=sum(len(member.token_ids) for member in self.members),
+        )
+        await self._report("fail", request)
+
+    async def _report(self, verb: str, request: SubmitRequest | GiveBackRequest | FailRequest) -> None:
+        try:
+            await self._controller.call(verb, request, Done)
+        except CallRefused as error:
+            if error.code != "late":
+                raise
+            log.info("%s", error)
+
+
+def _reason(error: Exception) -> Failure:
+    if isinstance(error, RewardFailed):
+        return "reward_error"
+    return "engine_error" if isinstance(error, EngineGone) else "workflow_error"

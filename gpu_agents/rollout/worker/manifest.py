@@ -1,0 +1,160 @@
+"""The check of published weights before an engine sees them (SEMANTICS section 4).
+
+SGLang answers 200 to a directory with half the tensors missing and dies of a truncated file, so the worker
+compares everything first: manifest hash, file sizes and hashes, tensor names and shapes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from oolong.contracts.rollout import PublishedWeights
+
+MANIFEST = "manifest.json"
+_DTYPE_BYTES = {"F64": 8, "F32": 4, "BF16": 2, "F16": 2, "I64": 8, "I32": 4, "I8": 1, "U8": 1, "BOOL": 1}
+
+
+class WeightsRefused(ValueError):
+    """Published weights that no engine may load; the message names the file or the tensor."""
+
+
+class _File(msgspec.Struct):
+    name: str
+    bytes: int
+    sha256: str
+
+
+class _Tensor(msgspec.Struct):
+    name: str
+    shape: list[int]
+    dtype: str
+    file: str
+
+
+class _Manifest(msgspec.Struct):
+    version: int
+    files: list[_File]
+    tensors: list[_Tensor]
+
+
+@dataclass(frozen=True)
+class ExpectedTensors:
+    """Names and shapes that the model has, read from the directory that the engine booted with."""
+
+    shapes: dict[str, tuple[int, ...]]
+    tied: bool  # the output head is the embedding, and may be left out
+
+    @classmethod
+    def of_model(cls, directory: str | Path) -> ExpectedTensors:
+        config = json.loads((Path(directory) / "config.json").read_text())
+        tied = bool(config.get("tie_word_embeddings", False))
+        shapes: dict[str, tuple[int, ...]] = {}
+        for file in sorted(Path(directory).glob("*.safetensors")):
+            for name, entry in read_header(file).items():
+                shapes[name] = tuple(entry["shape"])
+        if not shapes:
+            raise WeightsRefused(f"{directory} has no *.safetensors files to take the tensor names from")
+        return cls(shapes=_without_head(shapes) if tied else shapes, tied=tied)
+
+
+def check_weights(weights: PublishedWeights, expected: ExpectedTensors) -> None:
+    """Raise WeightsRefused unless the directory is complete, whole, and a version of the expected model."""
+    directory = Path(weights.directory)
+    manifest = _read_manifest(directory, weights)
+    if manifest.version != weights.version:
+        raise WeightsRefused(
+            f"the manifest is of version {manifest.version}, version {weights.version} was announced"
+        )
+    for file in manifest.files:
+        _check_file(directory / file.name, file)
+    found: dict[str, tuple[int, ...]] = {}
+    listed = {file.name for file in manifest.files}
+    for name in sorted({tensor.file for tensor in manifest.tensors}):
+        if name not in listed:
+            raise WeightsRefused(f"{name} has tensors but is not among the manifest's files")
+        found |= {tensor: tuple(entry["shape"]) for tensor, entry in read_header(directory / name).items()}
+    stated = {tensor.name: tuple(tensor.shape) for tensor in manifest.tensors}
+    if expected.tied:
+        found, stated = _without_head(found), _without_head(stated)
+    _compare(stated, expected.shapes, what="the manifest")
+    _compare(found, expected.shapes, what="the safetensors files")
+
+
+def read_header(file: Path) -> dict[str, dict[str, Any]]:
+    """Name -> {dtype, shape, data_offsets} of a safetensors file; raises WeightsRefused for a broken one."""
+    try:
+        with file.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            size = file.stat().st_size
+            if not 2 <= length <= size - 8:
+                raise WeightsRefused(
+                    f"{file.name} is no safetensors file: its header would have {length} bytes"
+                )
+            header: dict[str, dict[str, Any]] = json.loads(stream.read(length))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise WeightsRefused(f"{file.name} is no safetensors file: {error}") from error
+    header.pop("__metadata__", None)
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        wanted = prod(entry["shape"]) * _DTYPE_BYTES.get(entry["dtype"], 1)
+        if end - begin != wanted and entry["dtype"] in _DTYPE_BYTES:
+            raise WeightsRefused(f"{file.name}: {name} has {end - begin} bytes, its shape needs {wanted}")
+        if 8 + length + end > size:
+            raise WeightsRefused(
+                f"{file.name} is truncated: {name} ends at byte {8 + length + end} of {size}"
+            )
+    return header
+
+
+def _read_manifest(directory: Path, weights: PublishedWeights) -> _Manifest:
+    try:
+        content = (directory / MANIFEST).read_bytes()
+    except OSError as error:
+        raise WeightsRefused(f"version {weights.version} has no readable {MANIFEST}: {error}") from error
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != weights.manifest_sha256:
+        raise WeightsRefused(f"{MANIFEST} has sha256 {digest}, {weights.manifest_sha256} was announced")
+    try:
+        return msgspec.json.decode(content, type=_Manifest)
+    except msgspec.DecodeError as error:
+        raise WeightsRefused(f"{MANIFEST} cannot be read: {error}") from error
+
+
+def _check_file(path: Path, stated: _File) -> None:
+    if Path(stated.name).name != stated.name:
+        raise WeightsRefused(f"the manifest names {stated.name!r}, which is not a plain file name")
+    try:
+        size = path.stat().st_size
+        if size != stated.bytes:
+            raise WeightsRefused(f"{stated.name} has {size} bytes, the manifest says {stated.bytes}")
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise WeightsRefused(f"{stated.name} cannot be read: {error}") from error
+    if digest != stated.sha256:
+        raise WeightsRefused(f"{stated.name} has sha256 {digest}, the manifest says {stated.sha256}")
+
+
+def _compare(found: dict[str, tuple[int, ...]], expected: dict[str, tuple[int, ...]], *, what: str) -> None:
+    missing = sorted(set(expected) - set(found))
+    if missing:
+        raise WeightsRefused(f"{what} lacks {len(missing)} of {len(expected)} tensors, first {missing[0]}")
+    extra = sorted(set(found) - set(expected))
+    if extra:
+        raise WeightsRefused(f"{what} has {len(extra)} tensors that the model lacks, first {extra[0]}")
+    for name, shape in expected.items():
+        if found[name] != shape:
+            raise WeightsRefused(
+                f"{what}: {name} has shape {list(found[name])}, the model's is {list(shape)}"
+            )
+
+
+def _without_head(shapes: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    return {name: shape for name, shape in shapes.items() if name != "lm_head.weight"}

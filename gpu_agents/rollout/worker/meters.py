@@ -1,0 +1,82 @@
+"""What a worker measures of its engine: busy time, pauses, tokens. The clock is the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(kw_only=True)
+class Meters:
+    clock: Callable[[], float]
+    generated_tokens: int = 0
+    requests: int = 0
+    interrupted_requests: int = 0
+    restarts: int = 0
+    load_seconds: list[float] = field(default_factory=list)
+    paused_seconds: list[float] = field(default_factory=list)
+    live_requests: int = 0
+    _opened_at: float | None = None
+    _busy_since: float | None = None
+    _busy_seconds: float = 0.0
+
+    def open(self) -> None:
+        """The engine may be given requests from now on; time before that is boot, not idleness."""
+        if self._opened_at is None:
+            self._opened_at = self.clock()
+
+    def request_started(self) -> None:
+        if self.live_requests == 0:
+            self._busy_since = self.clock()
+        self.live_requests += 1
+        self.requests += 1
+
+    def request_ended(self) -> None:
+        self.live_requests -= 1
+        if self.live_requests == 0 and self._busy_since is not None:
+            self._busy_seconds += self.clock() - self._busy_since
+            self._busy_since = None
+
+    def loaded(self, *, load_seconds: float, paused_seconds: float) -> None:
+        self.load_seconds.append(load_seconds)
+        self.paused_seconds.append(paused_seconds)
+
+    @property
+    def open_seconds(self) -> float:
+        return 0.0 if self._opened_at is None else self.clock() - self._opened_at
+
+    @property
+    def busy_seconds(self) -> float:
+        running = 0.0 if self._busy_since is None else self.clock() - self._busy_since
+        return self._busy_seconds + running
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """A moment's totals; the difference of two gives rates and shares."""
+
+    open_seconds: float
+    busy_seconds: float
+    paused_seconds: float
+    generated_tokens: int
+
+    @classmethod
+    def of(cls, meters: Meters) -> Reading:
+        return cls(
+            open_seconds=meters.open_seconds,
+            busy_seconds=meters.busy_seconds,
+            paused_seconds=sum(meters.paused_seconds),
+            generated_tokens=meters.generated_tokens,
+        )
+
+    def rates_since(self, earlier: Reading) -> dict[str, float]:
+        """Metrics over the time between two readings; empty while the engine is not open."""
+        seconds = self.open_seconds - earlier.open_seconds
+        if seconds <= 0:
+            return {}
+        idle = 1 - (self.busy_seconds - earlier.busy_seconds) / seconds
+        return {
+            "idle/rollout_share": min(max(idle, 0.0), 1.0),
+            "sync/engine_paused_share": min((self.paused_seconds - earlier.paused_seconds) / seconds, 1.0),
+            "perf/generated_tokens_per_second": (self.generated_tokens - earlier.generated_tokens) / seconds,
+        }

@@ -1,0 +1,38 @@
+"""Settings of one worker, read once at the door."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpu_agents.rollout.engines.client import PauseMode
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    worker_id: str  # rollout-0/2: job name / incarnation
+    group_size: int
+    temperature: float
+    max_new_tokens: int
+    max_running_requests: int
+    interruptible: bool
+    reward_scale: float
+    reward_bias: float
+    reward_timeout_seconds: float
+    # The negative controls of the tests; a run of a user never sets them.
+    pause_mode: PauseMode = (
+        "retract"  # in_place: without the flush, so that tokens come from a stale KV cache
+    )
+    skip_loads: bool = False  # go on with the first version for ever, and say so to nobody
+
+    @property
+    def flush_cache(self) -> bool:
+        return self.pause_mode != "in_place"
+
+
+def test_switches(environment: Mapping[str, str]) -> tuple[PauseMode, bool]:
+    """(pause mode, skip loads) from the job's environment; only tests set these variables."""
+    mode = environment.get("OOLONG_TEST_PAUSE_MODE", "retract")
+    if mode not in ("retract", "abort", "in_place"):
+        raise ValueError(f"OOLONG_TEST_PAUSE_MODE={mode!r} is not one of retract, abort, in_place")
+    return mode, environment.get("OOLONG_TEST_DISABLE_WEIGHT_LOADS") == "1"  # type: ignore[return-value]

@@ -1,0 +1,40 @@
+"""Scores from the reward service. An error is an error, never a score."""
+
+from __future__ import annotations
+
+from gpu_agents.channel import CallRefused, Peer
+from gpu_agents.rollout.chat_template import ChatTemplate
+from oolong.contracts.rollout import ScoreReply, ScoreRequest
+
+EXTRA_SECONDS = 10.0  # the service ends a slow reward itself and says so
+
+
+class RewardFailed(Exception):
+    """The reward function did not give a score; its group is failed with reward_error."""
+
+
+class Scorer:
+    def __init__(self, service: Peer, template: ChatTemplate, *, timeout_seconds: float) -> None:
+        self._service = service
+        self._template = template
+        self._timeout_seconds = timeout_seconds
+
+    async def score(
+        self, *, prompt: str, answer: str, token_ids: list[int], finish_reason: str, row: int = -1
+    ) -> float:
+        request = ScoreRequest(
+            prompt=prompt,
+            completion=self._template.decode(token_ids),
+            answer=answer,
+            finish_reason=finish_reason,
+            row=row,
+        )
+        try:
+            reply = await self._service.call(
+                "score", request, ScoreReply, timeout=self._timeout_seconds + EXTRA_SECONDS
+            )
+        except CallRefused as error:
+            raise RewardFailed(str(error)) from error
+        if reply.status != "ok" or reply.score is None:
+            raise RewardFailed(reply.message or "the reward service gave no score and no reason")
+        return reply.score

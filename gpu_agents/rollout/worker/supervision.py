@@ -1,0 +1,139 @@
+"""The life of the worker's engine: start, watch, restart; a few restarts in a while, then no more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections import deque
+
+from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
+from gpu_agents.rollout.engines.errors import EngineError, EngineGone
+from gpu_agents.rollout.engines.launch import EngineProcess, LaunchPlan
+from gpu_agents.rollout.worker.engine_slot import EngineSlot
+from gpu_agents.rollout.worker.loading import WeightLoader
+from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
+
+log = logging.getLogger(__name__)
+
+RESTARTS = 3
+RESTART_WINDOW_SECONDS = 600.0
+WATCH_SECONDS = 5.0
+SILENCES = 4
+PORT_SECONDS = 30.0
+
+
+class KeptDying(Exception):
+    """The engine died more often than it may be restarted; the message has its last error."""
+
+
+class Restarts:
+    """Counts deaths in a sliding window."""
+
+    def __init__(self, *, allowed: int = RESTARTS, window_seconds: float = RESTART_WINDOW_SECONDS) -> None:
+        self._allowed = allowed
+        self._window_seconds = window_seconds
+        self._at: deque[float] = deque()
+
+    def allow(self, *, now: float) -> bool:
+        while self._at and now - self._at[0] > self._window_seconds:
+            self._at.popleft()
+        if len(self._at) >= self._allowed:
+            return False
+        self._at.append(now)
+        return True
+
+
+class EngineSupervisor:
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        limits: ModelLimits,
+        *,
+        slot: EngineSlot,
+        loader: WeightLoader,
+        telemetry: WorkerTelemetry,
+    ) -> None:
+        self._plan = plan
+        self._limits = limits
+        self._slot = slot
+        self._loader = loader
+        self._telemetry = telemetry
+        self._restarts = Restarts()
+
+    async def run(self) -> None:
+        """Until the run has ended. Raises KeptDying. Cancelled, it stops the engine before it returns."""
+        while True:
+            try:
+                await self._one_life()
+                return
+            except EngineGone as error:
+                if not self._restarts.allow(now=time.monotonic()):
+                    raise KeptDying(f"the engine died {RESTARTS + 1} times: {error}") from error
+                self._slot.meters.restarts += 1
+                log.warning("the engine is started again: %s", error)
+                self._telemetry.note("engine_restarted", str(error))
+
+    async def _one_life(self) -> None:
+        await _wait_for_port(self._plan.port)
+        client = EngineClient(self._plan.port, self._plan.api_key, self._limits)
+        process = await EngineProcess.start(self._plan)
+        tasks: set[asyncio.Task[None]] = set()
+        try:
+            self._telemetry.boot(done=False)
+            await process.wait_until_serving(client)
+            self._telemetry.boot(done=True)
+            log.info("engine pid %d serves", process.pid)
+            keeping = asyncio.create_task(self._loader.keep_current(client))
+            tasks = {
+                keeping,
+                asyncio.create_task(_watch(client)),
+                asyncio.create_task(_raise_at_exit(process)),
+            }
+            done, _pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            self._slot.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await process.stop()
+            await client.close()
+
+
+async def _raise_at_exit(process: EngineProcess) -> None:
+    code = await process.wait()
+    raise EngineGone(f"the engine's process {process.pid} ended with status {code}")
+
+
+async def _watch(client: EngineClient) -> None:
+    """GET /model_info is the sign of life: /health hangs while the engine is paused."""
+    silences = 0
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        try:
+            await client.weight_version()
+            silences = 0
+        except EngineError as error:
+            silences += 1
+            if silences == SILENCES:
+                raise EngineGone(f"/model_info failed {SILENCES} times in a row: {error}") from error
+
+
+async def _wait_for_port(port: int) -> None:
+    """The last incarnation's engine may hold the port for a moment longer."""
+    deadline = time.monotonic() + PORT_SECONDS
+    while True:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+                return
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise EngineGone(
+                        f"port {port} of the engine is taken by another process: {error}"
+                    ) from error
+        await asyncio.sleep(0.2)

@@ -1,0 +1,79 @@
+"""What a worker leaves in its outbox: engine and weight-sync metrics, notes, the closing summary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpu_agents.job import Job
+from gpu_agents.rollout.worker.engine_slot import EngineSlot
+from gpu_agents.rollout.worker.loading import Load
+from gpu_agents.rollout.worker.meters import Meters, Reading
+from oolong.contracts.telemetry import Note, Outbox, Points, Progress, Summary
+
+
+class WorkerTelemetry:
+    def __init__(self, job: Job, outbox: Outbox, meters: Meters) -> None:
+        self._job = job
+        self._outbox = outbox
+        self._meters = meters
+        self._reading = Reading.of(meters)
+        self._reported_versions: set[int] = set()
+
+    def publish(self, slot: EngineSlot, loads: list[Load], *, now: float) -> None:
+        """A point on the time axis, and one on the step axis per version loaded since the last call."""
+        reading = Reading.of(self._meters)
+        values = reading.rates_since(self._reading)
+        self._reading = reading
+        if values:
+            values |= {
+                "engine/version": float(slot.loaded_version),
+                "engine/running_requests": float(self._meters.live_requests),
+                "engine/restarts": float(self._meters.restarts),
+            }
+            self._outbox.write(Points(axis="time", x=self._job.seconds_since_start(now), values=values))
+        for load in loads:
+            # A restarted engine loads a version again; the first load of it is the one that counts.
+            if load.version in self._reported_versions:
+                continue
+            self._reported_versions.add(load.version)
+            self._outbox.write(
+                Points(
+                    axis="step",
+                    x=load.version,
+                    values={
+                        "sync/paused_seconds": load.timings.paused_seconds,
+                        "sync/load_seconds": load.timings.load_seconds,
+                        "sync/delay_seconds": load.delay_seconds,
+                    },
+                )
+            )
+        loads.clear()
+
+    def boot(self, done: bool) -> None:
+        self._outbox.write(Progress(phase="boot", done=int(done), total=1, message=self._job.job.name))
+
+    def note(self, kind: str, message: str) -> None:
+        self._outbox.write(Note(kind=kind, message=message))
+
+    def close(self) -> None:
+        self._outbox.write(Summary(name=self._job.job.name, value=summary(self._meters)))
+        self._outbox.close()
+
+
+def summary(meters: Meters) -> dict[str, Any]:
+    seconds = meters.open_seconds
+    return {
+        "idle": {"rollout": 1 - meters.busy_seconds / seconds if seconds else None},
+        "engine_paused_share": sum(meters.paused_seconds) / seconds if seconds else None,
+        "mean_seconds": {"load": _mean(meters.load_seconds), "paused": _mean(meters.paused_seconds)},
+        "loads": len(meters.load_seconds),
+        "generated_tokens": meters.generated_tokens,
+        "requests": meters.requests,
+        "interrupted_requests": meters.interrupted_requests,
+        "restarts": meters.restarts,
+        "seconds": seconds,
+    }
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,199 @@
+"""The worker's loops: keep the engine filled with claimed groups, keep the claims alive, say what it measures."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from functools import partial
+from typing import Any, Literal
+
+from gpu_agents.channel import CallRefused, Peer
+from gpu_agents.rollout.engines.errors import EngineError
+from gpu_agents.rollout.worker.engine_slot import EngineSlot
+from gpu_agents.rollout.worker.evaluation import evaluate
+from gpu_agents.rollout.worker.group_task import GroupTask
+from gpu_agents.rollout.worker.loading import Load, WeightLoader
+from gpu_agents.rollout.worker.options import WorkerOptions
+from gpu_agents.rollout.worker.scoring import RewardFailed, Scorer
+from gpu_agents.rollout.worker.supervision import EngineSupervisor
+from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
+from oolong.contracts.rollout import (
+    ClaimReply,
+    ClaimRequest,
+    Done,
+    EvaluationTask,
+    RenewReply,
+    RenewRequest,
+)
+
+log = logging.getLogger(__name__)
+
+RENEW_SECONDS = 5.0
+REPORT_SECONDS = 5.0
+CLAIM_POLL_SECONDS = 5.0
+BEHIND_SECONDS = 0.05
+
+Ending = Literal["ended", "stopped"]
+
+
+class Worker:
+    """One engine's worker. `run` returns when the run has ended, or when `stop` is set and all is given back."""
+
+    def __init__(
+        self,
+        *,
+        options: WorkerOptions,
+        slot: EngineSlot,
+        supervisor: EngineSupervisor,
+        loader: WeightLoader,
+        loads: list[Load],
+        scorer: Scorer,
+        controller: Peer,
+        telemetry: WorkerTelemetry,
+        stop: asyncio.Event,
+    ) -> None:
+        self._options = options
+        self._slot = slot
+        self._supervisor = supervisor
+        self._loader = loader
+        self._loads = loads
+        self._scorer = scorer
+        self._controller = controller
+        self._telemetry = telemetry
+        self._stop = stop
+        self._ended = asyncio.Event()
+        self._groups: dict[str, GroupTask] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._generating = 0  # members that have a place in the engine, or wait for one
+        self._room = asyncio.Event()
+        self._failed_group: asyncio.Future[None] | None = None
+
+    async def run(self) -> Ending:
+        self._failed_group = asyncio.get_running_loop().create_future()
+        engine = asyncio.create_task(self._supervisor.run())
+        loops = [
+            asyncio.create_task(self._claim_groups()),
+            asyncio.create_task(self._renew_claims()),
+            asyncio.create_task(self._report()),
+        ]
+        stopping = asyncio.create_task(self._stop.wait())
+        ended = asyncio.create_task(self._ended.wait())
+        watched: set[asyncio.Future[Any]] = {engine, *loops, stopping, ended, self._failed_group}
+        try:
+            done, _pending = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            loops[0].cancel()
+            await self._hand_everything_back()
+            for task in [engine, *loops, stopping, ended]:
+                task.cancel()
+            await asyncio.gather(engine, *loops, stopping, ended, return_exceptions=True)
+            self._telemetry.publish(self._slot, self._loads, now=time.time())
+        return "stopped" if self._stop.is_set() and not self._ended.is_set() else "ended"
+
+    async def _claim_groups(self) -> None:
+        while True:
+            await self._slot.wait_open()
+            free = self._options.max_running_requests - self._generating
+            if free <= 0:
+                self._room.clear()
+                await self._room.wait()
+                continue
+            reply = await self._controller.call(
+                "claim",
+                ClaimRequest(
+                    worker_id=self._options.worker_id,
+                    engine_version=self._slot.loaded_version,
+                    max_groups=-(-free // self._options.group_size),
+                    running_groups=len(self._groups),
+                    wait_seconds=CLAIM_POLL_SECONDS,
+                ),
+                ClaimReply,
+            )
+            if reply.ended:
+                self._ended.set()
+                return
+            if reply.evaluation is not None:
+                await self._evaluate(reply.evaluation)
+            for claimed in reply.groups:
+                task = GroupTask(
+                    claimed,
+                    options=self._options,
+                    slot=self._slot,
+                    scorer=self._scorer,
+                    controller=self._controller,
+                    generated=self._member_left,
+                )
+                self._generating += claimed.group_size
+                self._groups[task.claim_id] = task
+                running = self._running[task.claim_id] = asyncio.create_task(task.run())
+                running.add_done_callback(partial(self._group_done, task.claim_id))
+            if reply.refusal == "engine_behind":
+                await asyncio.sleep(BEHIND_SECONDS)  # the loader is about to take the newer version over
+
+    async def _renew_claims(self) -> None:
+        while True:
+            reply = await self._controller.call(
+                "renew",
+                RenewRequest(worker_id=self._options.worker_id, claim_ids=list(self._groups)),
+                RenewReply,
+            )
+            for claim_id in reply.lost:
+                task = self._groups.get(claim_id)
+                if task is not None:
+                    log.info("claim %s is lost: its requests are aborted", claim_id)
+                    await task.interrupt("lost")
+            if reply.ended:
+                self._ended.set()
+                return
+            await asyncio.sleep(RENEW_SECONDS)
+
+    async def _report(self) -> None:
+        while True:
+            await asyncio.sleep(REPORT_SECONDS)
+            self._telemetry.publish(self._slot, self._loads, now=time.time())
+
+    async def _evaluate(self, task: EvaluationTask) -> None:
+        """Hold the version while it lasts; a result that cannot be had is left to the controller's clock."""
+        async with self._loader.pinned:
+            if self._slot.loaded_version != task.version:
+                return
+            log.info("evaluation %s: %d prompts at version %d", task.label, len(task.prompts), task.version)
+            try:
+                result = await evaluate(
+                    task,
+                    worker_id=self._options.worker_id,
+                    slot=self._slot,
+                    scorer=self._scorer,
+                    max_new_tokens=self._options.max_new_tokens,
+                )
+            except (RewardFailed, EngineError) as error:
+                self._telemetry.note("evaluation_failed", f"evaluation {task.label}: {error}")
+                await asyncio.sleep(1.0)
+                return
+            await self._controller.call("evaluation_result", result, Done)
+
+    async def _hand_everything_back(self) -> None:
+        """Give groups back with their tokens before the engine is signalled; after the end nobody wants them."""
+        await asyncio.gather(*(task.interrupt("give_back") for task in self._groups.values()))
+        results = await asyncio.gather(*self._running.values(), return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception) and not self._ended.is_set():
+                log.warning("a group was not given back: %s", result)
+
+    def _member_left(self) -> None:
+        self._generating -= 1
+        self._room.set()
+
+    def _group_done(self, claim_id: str, task: asyncio.Task[None]) -> None:
+        del self._groups[claim_id]
+        del self._running[claim_id]
+        if task.cancelled() or self._failed_group is None or self._failed_group.done():
+            return
+        error = task.exception()
+        if isinstance(error, CallRefused) and self._ended.is_set():
+            return
+        if error is not None:
+            self._failed_group.set_exception(error)

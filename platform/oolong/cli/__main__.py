@@ -1,0 +1,3 @@
+from oolong.cli.app import main
+
+main()

@@ -1,0 +1,55 @@
+"""What `oolong` exits with: stable, so that CI can branch on it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from oolong.client.errors import (
+    Invalid,
+    NotAllowed,
+    NotAuthenticated,
+    NotConfigured,
+    NotFound,
+    ServerError,
+    Unreachable,
+)
+from oolong.client.models import Run
+
+
+class ExitCode(IntEnum):
+    SUCCEEDED = 0
+    UNEXPECTED = 1
+    USAGE = 2  # wrong arguments, an invalid spec or dataset, something that does not exist
+    TIMEOUT = 3
+    AUTH = 4
+    FAILED = 5  # the run failed by its own fault
+    GATE_FAILED = 6  # the run succeeded, an assertion did not hold
+    STOPPED = 7
+    INFRASTRUCTURE = 8  # not the run's fault: safe to try again
+    INTERRUPTED = 130
+
+
+INFRASTRUCTURE_FAULTS = frozenset({"infra", "platform"})
+
+
+def of_run(run: Run) -> ExitCode:
+    """The exit code of a run that has ended."""
+    if run.status == "SUCCEEDED":
+        return ExitCode.SUCCEEDED
+    if run.status == "STOPPED":
+        return ExitCode.STOPPED
+    return ExitCode.INFRASTRUCTURE if run.fault in INFRASTRUCTURE_FAULTS else ExitCode.FAILED
+
+
+def of_error(error: Exception) -> ExitCode:
+    match error:
+        case NotAuthenticated() | NotAllowed() | NotConfigured():
+            return ExitCode.AUTH
+        case Invalid() | NotFound():
+            return ExitCode.USAGE
+        case Unreachable() | ServerError():
+            return ExitCode.INFRASTRUCTURE
+        case TimeoutError():
+            return ExitCode.TIMEOUT
+        case _:
+            return ExitCode.UNEXPECTED

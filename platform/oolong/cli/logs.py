@@ -1,0 +1,77 @@
+"""Printing the logs of a run's jobs, whole or as they grow."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import typer
+
+from oolong.cli.exit_codes import of_run
+from oolong.client import Client
+from oolong.client.models import LogFile
+
+FOLLOW_SECONDS = 1.0
+
+
+class LogPrinter:
+    """Remembers how far each file was printed; puts the job's name before each line when there are several."""
+
+    def __init__(self, client: Client, run_id: str, *, job: str | None, tail_bytes: int | None) -> None:
+        self._client = client
+        self._run_id = run_id
+        self._job = job
+        self._tail_bytes = tail_bytes
+        self._offsets: dict[tuple[str, int], int] = {}
+        self._unfinished: dict[tuple[str, int], str] = {}
+
+    def print_new(self) -> None:
+        """Everything that came since the last call."""
+        files = [
+            file
+            for file in self._client.runs.log_files(self._run_id)
+            if self._job in (None, file.name, file.job)
+        ]
+        for file in files:
+            self._print_file(file, prefix=self._job is None)
+
+    def finish(self) -> None:
+        """Lines that never got their end."""
+        for text in self._unfinished.values():
+            if text:
+                sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    def _print_file(self, file: LogFile, *, prefix: bool) -> None:
+        key = (file.job, file.incarnation)
+        if key not in self._offsets:
+            self._offsets[key] = 0 if self._tail_bytes is None else max(0, file.bytes - self._tail_bytes)
+        while self._offsets[key] < file.bytes:
+            part = self._client.runs.log_part(self._run_id, file, offset=self._offsets[key])
+            if part.next_offset <= self._offsets[key]:
+                break
+            self._offsets[key] = part.next_offset
+            *lines, rest = (self._unfinished.get(key, "") + part.text).split("\n")
+            label = f"{file.name} | " if prefix else ""
+            for line in lines:
+                sys.stdout.write(f"{label}{line}\n")
+            self._unfinished[key] = rest
+        sys.stdout.flush()
+
+
+def print_logs(client: Client, run_id: str, *, job: str | None, tail_bytes: int | None) -> None:
+    printer = LogPrinter(client, run_id, job=job, tail_bytes=tail_bytes)
+    printer.print_new()
+    printer.finish()
+
+
+def follow_logs(client: Client, run_id: str, *, job: str | None, tail_bytes: int | None) -> None:
+    """Until the run has ended; exits as `oolong run wait` does."""
+    printer = LogPrinter(client, run_id, job=job, tail_bytes=tail_bytes)
+    while True:
+        run = client.runs.get(run_id)  # asked first: what was logged before the end is then printed
+        printer.print_new()
+        if run.ended:
+            printer.finish()
+            raise typer.Exit(of_run(run))
+        time.sleep(FOLLOW_SECONDS)

@@ -1,0 +1,63 @@
+"""What commands print: results on stdout (tables, or JSON with --json), everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+from rich.text import Text
+
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
+
+notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def show_json(value: BaseModel | Iterable[BaseModel] | dict[str, Any]) -> None:
+    if isinstance(value, BaseModel):
+        document: Any = value.model_dump(mode="json")
+    elif isinstance(value, dict):
+        document = value
+    else:
+        document = [item.model_dump(mode="json") for item in value]
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table on a terminal, tab-separated lines elsewhere."""
+    if not sys.stdout.isatty():
+        for row in rows:
+            sys.stdout.write("\t".join(_text(cell) for cell in row) + "\n")
+        return
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*(Text(_text(cell)) for cell in row))
+    Console(highlight=False, markup=False).print(table)
+
+
+def show_fields(fields: dict[str, object]) -> None:
+    width = max(len(name) for name in fields)
+    for name, value in fields.items():
+        sys.stdout.write(f"{name:<{width}}  {_text(value)}\n")
+
+
+@contextmanager
+def byte_progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr for `progress=` of the client; silent where stderr is no terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bars:
+        task = bars.add_task(label, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

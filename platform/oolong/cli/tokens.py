@@ -1,0 +1,56 @@
+"""`oolong token …`"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.client import Client
+
+app = typer.Typer(no_args_is_help=True, help="API tokens.")
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Option(help="what it is for")],
+    scope: Annotated[list[str], typer.Option("--scope", help="for example runs:write; repeatable")],
+    days: Annotated[int | None, typer.Option(min=1, help="expires after this many days")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a token. It is shown this once."""
+    expires_at = (datetime.now(UTC) + timedelta(days=days)).isoformat() if days else None
+    with Client() as client:
+        token = client.tokens.create(name, scopes=scope, expires_at=expires_at)
+    if json:
+        show_json(token)
+        return
+    notes.print("It is shown this once; keep it where only its user can read it.")
+    print(token.token)
+
+
+@app.command("list")
+def list_tokens(json: JsonOption = False) -> None:
+    """Your tokens, without their secrets."""
+    with Client() as client:
+        found = list(client.tokens.list())
+    if json:
+        show_json(found)
+        return
+    show_table(
+        ("ID", "NAME", "SCOPES", "EXPIRES", "LAST USED"),
+        (
+            (token.id, token.name, ",".join(token.scopes), token.expires_at, token.last_used_at)
+            for token in found
+        ),
+    )
+
+
+@app.command()
+def revoke(token: Annotated[str, typer.Argument(help="id of the token (tok_…)")]) -> None:
+    """End a token now."""
+    with Client() as client:
+        client.tokens.revoke(token)
+    notes.print(f"{token} is revoked", markup=False)

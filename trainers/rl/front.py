@@ -11,7 +11,7 @@ import torch
 from oolong.contracts import rollout
 from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.run_spec import RunSpec
-from oolong.contracts.telemetry import CheckpointLine, Histogram, Note, Outbox, Points, Progress, Summary
+from oolong.contracts.telemetry import CheckpointLine, Note, Outbox, Points, Progress, Summary
 from trainers.checkpoint import Committed, NoValidCheckpoint
 from trainers.models.export import WEIGHTS_FILE
 from trainers.rl.account import Account
@@ -19,7 +19,7 @@ from trainers.rl.controller import ControllerClient
 from trainers.rl.plan import RankPlan, plan_batch
 from trainers.rl.probes import ProbeComparer
 from trainers.rl.publish import Publisher
-from trainers.rl.report import batch_metrics, staleness_histograms
+from trainers.rl.report import batch_metrics, mean_staleness
 from trainers.stopwatch import Stopwatch
 
 POLL_SECONDS = 1.0  # of one take: how soon a wish to stop is noticed
@@ -149,12 +149,12 @@ class Front:
 
     def record_step(self, version: int, learned: dict[str, float], seconds: dict[str, float]) -> None:
         """The step that led to `version`; its batch was trained at the version before."""
-        trained_at = version - 1
+        staleness = mean_staleness(self._groups, version=version - 1)
         step_seconds = sum(seconds.values())
         published = sum(seconds.get(phase, 0.0) for phase in ("gather", "write", "announce"))
         budget = self._spec.trainer.microbatch_tokens
         metrics = {
-            **batch_metrics(self._groups, version=trained_at, max_staleness=self._spec.staleness.max),
+            **batch_metrics(self._groups),
             **learned,
             "policy/version": float(version),
             "optim/nonfinite_skips": float(self.account.nonfinite_skips),
@@ -172,16 +172,14 @@ class Front:
         del metrics["pack/tokens"]
         self.account.add_step(metrics, seconds)
         self.outbox.write(Points(axis="step", x=version, values=metrics))
-        for name, counts in staleness_histograms(self._groups, version=trained_at).items():
-            self.outbox.write(Histogram(name=name, x=version, counts=counts))
         self.record_progress(
             "train",
             version,
-            f"reward {metrics['reward/mean']:.3f}, staleness {metrics.get('staleness/mean', 0.0):.1f}",
+            f"reward {metrics['reward/mean']:.3f}, staleness {staleness:.1f}",
         )
         print(
             f"step {version} reward {metrics['reward/mean']:.3f} loss {metrics['loss/policy']:+.4f} "
-            f"grad {metrics['optim/grad_norm']:.3f} staleness {metrics.get('staleness/mean', 0.0):.2f} "
+            f"grad {metrics['optim/grad_norm']:.3f} staleness {staleness:.2f} "
             f"tokens {metrics['perf/trained_tokens']:.0f} | step {step_seconds:.3f}s "
             + " ".join(f"{phase} {spent:.3f}" for phase, spent in sorted(seconds.items())),
             flush=True,

@@ -1,0 +1,28 @@
+"""The trainer's tests run with the Python of the node environment; elsewhere there is no torch to run them with."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+collect_ignore_glob = [] if importlib.util.find_spec("torch") else ["test_*.py"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.torch)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny Qwen3 as a Hugging Face directory."""
+    import torch
+
+    from trainers.models.tiny import make_tiny_model
+
+    torch.set_num_threads(1)
+    return make_tiny_model(tmp_path_factory.mktemp("tiny"), seed=3)

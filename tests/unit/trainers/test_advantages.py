@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from trainers.algorithms.advantages import advantages
+
+REWARDS = [[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]  # batch mean 0.625, group means 0.25 and 1
+
+
+def test_group_mean_and_group_std() -> None:
+    [first, second] = advantages(REWARDS, mean="group", std="group", epsilon=1e-4)
+    deviation = (0.25 * 0.75) ** 0.5 + 1e-4
+    assert first == pytest.approx([0.75 / deviation, *[-0.25 / deviation] * 3])
+    assert second == [0.0] * 4
+
+
+def test_group_mean_without_std_keeps_the_size_of_the_reward() -> None:
+    assert advantages(REWARDS, mean="group", std="none", epsilon=1e-4) == [
+        [0.75, -0.25, -0.25, -0.25],
+        [0.0] * 4,
+    ]
+
+
+def test_batch_mean_and_batch_std() -> None:
+    [first, second] = advantages(REWARDS, mean="batch", std="batch", epsilon=0.0)
+    deviation = (0.625 * 0.375) ** 0.5
+    assert first == pytest.approx([0.375 / deviation, *[-0.625 / deviation] * 3])
+    assert second == pytest.approx([0.375 / deviation] * 4)
+
+
+def test_group_mean_and_batch_std() -> None:
+    [first, _] = advantages(REWARDS, mean="group", std="batch", epsilon=0.0)
+    assert first[0] == pytest.approx(0.75 / (0.625 * 0.375) ** 0.5)
+
+
+def test_neither_leaves_the_rewards() -> None:
+    assert advantages(REWARDS, mean="none", std="none", epsilon=1e-4) == REWARDS
+
+
+def test_equal_rewards_that_floats_cannot_average_still_give_exactly_zero() -> None:
+    assert advantages([[0.1] * 7], mean="group", std="group", epsilon=1e-4) == [[0.0] * 7]
+
+
+def test_groups_may_differ_in_size() -> None:
+    shapes = [
+        len(group)
+        for group in advantages([[1.0, 0.0], [1.0, 0.0, 0.0]], mean="group", std="group", epsilon=0)
+    ]
+    assert shapes == [2, 3]

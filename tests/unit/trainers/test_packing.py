@@ -1,0 +1,112 @@
+"""Packing is only right if no sequence can tell that it was packed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainers.models.packing import pack
+from trainers.models.policy import Policy, load_policy
+
+
+@pytest.fixture(scope="module")
+def policy(tiny_model: Path) -> Policy:
+    return load_policy(tiny_model)
+
+
+def random_sequences(count: int, *, seed: int = 1) -> tuple[list[list[int]], list[list[int]]]:
+    rng = random.Random(seed)
+    sequences = [[rng.randrange(256) for _ in range(rng.randint(2, 60))] for _ in range(count)]
+    return sequences, [list(range(1, len(sequence))) for sequence in sequences]
+
+
+def gradients(policy: Policy) -> dict[str, torch.Tensor]:
+    found = {
+        name: parameter.grad.clone()
+        for name, parameter in policy.named_parameters()
+        if parameter.grad is not None
+    }
+    policy.zero_grad()
+    return found
+
+
+def test_packed_logprobs_equal_those_of_each_sequence_alone(policy: Policy) -> None:
+    sequences, wanted = random_sequences(13)
+    packed, _ = policy(pack(sequences, wanted))
+    alone = torch.cat(
+        [policy(pack([one], [places]))[0] for one, places in zip(sequences, wanted, strict=True)]
+    )
+    assert float((packed - alone).detach().abs().max()) < 2e-6
+
+
+def test_packed_hidden_states_equal_those_of_the_plain_model_without_packing(
+    policy: Policy, tiny_model: Path
+) -> None:
+    """Against transformers' own attention, so that a fault of ours cannot hide on both sides."""
+    from transformers import AutoModelForCausalLM
+
+    plain = AutoModelForCausalLM.from_pretrained(tiny_model, attn_implementation="eager")
+    sequences, wanted = random_sequences(9, seed=2)
+    row = pack(sequences, wanted)
+    ours, entropy = policy(row)
+    logits = [plain(torch.tensor([one]), use_cache=False).logits[0, :-1] for one in sequences]
+    theirs = torch.cat(logits).log_softmax(-1)
+    torch.testing.assert_close(ours, theirs.gather(1, row.targets[:, None])[:, 0], atol=2e-6, rtol=0)
+    torch.testing.assert_close(entropy, -(theirs.exp() * theirs).sum(-1), atol=1e-5, rtol=0)
+
+
+def test_packed_gradients_equal_the_sum_of_each_sequences_own(policy: Policy) -> None:
+    sequences, wanted = random_sequences(11, seed=3)
+    policy(pack(sequences, wanted))[0].sum().backward()
+    packed = gradients(policy)
+    for one, places in zip(sequences, wanted, strict=True):
+        policy(pack([one], [places]))[0].sum().backward()
+    alone = gradients(policy)
+    assert packed.keys() == alone.keys()
+    for name, gradient in packed.items():
+        assert float((gradient - alone[name]).norm() / alone[name].norm()) < 3e-6, name
+
+
+def test_no_sequence_of_a_row_feels_another(policy: Policy) -> None:
+    sequences, wanted = random_sequences(4, seed=4)
+    before = policy(pack(sequences, wanted))[0]
+    changed = [[token ^ 1 for token in sequences[0]], *sequences[1:]]
+    after = policy(pack(changed, wanted))[0]
+    first = len(wanted[0])
+    assert not torch.equal(before[:first], after[:first])
+    assert torch.equal(before[first:], after[first:])
+
+
+def test_a_mask_or_a_sliding_window_is_refused_rather_than_ignored() -> None:
+    from trainers.models.attention import packed_attention
+
+    rows = torch.zeros(1, 2, 3, 4)
+    edges = torch.tensor([0, 3], dtype=torch.int32)
+    with pytest.raises(ValueError, match="attention mask"):
+        packed_attention(torch.nn.Module(), rows, rows, rows, torch.ones(1, 3), cu_seqlens=edges, seqlens=[3])
+    with pytest.raises(ValueError, match="sliding window"):
+        packed_attention(
+            torch.nn.Module(), rows, rows, rows, None, cu_seqlens=edges, seqlens=[3], sliding_window=2
+        )
+
+
+@pytest.mark.parametrize("family", ["qwen2", "llama"])
+def test_other_families_pack_too(family: str, tmp_path: Path) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(
+        family, vocab_size=264, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        intermediate_size=48, max_position_embeddings=256, tie_word_embeddings=family == "qwen2", bos_token_id=None,
+        pad_token_id=256, eos_token_id=257,
+    )  # fmt: skip
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    policy = load_policy(tmp_path)
+    sequences, wanted = random_sequences(6, seed=5)
+    packed, _ = policy(pack(sequences, wanted))
+    alone = torch.cat(
+        [policy(pack([one], [places]))[0] for one, places in zip(sequences, wanted, strict=True)]
+    )
+    assert float((packed - alone).detach().abs().max()) < 2e-6

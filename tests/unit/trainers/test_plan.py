@@ -1,0 +1,119 @@
+"""Planning a train step: every loss token once, equal counts on all ranks, the budget kept."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from oolong.contracts.rollout import Group, Trajectory
+from trainers.rl.plan import BatchUnusable, TrainingSequence, plan_batch
+
+
+def trajectory(length: int, *, mask: list[int] | None = None, reward: float | None = 1.0) -> Trajectory:
+    return Trajectory(
+        token_ids=list(range(length)), loss_mask=mask or [1] * length, behaviour_logprobs=[-0.5] * length,
+        policy_versions=[3] * length, finish_reason="stop", reward=reward, score=reward,
+    )  # fmt: skip
+
+
+def group(number: int, *trajectories: Trajectory) -> Group:
+    return Group(
+        group_id=f"0-{number}-0", row=number, prompt_token_ids=[7, 8, 9], prompt="", answer="",
+        trajectories=list(trajectories),
+    )  # fmt: skip
+
+
+def long_tailed(groups: int, members: int, seed: int) -> list[Group]:
+    rng = random.Random(seed)
+    return [
+        group(number, *(trajectory(min(200, int(rng.lognormvariate(3, 0.9)) + 1)) for _ in range(members)))
+        for number in range(groups)
+    ]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_every_sequence_is_in_exactly_one_microbatch_of_its_own_minibatch(ranks: int, seed: int) -> None:
+    groups = long_tailed(8, 4, seed)
+    plans = plan_batch(groups, version=5, ranks=ranks, minibatches=4, token_budget=256)
+    for number in range(4):
+        shares = [plan.minibatches[number] for plan in plans]
+        found = [(one.group, one.member) for one in sequences_of(shares)]
+        assert sorted(found) == [
+            (place, member) for place in (2 * number, 2 * number + 1) for member in range(4)
+        ]
+        assert {share.loss_tokens for share in shares} == {
+            sum(len(one.loss_at) for one in sequences_of(shares))
+        }
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_all_ranks_run_the_same_number_of_forward_passes(ranks: int, seed: int) -> None:
+    plans = plan_batch(long_tailed(8, 4, seed), version=5, ranks=ranks, minibatches=2, token_budget=256)
+    for number in range(2):
+        assert len({len(plan.minibatches[number].microbatches) for plan in plans}) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_only_a_sequence_that_is_longer_than_the_budget_exceeds_it(seed: int) -> None:
+    [plan] = plan_batch(long_tailed(8, 4, seed), version=5, ranks=1, minibatches=2, token_budget=100)
+    for minibatch in plan.minibatches:
+        for microbatch in minibatch.microbatches:
+            assert microbatch.tokens <= 100 or len(microbatch.sequences) == 1
+
+
+def test_ranks_get_about_the_same_work() -> None:
+    plans = plan_batch(long_tailed(32, 8, 1), version=5, ranks=2, minibatches=1, token_budget=512)
+    loads = [sum(len(one.tokens) for one in sequences_of(plan.minibatches)) for plan in plans]
+    assert abs(loads[0] - loads[1]) < 0.02 * sum(loads)
+
+
+def test_a_rank_without_work_gets_a_dummy_without_loss_tokens() -> None:
+    plans = plan_batch([group(0, trajectory(5))], version=5, ranks=2, minibatches=1, token_budget=64)
+    [dummy] = plans[1].minibatches[0].microbatches
+    assert dummy.is_dummy and dummy.tokens == 1
+    assert plans[1].minibatches[0].loss_tokens == 5
+
+
+def test_tokens_that_the_environment_wrote_are_context_and_no_targets() -> None:
+    [plan] = plan_batch(
+        [group(0, trajectory(4, mask=[1, 0, 0, 1]))], version=3, ranks=1, minibatches=1, token_budget=64
+    )
+    [one] = plan.minibatches[0].microbatches[0].sequences
+    assert (one.tokens, one.loss_at) == ([7, 8, 9, 0, 1, 2, 3], [3, 6])
+    assert len(one.behaviour_logprobs) == len(one.versions) == 2
+
+
+def test_rewards_of_the_whole_batch_reach_every_rank() -> None:
+    groups = [
+        group(0, trajectory(3, reward=1.0), trajectory(3, reward=0.0)),
+        group(1, trajectory(2, reward=0.5)),
+    ]
+    plans = plan_batch(groups, version=3, ranks=2, minibatches=1, token_budget=64)
+    assert [plan.rewards for plan in plans] == [[[1.0, 0.0], [0.5]]] * 2
+
+
+def test_an_unscored_trajectory_is_refused_by_name() -> None:
+    with pytest.raises(BatchUnusable, match=r"group 0-4-0, member 0: no reward"):
+        plan_batch([group(4, trajectory(3, reward=None))], version=3, ranks=1, minibatches=1, token_budget=64)
+
+
+def test_lists_of_different_lengths_are_refused_by_name() -> None:
+    broken = Trajectory(
+        token_ids=[1, 2], loss_mask=[1, 1], behaviour_logprobs=[-0.1], policy_versions=[0, 0], finish_reason="stop",
+        reward=0.0,
+    )  # fmt: skip
+    with pytest.raises(BatchUnusable, match="behaviour_logprobs has 1 entries for 2"):
+        plan_batch([group(0, broken)], version=3, ranks=1, minibatches=1, token_budget=64)
+
+
+def sequences_of(minibatches: list) -> list[TrainingSequence]:  # type: ignore[type-arg]
+    return [
+        one
+        for share in minibatches
+        for microbatch in share.microbatches
+        for one in microbatch.sequences
+        if one.loss_at
+    ]

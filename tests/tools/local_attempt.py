@@ -1,0 +1,291 @@
+"""One rl attempt from the command line, without control plane and agent: attempt.json by hand, four processes.
+
+    local_attempt.py DIRECTORY [--model HF_DIRECTORY] [--warm-start] [--set section.field=value ...]
+
+DIRECTORY keeps dataset, models, logs and outboxes. With --warm-start the sft trainer makes the model first and a
+second call finds it. Ends with the summaries as JSON; exit status 0 only if trainer and controller completed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+if str(ROOT / "platform") not in sys.path:
+    sys.path[:0] = [str(ROOT / "platform"), str(ROOT)]
+
+import msgspec  # noqa: E402
+
+from oolong.contracts.attempt import AttemptFile, JobFile  # noqa: E402
+from oolong.contracts.lifecycle import JobKind  # noqa: E402
+from oolong.contracts.run_spec import RunSpec  # noqa: E402
+from oolong.contracts.telemetry import AnyLine, decode_line  # noqa: E402
+
+
+def node_python() -> str:
+    """OOLONG_NODE_PYTHON, or that of this checkout's node environment."""
+    if "OOLONG_NODE_PYTHON" in os.environ:
+        return os.environ["OOLONG_NODE_PYTHON"]
+    from local_stack.environments import node_environment
+    from local_stack.places import places_here
+
+    return str(node_environment(places_here(ROOT)).python)
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+@dataclass
+class RunningJob:
+    name: str
+    directory: Path
+    process: subprocess.Popen[bytes]
+
+    def lines(self) -> list[AnyLine]:
+        return [
+            decode_line(line)
+            for file in sorted((self.directory / "outbox").glob("*.jsonl"))
+            for line in file.read_bytes().splitlines()
+        ]
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        file = self.directory / "result.json"
+        return json.loads(file.read_bytes()) if file.is_file() else None
+
+
+@dataclass
+class LocalAttempt:
+    """Starts the jobs of an attempt as the agent would, and ends what it started."""
+
+    directory: Path
+    spec: RunSpec
+    model_directory: Path
+    dataset_file: Path
+    node_python: str
+    environment: dict[str, str] = field(default_factory=dict)
+    resume_directory: Path | None = None
+    jobs: dict[str, RunningJob] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        engines = self.spec.rollout.engines
+        controller, reward, rendezvous, *ports = free_ports(3 + engines)
+        self.attempt = AttemptFile(
+            run_id="run_local", attempt_id="att_local", attempt_number=1, epoch=1,
+            spec=self.spec.model_dump(mode="json"),
+            directory=str(self.directory), model_directory=str(self.model_directory),
+            dataset_file=str(self.dataset_file),
+            resume_directory=str(self.resume_directory) if self.resume_directory else None,
+            controller_url=f"http://127.0.0.1:{controller}", reward_url=f"http://127.0.0.1:{reward}",
+            engine_ports=ports, rendezvous_port=rendezvous, token="local-token",
+            node_python=self.node_python, device="cpu",
+        )  # fmt: skip
+        (self.directory / "attempt.json").write_bytes(msgspec.json.encode(self.attempt))
+
+    def start(self, name: str, kind: JobKind, *, index: int = 0, incarnation: int = 0) -> RunningJob:
+        directory = self.directory / "jobs" / f"{name}-{incarnation}"
+        directory.mkdir(parents=True)
+        job = JobFile(job_id=f"job_{name}", name=name, kind=kind, index=index, incarnation=incarnation)
+        (directory / "job.json").write_bytes(msgspec.json.encode(job))
+        files = ["--attempt", str(self.directory / "attempt.json"), "--job", str(directory)]
+        command = {
+            JobKind.CONTROLLER: [sys.executable, "-m", "gpu_agents.rollout.controller"],
+            JobKind.REWARD: [sys.executable, "-m", "gpu_agents.rewards"],
+            JobKind.ROLLOUT: [sys.executable, "-m", "gpu_agents.rollout.worker"],
+            JobKind.TRAINER: [
+                self.node_python, "-m", "torch.distributed.run",
+                "--nproc-per-node", str(self.spec.trainer.ranks),
+                "--master-addr", "127.0.0.1", "--master-port", str(self.attempt.rendezvous_port),
+                "-m", f"trainers.{self.spec.kind}",
+            ],
+        }[kind]  # fmt: skip
+        environment = {
+            "PATH": os.environ["PATH"], "HOME": str(directory), "LANG": "C.UTF-8",
+            "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
+            "HF_HUB_OFFLINE": "1",
+        }  # fmt: skip
+        with (directory / "output.log").open("ab") as log:
+            process = subprocess.Popen(
+                [*command, *files], cwd=directory, env=environment | self.environment,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        running = self.jobs[name] = RunningJob(name, directory, process)
+        return running
+
+    def start_all(self) -> None:
+        if self.spec.kind == "rl":
+            self.start("controller", JobKind.CONTROLLER)
+            self.start("reward", JobKind.REWARD)
+            for index in range(self.spec.rollout.engines):
+                self.start(f"rollout-{index}", JobKind.ROLLOUT, index=index)
+        self.start("trainer", JobKind.TRAINER)
+
+    def wait(self, *, timeout: float) -> dict[str, dict[str, Any] | None]:
+        """Until trainer and controller (sft: the trainer) have ended, or a job died; the jobs' results."""
+        deciding = [self.jobs[name] for name in ("trainer", "controller") if name in self.jobs]
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if all(job.process.poll() is not None for job in deciding):
+                break
+            if any(job.process.poll() not in (None, 0) for job in self.jobs.values()):
+                break
+            time.sleep(0.2)
+        time.sleep(1.5)
+        self.stop()
+        return {name: job.result for name, job in self.jobs.items()}
+
+    def stop(self, *, grace: float = 15.0) -> None:
+        """SIGTERM to each job, after the grace SIGKILL to its group."""
+        for job in self.jobs.values():
+            if job.process.poll() is None:
+                job.process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + grace
+        for job in self.jobs.values():
+            try:
+                job.process.wait(max(deadline - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                os.killpg(job.process.pid, signal.SIGKILL)
+                job.process.wait()
+
+    def summaries(self) -> dict[str, Any]:
+        return {
+            line.name: line.value
+            for job in self.jobs.values()
+            for line in job.lines()
+            if type(line).__name__ == "Summary"
+        }
+
+
+def letter_sum_file(directory: Path) -> Path:
+    """The letter-sum dataset as canonical rows."""
+    target = directory / "letter_sum.canonical.jsonl"
+    if not target.exists():
+        from local_stack import letter_sum
+
+        directory.mkdir(parents=True, exist_ok=True)
+        raw = directory / "letter_sum.jsonl"
+        letter_sum.write_dataset(raw)
+        with target.with_suffix(".tmp").open("w") as file:
+            for number, line in enumerate(raw.read_text().splitlines()):
+                row = json.loads(line)
+                canonical = {
+                    "row": number,
+                    "split": row["split"],
+                    "messages": [{"role": "user", "content": row["question"]}],
+                    "answer": str(row["answer"]),
+                    "completion": row.get("solution"),
+                }
+                file.write(json.dumps(canonical) + "\n")
+        target.with_suffix(".tmp").rename(target)
+    return target
+
+
+def apply_settings(document: dict[str, Any], settings: list[str]) -> dict[str, Any]:
+    """`section.field=value` settings, values in YAML."""
+    for setting in settings:
+        path, _, value = setting.partition("=")
+        *sections, name = path.split(".")
+        place = document
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[name] = yaml.safe_load(value)
+    return document
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--model", type=Path, help="Hugging Face directory to start from")
+    parser.add_argument("--warm-start", action="store_true", help="make the model by sft first")
+    parser.add_argument(
+        "--set", nargs="*", default=[], dest="settings", help="section.field=value of the spec"
+    )
+    parser.add_argument("--timeout", type=float, default=600)
+    arguments = parser.parse_args()
+    directory: Path = arguments.directory.resolve()
+    python = node_python()
+    dataset = letter_sum_file(directory)
+    model = arguments.model or tiny_model(directory, python)
+    if arguments.warm_start:
+        model = warm_start(directory, model, dataset, python)
+    spec = RunSpec.model_validate(
+        apply_settings(
+            {"name": "local", "model": {"base_model": "local"}, "dataset": {"version": "local"}},
+            arguments.settings,
+        )
+    )
+    attempt = LocalAttempt(
+        directory=directory / f"attempt-{time.strftime('%H%M%S')}",
+        spec=spec, model_directory=model, dataset_file=dataset, node_python=python,
+    )  # fmt: skip
+    print("attempt in", attempt.directory, flush=True)
+    began = time.monotonic()
+    try:
+        attempt.start_all()
+        results = attempt.wait(timeout=arguments.timeout)
+    finally:
+        attempt.stop()
+    print(json.dumps({"results": results, "summaries": attempt.summaries()}, indent=1))
+    print(f"{time.monotonic() - began:.1f} s", flush=True)
+    decided = [results.get(name) for name in ("trainer", "controller")]
+    return 0 if all(result and result["reason"] == "completed" for result in decided) else 1
+
+
+def tiny_model(directory: Path, python: str) -> Path:
+    target = directory / "tiny"
+    if not target.exists():
+        subprocess.run(
+            [python, "-m", "trainers.models.tiny", "--out", str(target)],
+            check=True, timeout=120, cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}", "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+    return target
+
+
+def warm_start(directory: Path, model: Path, dataset: Path, python: str) -> Path:
+    attempt_directory = directory / "warm-start"
+    found = sorted(attempt_directory.glob("checkpoints/step-*/hf"))
+    if not found:
+        spec = RunSpec.model_validate(
+            {"kind": "sft", "name": "warm start", "model": {"base_model": "local"},
+             "dataset": {"version": "local", "split": "sft"}}
+        )  # fmt: skip
+        attempt = LocalAttempt(
+            directory=attempt_directory,
+            spec=spec,
+            model_directory=model,
+            dataset_file=dataset,
+            node_python=python,
+        )
+        try:
+            attempt.start_all()
+            print("warm start:", attempt.wait(timeout=300), flush=True)
+        finally:
+            attempt.stop()
+        found = sorted(attempt_directory.glob("checkpoints/step-*/hf"))
+    return found[-1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

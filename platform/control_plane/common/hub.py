@@ -152,7 +152,7 @@ class Hub:
         current = max(stored, feed.last)
         subscription.position = current if after_seq is None else min(after_seq, current)
         mailbox.put_notice(
-            msgspec.json.encode({"topic": topic, "type": "subscribed", "seq": current}).decode()
+            msgspec.json.encode({"topic": shown_topic(topic), "type": "subscribed", "seq": current}).decode()
         )
         if after_seq is not None and after_seq > current:
             # The client knows numbers that this database never gave out: what it holds is from elsewhere.
@@ -314,6 +314,11 @@ WHERE topic = %s AND seq > %s AND seq <= %s ORDER BY seq LIMIT %s
 """
 
 
+def shown_topic(topic: str) -> str:
+    """The name that clients use: every project has a `runs` topic of its own."""
+    return "runs" if topic.startswith("runs:") else topic
+
+
 def gap(topic: str, first: int, last: int) -> Frame:
     """The frame that says which numbers a reader did not get."""
     text = _text(
@@ -347,7 +352,7 @@ def _frame(topic: str, seq: int, type: str, replaces: str, at: datetime, data: s
 
 def _text(topic: str, seq: int, type: str, at: datetime, data: str) -> str:
     ts = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return f'{{"topic":"{topic}","seq":{seq},"type":"{type}","ts":"{ts}","data":{data}}}'
+    return f'{{"topic":"{shown_topic(topic)}","seq":{seq},"type":"{type}","ts":"{ts}","data":{data}}}'
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()

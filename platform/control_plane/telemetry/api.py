@@ -1,0 +1,246 @@
+"""The doors to telemetry: agents ship bytes in, people and programs read series, samples and logs."""
+
+from __future__ import annotations
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts.caller import caller_of
+from control_plane.common.errors import FieldError, Problem, unprocessable
+from control_plane.common.pagination import paginate, read_page
+from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
+from control_plane.runs.selectors import run_for
+from control_plane.telemetry import selectors, services
+from control_plane.telemetry.models import TrajectorySample
+from control_plane.telemetry.serializers import (
+    DocumentSerializer,
+    HistogramsSerializer,
+    LogFilesSerializer,
+    LogSerializer,
+    MetricCatalogueSerializer,
+    MetricNamesSerializer,
+    MetricsSerializer,
+    ShipReplySerializer,
+    TrajectorySerializer,
+)
+
+OUTBOX_BYTES = 1024 * 1024
+LOG_BYTES = 256 * 1024
+RAW_BODY = {"application/octet-stream": OpenApiTypes.BINARY}
+OFFSET = OpenApiParameter(
+    "offset", OpenApiTypes.INT, required=True, description="of the body's first byte in the file"
+)
+
+
+class ShipView(APIView):
+    """What both kinds of shipment share: raw bytes of a file from an offset on, by the node of the job."""
+
+    authentication_classes = [NodeAuthentication]
+    permission_classes = [IsNode]
+
+    def _body(self, request: Request, most: int) -> bytes:
+        # The length first: a body over it is refused before it is read.
+        length = request.headers.get("Content-Length", "0")
+        if not length.isdecimal() or int(length) > most:
+            raise Problem(413, "too_large", f"a body of {length} bytes; ship at most {most} at once")
+        return request._request.body
+
+
+class OutboxView(ShipView):
+    @extend_schema(
+        operation_id="ship_outbox",
+        parameters=[OFFSET],
+        request=RAW_BODY,
+        responses={200: ShipReplySerializer, 409: ShipReplySerializer},
+    )
+    def post(self, request: Request, job_id: str, file: str) -> Response:
+        """Whole lines of an outbox file. 409 with the right offset when there would be a gap."""
+        job = selectors.job_of_node(node_of(request), job_id)
+        offset = _whole_number(request, "offset", lowest=0)
+        body = self._body(request, OUTBOX_BYTES)
+        try:
+            reached = services.receive_outbox(job.pk, file, offset=offset or 0, body=body)
+        except services.OffsetGap as gap:
+            return Response({"offset": gap.offset}, status=409)
+        return Response({"offset": reached})
+
+
+class ShipLogView(ShipView):
+    @extend_schema(
+        operation_id="ship_log",
+        parameters=[OFFSET],
+        request=RAW_BODY,
+        responses={200: ShipReplySerializer, 409: ShipReplySerializer},
+    )
+    def post(self, request: Request, job_id: str, incarnation: int) -> Response:
+        """Bytes of a job's log. 409 with the right offset when there would be a gap."""
+        job = selectors.job_of_node(node_of(request), job_id)
+        offset = _whole_number(request, "offset", lowest=0)
+        body = self._body(request, LOG_BYTES)
+        try:
+            reached = services.receive_log(job.pk, incarnation, offset=offset or 0, body=body)
+        except services.OffsetGap as gap:
+            return Response({"offset": gap.offset}, status=409)
+        return Response({"offset": reached})
+
+
+class MetricCatalogueView(APIView):
+    scopes = {"GET": None}
+
+    @extend_schema(operation_id="metric_catalogue", responses=MetricCatalogueSerializer)
+    def get(self, request: Request) -> Response:
+        return Response({"data": selectors.metric_catalogue()})
+
+
+class MetricNamesView(APIView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(operation_id="metric_names", responses=MetricNamesSerializer)
+    def get(self, request: Request, run_id: str) -> Response:
+        return Response({"data": selectors.metric_names(run_for(caller_of(request), run_id))})
+
+
+class MetricsView(APIView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(
+        operation_id="metrics",
+        parameters=[
+            OpenApiParameter("names", OpenApiTypes.STR, description="comma-separated; all when left out"),
+            OpenApiParameter(
+                "axis", OpenApiTypes.STR, enum=["step", "time"], description="step when left out"
+            ),
+            OpenApiParameter("after_x", OpenApiTypes.INT, description="only points with a larger x"),
+            OpenApiParameter("limit", OpenApiTypes.INT, description="the first so many points, single ones"),
+            OpenApiParameter(
+                "max_points", OpenApiTypes.INT, description="a longer series comes in that many buckets"
+            ),
+        ],
+        responses=MetricsSerializer,
+    )
+    def get(self, request: Request, run_id: str) -> Response:
+        run = run_for(caller_of(request), run_id)
+        axis = request.query_params.get("axis", "step")
+        if axis not in ("step", "time"):
+            raise _invalid("axis", f"axis={axis!r}: step or time")
+        return Response(
+            selectors.metrics(
+                run,
+                names=[name for name in request.query_params.get("names", "").split(",") if name],
+                axis=axis,
+                after_x=_whole_number(request, "after_x"),
+                limit=_whole_number(request, "limit", lowest=1, highest=selectors.MOST_POINTS),
+                max_points=_whole_number(request, "max_points", lowest=1, highest=selectors.MOST_POINTS)
+                or selectors.DEFAULT_POINTS,
+            )
+        )
+
+
+class HistogramsView(APIView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(
+        operation_id="histograms",
+        parameters=[
+            OpenApiParameter("name", OpenApiTypes.STR, required=True),
+            OpenApiParameter("after_x", OpenApiTypes.INT),
+            OpenApiParameter("limit", OpenApiTypes.INT, description="the newest so many; 200 when left out"),
+        ],
+        responses=HistogramsSerializer,
+    )
+    def get(self, request: Request, run_id: str) -> Response:
+        run = run_for(caller_of(request), run_id)
+        name = request.query_params.get("name", "")
+        if not name:
+            raise _invalid("name", "name= is missing: staleness/consumed_tokens, say")
+        limit = _whole_number(request, "limit", lowest=1, highest=2000) or 200
+        found = selectors.histograms(run, name=name, after_x=_whole_number(request, "after_x"), limit=limit)
+        return Response({"data": found})
+
+
+class DocumentView(APIView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(operation_id="document", responses=DocumentSerializer)
+    def get(self, request: Request, run_id: str, name: str) -> Response:
+        return Response(selectors.document(run_for(caller_of(request), run_id), name))
+
+
+class TrajectoriesView(APIView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(
+        operation_id="list_trajectories", parameters=PAGE_PARAMETERS, responses=page_of(TrajectorySerializer)
+    )
+    def get(self, request: Request, run_id: str) -> Response:
+        run = run_for(caller_of(request), run_id)
+        rows = TrajectorySample.objects.filter(run=run).select_related("attempt")
+        return Response(paginate(rows, read_page(request), selectors.trajectory_as_json))
+
+
+class LogsView(APIView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(
+        operation_id="logs",
+        parameters=[
+            OpenApiParameter("job", OpenApiTypes.STR, description="a job's id; without it, the list of logs"),
+            OpenApiParameter(
+                "incarnation", OpenApiTypes.INT, description="restart in place; the newest when left out"
+            ),
+            OpenApiParameter(
+                "offset", OpenApiTypes.INT, description="first byte; negative: the last so many bytes"
+            ),
+            OpenApiParameter(
+                "limit", OpenApiTypes.INT, description="bytes; 65536 when left out, 1 MiB at most"
+            ),
+        ],
+        responses=PolymorphicProxySerializer(
+            component_name="Logs",
+            serializers=[LogSerializer, LogFilesSerializer],
+            resource_type_field_name=None,
+        ),
+    )
+    def get(self, request: Request, run_id: str) -> Response:
+        """Poll with offset=next_offset until `end` to follow a log, or subscribe to run:<id>:logs."""
+        run = run_for(caller_of(request), run_id)
+        job = request.query_params.get("job", "")
+        if not job:
+            return Response({"data": selectors.logs(run)})
+        return Response(
+            selectors.log(
+                run,
+                job,
+                incarnation=_whole_number(request, "incarnation", lowest=0),
+                offset=_whole_number(request, "offset") or 0,
+                limit=_whole_number(request, "limit", lowest=1, highest=selectors.MOST_LOG_BYTES) or 65536,
+            )
+        )
+
+
+def _whole_number(request: Request, name: str, *, lowest: int = -(2**62), highest: int = 2**62) -> int | None:
+    text = request.query_params.get(name)
+    if text is None or text == "":
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = None
+    if number is None or not lowest <= number <= highest:
+        allowed = (
+            f" from {lowest} to {highest}"
+            if highest < 2**62
+            else f" of at least {lowest}"
+            if lowest == 0
+            else ""
+        )
+        raise _invalid(name, f"{name}={text!r}: a whole number{allowed}")
+    return number
+
+
+def _invalid(name: str, detail: str) -> Problem:
+    return unprocessable("invalid", detail, [FieldError(f"/{name}", "invalid", detail)])

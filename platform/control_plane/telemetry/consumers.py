@@ -1,0 +1,180 @@
+"""The live stream over a WebSocket: /ws/v1.
+
+A browser is known by its session cookie and must come from our own origin; a program sends
+{"op": "auth", "token": "ool_…"} as its first message. Then {"op": "subscribe", "topic", "after_seq"?} and
+{"op": "unsubscribe", "topic"}. Close codes: 4401 not (or no longer) authenticated, 4403 foreign origin, 4404 no
+such topic for this caller, 4408 too slow, 4429 too many messages or topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+import msgspec
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
+
+from control_plane.common import clock
+from control_plane.common.hub import Mailbox, hub
+from control_plane.telemetry.credentials import Credential, is_own_origin
+from control_plane.telemetry.topics import readable_topic
+
+AUTHENTICATE_SECONDS = 10.0
+PING_SECONDS = 15.0
+RECHECK_SECONDS = 60.0
+SLOW_SECONDS = 30.0  # a frame that cannot be sent for so long ends the socket
+MOST_TOPICS = 64
+MOST_MESSAGES, MESSAGES_SECONDS = 200, 10.0
+LONGEST_MESSAGE = 16 * 1024
+
+NOT_AUTHENTICATED, FOREIGN_ORIGIN, NO_SUCH_TOPIC, TOO_SLOW, TOO_MUCH = 4401, 4403, 4404, 4408, 4429
+
+
+class Request(msgspec.Struct):
+    op: str
+    topic: str = ""
+    after_seq: int | None = None
+    token: str = ""
+
+
+class StreamConsumer(AsyncWebsocketConsumer):
+    async def connect(self) -> None:
+        self.mailbox = Mailbox()
+        self.topics: dict[str, str] = {}  # as the client names them -> as they are published
+        self.credential: Credential | None = None
+        self.tasks: list[asyncio.Task[None]] = []
+        self.heard: deque[float] = deque(maxlen=MOST_MESSAGES)
+        # Accepted even when it is refused at once: only then does the client see the close code.
+        await self.accept()
+        session = self._session_cookie()
+        if session:
+            if not is_own_origin(origin=self._header("origin"), host=self._header("host")):
+                await self._end(FOREIGN_ORIGIN)
+                return
+            await self._authenticate(Credential(session=session))
+        self.tasks = [asyncio.create_task(self._send_frames()), asyncio.create_task(self._watch())]
+
+    async def disconnect(self, code: int) -> None:
+        hub().leave(self.mailbox)
+        for task in self.tasks:
+            task.cancel()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        now = time.monotonic()
+        too_many = len(self.heard) == MOST_MESSAGES and now - self.heard[0] < MESSAGES_SECONDS
+        self.heard.append(now)
+        text = text_data or ""
+        if too_many or len(text) > LONGEST_MESSAGE:
+            await self._end(TOO_MUCH)
+            return
+        try:
+            request = msgspec.json.decode(text, type=Request)
+        except ValueError as error:
+            self._notify("error", code="malformed", message=f"{error}; send a JSON object with op and topic")
+            return
+        match request.op:
+            case "auth":
+                if not await self._authenticate(Credential(token=request.token)):
+                    await self._end(NOT_AUTHENTICATED)
+            case "subscribe":
+                await self._subscribe(request.topic, request.after_seq)
+            case "unsubscribe":
+                if published := self.topics.pop(request.topic, None):
+                    hub().unsubscribe(self.mailbox, published)
+            case "pong":
+                pass
+            case other:
+                message = f"op={other!r}: auth, subscribe, unsubscribe or pong"
+                self._notify("error", code="unknown_op", message=message)
+
+    async def _authenticate(self, credential: Credential) -> bool:
+        if await database_sync_to_async(credential.caller)() is None:
+            return False
+        self.credential = credential
+        self._notify("authenticated")
+        return True
+
+    async def _subscribe(self, topic: str, after_seq: int | None) -> None:
+        if self.credential is None:
+            await self._end(NOT_AUTHENTICATED)
+            return
+        if len(self.topics) >= MOST_TOPICS and topic not in self.topics:
+            await self._end(TOO_MUCH)
+            return
+        published = await database_sync_to_async(self._readable)(self.credential, topic)
+        if published is None:
+            await self._end(NO_SUCH_TOPIC)
+            return
+        self.topics[topic] = published
+        await hub().subscribe(self.mailbox, published, after_seq)
+
+    @staticmethod
+    def _readable(credential: Credential, topic: str) -> str | None:
+        caller = credential.caller()
+        return readable_topic(caller, topic) if caller else None
+
+    # --- tasks of the socket ------------------------------------------------------------------------------
+
+    async def _send_frames(self) -> None:
+        while True:
+            for _, text in await self.mailbox.take():
+                try:
+                    async with asyncio.timeout(SLOW_SECONDS):
+                        await self.send(text_data=text)
+                except TimeoutError:
+                    await self._end(TOO_SLOW)
+                    return
+
+    async def _watch(self) -> None:
+        """Ends a socket that does not say who it is, or no longer may; pings the others."""
+        await asyncio.sleep(AUTHENTICATE_SECONDS)
+        if self.credential is None:
+            await self._end(NOT_AUTHENTICATED)
+            return
+        checked = time.monotonic()
+        while True:
+            self._notify("ping")
+            await asyncio.sleep(PING_SECONDS)
+            if time.monotonic() - checked >= RECHECK_SECONDS:
+                checked = time.monotonic()
+                code = await database_sync_to_async(self._refusal)(self.credential, list(self.topics))
+                if code is not None:
+                    await self._end(code)
+                    return
+
+    @staticmethod
+    def _refusal(credential: Credential, topics: list[str]) -> int | None:
+        caller = credential.caller()
+        if caller is None:
+            return NOT_AUTHENTICATED
+        if not all(readable_topic(caller, topic) for topic in topics):
+            return NO_SUCH_TOPIC
+        return None
+
+    async def _end(self, code: int) -> None:
+        hub().leave(self.mailbox)
+        for task in self.tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        await self.close(code)
+
+    def _notify(self, type: str, **data: Any) -> None:
+        frame = {"topic": None, "seq": None, "type": type, "ts": clock.rfc3339(clock.now()), "data": data}
+        self.mailbox.put_notice(msgspec.json.encode(frame).decode())
+
+    def _header(self, name: str) -> str:
+        return next(
+            (value.decode("latin-1") for key, value in self.scope["headers"] if key == name.encode()), ""
+        )
+
+    def _session_cookie(self) -> str:
+        try:
+            cookie = SimpleCookie(self._header("cookie")).get(settings.SESSION_COOKIE_NAME)
+        except CookieError:
+            return ""
+        return cookie.value if cookie else ""

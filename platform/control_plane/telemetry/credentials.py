@@ -1,0 +1,41 @@
+"""Who is at the other end of a stream. A credential is kept and asked again, so that a revoked one ends it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.http import HttpRequest
+from django.http.request import split_domain_port, validate_host
+
+from control_plane.accounts import selectors
+from control_plane.accounts.caller import Caller
+from control_plane.accounts.models import User
+from control_plane.common import clock
+
+
+@dataclass(frozen=True)
+class Credential:
+    """One of the two: a bearer token, or the key of a browser's session."""
+
+    token: str = ""
+    session: str = ""
+
+    def caller(self) -> Caller | None:
+        """Who this is now; None when it is unknown, expired, revoked or logged out."""
+        if self.token:
+            return selectors.caller_of_token(self.token, now=clock.now())
+        request = HttpRequest()
+        request.session = import_module(settings.SESSION_ENGINE).SessionStore(self.session)
+        user = get_user(request)
+        return selectors.caller_of_user(user) if isinstance(user, User) else None
+
+
+def is_own_origin(*, origin: str, host: str) -> bool:
+    """May a page of this origin use the browser's cookies here? Browsers always send an origin with a WebSocket."""
+    if not origin or not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
+        return False
+    return urlsplit(origin).netloc == host or origin in settings.CSRF_TRUSTED_ORIGINS

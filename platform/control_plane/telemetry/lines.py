@@ -1,0 +1,87 @@
+"""Reads the bytes of an outbox file: lines that are understood, and the others with the reason why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from oolong.contracts.telemetry import AnyLine, Document, Histogram, Points, Summary, decode_line
+
+LATEST_AT = 4_102_444_800.0  # the year 2100: a clock beyond it is broken
+BIGGEST = 2**63 - 1
+LONGEST_NAME = 120
+LONGEST_PART = 60  # of a job: "rank0", "engine"
+
+
+@dataclass(frozen=True)
+class BadLine:
+    offset: int  # of its first byte in the file
+    reason: str
+
+
+@dataclass(frozen=True)
+class ReadLine:
+    offset: int
+    line: AnyLine
+
+
+@dataclass
+class Reading:
+    good: list[ReadLine] = field(default_factory=list)
+    bad: list[BadLine] = field(default_factory=list)
+
+
+def read_lines(body: bytes, *, offset: int) -> Reading:
+    """Take whole lines apart; `offset` is where `body` lies in its file. Empty lines are skipped."""
+    reading = Reading()
+    # Not splitlines: that would also cut at a carriage return.
+    for text in body.removesuffix(b"\n").split(b"\n"):
+        if text.strip():
+            try:
+                reading.good.append(ReadLine(offset, _read(text)))
+            except ValueError as error:  # what msgspec raises is one, too
+                reading.bad.append(BadLine(offset, str(error)))
+        offset += len(text) + 1
+    return reading
+
+
+def _read(text: bytes) -> AnyLine:
+    line = decode_line(text)
+    if b"\\u0000" in text:
+        # PostgreSQL holds every character but this one.
+        line = msgspec.convert(_without_nul(msgspec.to_builtins(line)), type(line))
+    _check(line)
+    return line
+
+
+def _check(line: AnyLine) -> None:
+    if not 0 <= line.at <= LATEST_AT:
+        raise ValueError(f"at={line.at!r} is no moment in unix seconds")
+    if isinstance(line, Points | Histogram) and abs(line.x) > BIGGEST:
+        raise ValueError(f"x={line.x} does not fit into 64 bits")
+    if isinstance(line, Points):
+        if len(line.source) > LONGEST_PART:
+            raise ValueError(f"source={line.source[:40]!r}… is longer than {LONGEST_PART} characters")
+        for name in line.values:
+            _check_name(name)
+    if isinstance(line, Histogram | Document | Summary):
+        _check_name(line.name)
+
+
+def _check_name(name: str) -> None:
+    if not 0 < len(name) <= LONGEST_NAME:
+        raise ValueError(
+            f"a name of {len(name)} characters ({name[:40]!r}…); 1 to {LONGEST_NAME} are allowed"
+        )
+
+
+def _without_nul(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\x00", "\ufffd")
+    if isinstance(value, dict):
+        return {_without_nul(name): _without_nul(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_nul(inner) for inner in value]
+    return value

@@ -1,0 +1,130 @@
+"""What jobs leave behind: series and points, histograms, documents, trajectory samples, logs, and how far the
+server has read each of their files."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from control_plane.runs.models import Attempt, Job, Run
+
+
+class OutboxFile(models.Model):
+    """How far one file of a job was read. Its row lock makes shippers of the same file take turns."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="outbox_files")
+    name = models.CharField(max_length=120)  # "main-0.jsonl"; a log is "output.log#<incarnation>"
+    offset = models.BigIntegerField(default=0)  # bytes read; what lies before it is never read again
+    lines = models.BigIntegerField(default=0)
+    bad_lines = models.BigIntegerField(default=0)  # could not be understood; the first few are run events
+    conflicts = models.BigIntegerField(default=0)  # keys that came again with another value
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "name"], name="outbox_file_of_job")]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.job_id}, read to {self.offset}"
+
+
+class MetricSeries(models.Model):
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="series")
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=120)
+    source = models.CharField(max_length=120)  # job, restart in place and part of it: "rollout-0#1/engine"
+    axis = models.CharField(max_length=8)  # step, or time: whole seconds since the attempt began
+    conflicts = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["attempt", "name", "source", "axis"], name="one_series_per_key")
+        ]
+        indexes = [models.Index(fields=["run", "axis", "name"])]
+
+    def __str__(self) -> str:
+        return f"{self.name} by {self.axis} from {self.source}"
+
+
+class MetricPoint(models.Model):
+    pk = models.CompositePrimaryKey("series_id", "x")
+    # Points are only written beside their series, in one transaction: a check per point would buy nothing.
+    series = models.ForeignKey(
+        MetricSeries, on_delete=models.CASCADE, related_name="points", db_constraint=False, db_index=False
+    )
+    x = models.BigIntegerField()
+    value = models.FloatField()
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.series_id}[{self.x}] = {self.value}"
+
+
+class Histogram(models.Model):
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="histograms")
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=120)
+    source = models.CharField(max_length=120)
+    x = models.BigIntegerField()
+    counts = models.JSONField()  # bucket, a whole number as text -> count
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["attempt", "name", "source", "x"], name="one_histogram_per_key")
+        ]
+        indexes = [models.Index(fields=["run", "name", "x"])]
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.x}] from {self.source}"
+
+
+class Document(models.Model):
+    """A live document of a run; the newest one wins."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="documents")
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=120)
+    at = models.DateTimeField()
+    value = models.JSONField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "name"], name="one_document_per_name")]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.run_id}"
+
+
+class TrajectorySample(models.Model):
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="trajectories")
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="+")
+    at = models.DateTimeField()
+    step = models.BigIntegerField()
+    group_id = models.CharField(max_length=120)
+    prompt = models.TextField()
+    answer = models.TextField()
+    completion = models.TextField()
+    reward = models.FloatField()
+    policy_versions = models.JSONField()  # pairs flattened: version, count of tokens, version, count ...
+    version_texts = models.JSONField()  # the text of each pair, or empty
+    finish_reason = models.CharField(max_length=40)
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "id"])]
+
+    def __str__(self) -> str:
+        return f"{self.group_id} at step {self.step}"
+
+
+class LogChunk(models.Model):
+    """A piece of a job's log as it was shipped."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="log_chunks")
+    incarnation = models.PositiveIntegerField()
+    offset = models.BigIntegerField()
+    data = models.BinaryField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["job", "incarnation", "offset"], name="one_log_chunk_per_offset")
+        ]
+
+    def __str__(self) -> str:
+        return f"log of {self.job_id} from {self.offset}"

@@ -1,0 +1,169 @@
+"""Rows of a shipment: columnar inserts in which a key that exists already is left alone, and conflicts counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from django.db import connection
+from django.db.models import F
+
+from control_plane.runs.models import Job
+from control_plane.telemetry.models import Histogram, MetricSeries, TrajectorySample
+from oolong.contracts import telemetry as contract
+
+_INSERT_POINTS = """
+INSERT INTO telemetry_metricpoint (series_id, x, value, at)
+SELECT series_id, x, value, to_timestamp(at)
+FROM unnest(%s::bigint[], %s::bigint[], %s::float8[], %s::float8[]) AS incoming(series_id, x, value, at)
+ON CONFLICT DO NOTHING
+"""
+# IS DISTINCT FROM would call two NaN equal, but NaN never comes this far.
+_CONFLICTS = """
+SELECT incoming.series_id, incoming.x, stored.value, incoming.value
+FROM unnest(%s::bigint[], %s::bigint[], %s::float8[]) AS incoming(series_id, x, value)
+JOIN telemetry_metricpoint stored USING (series_id, x)
+WHERE stored.value <> incoming.value
+ORDER BY 1, 2
+"""
+_PUT_DOCUMENT = """
+INSERT INTO telemetry_document AS stored (run_id, attempt_id, name, at, value)
+VALUES (%s, %s, %s, to_timestamp(%s), %s::jsonb)
+ON CONFLICT (run_id, name) DO UPDATE
+SET attempt_id = EXCLUDED.attempt_id, at = EXCLUDED.at, value = EXCLUDED.value
+WHERE stored.at <= EXCLUDED.at
+"""
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A key that came again with another value; the stored one stays."""
+
+    key: str
+    kept: Any
+    refused: Any
+
+
+SeriesKey = tuple[str, str, str]  # name, source, axis
+
+
+def source_of(job: Job, file: str) -> str:
+    """The job, and its restart in place when there was one: file names carry the incarnation."""
+    incarnation = file.rpartition("-")[2].partition(".")[0]
+    return (
+        job.name
+        if incarnation in ("", "0") or not incarnation.isdecimal()
+        else f"{job.name}#{int(incarnation)}"
+    )
+
+
+def with_part(source: str, part: str) -> str:
+    return f"{source}/{part}" if part else source
+
+
+def insert_points(job: Job, source: str, lines: list[contract.Points]) -> list[Conflict]:
+    keys = {(name, with_part(source, line.source), line.axis) for line in lines for name in line.values}
+    if not keys:
+        return []
+    series = _series_ids(job, keys)
+    ids, xs, values, ats = [], [], [], []
+    for line in lines:
+        full_source = with_part(source, line.source)
+        for name, value in line.values.items():
+            ids.append(series[name, full_source, line.axis])
+            xs.append(line.x)
+            values.append(value)
+            ats.append(line.at)
+    with connection.cursor() as cursor:
+        cursor.execute(_INSERT_POINTS, (ids, xs, values, ats))
+        if cursor.rowcount == len(ids):
+            return []
+        cursor.execute(_CONFLICTS, (ids, xs, values))
+        found = cursor.fetchall()
+    names = {identity: key for key, identity in series.items()}
+    conflicts = []
+    for identity, x, kept, refused in found:
+        name, full_source, axis = names[identity]
+        MetricSeries.objects.filter(pk=identity).update(conflicts=F("conflicts") + 1)
+        conflicts.append(Conflict(f"{name} of {full_source} at {axis} {x}", kept, refused))
+    return conflicts
+
+
+def _series_ids(job: Job, keys: set[SeriesKey]) -> dict[SeriesKey, int]:
+    def known() -> dict[SeriesKey, int]:
+        found = MetricSeries.objects.filter(attempt=job.attempt, source__in={source for _, source, _ in keys})
+        return {
+            (name, source, axis): pk
+            for pk, name, source, axis in found.values_list("pk", "name", "source", "axis")
+        }
+
+    series = known()
+    missing = sorted(keys - series.keys())
+    if missing:
+        MetricSeries.objects.bulk_create(
+            [
+                MetricSeries(
+                    run_id=job.attempt.run_id, attempt=job.attempt, name=name, source=source, axis=axis
+                )
+                for name, source, axis in missing
+            ],
+            ignore_conflicts=True,
+        )
+        series = known()
+    return series
+
+
+def insert_histograms(job: Job, source: str, lines: list[contract.Histogram]) -> list[Conflict]:
+    conflicts = []
+    for line in lines:
+        stored, created = Histogram.objects.get_or_create(
+            attempt=job.attempt,
+            name=line.name,
+            source=source,
+            x=line.x,
+            defaults={"run_id": job.attempt.run_id, "counts": line.counts, "at": _moment(line.at)},
+        )
+        if not created and stored.counts != line.counts:
+            conflicts.append(
+                Conflict(f"histogram {line.name} of {source} at {line.x}", stored.counts, line.counts)
+            )
+    return conflicts
+
+
+def put_documents(job: Job, lines: list[contract.Document]) -> None:
+    newest: dict[str, contract.Document] = {}
+    for line in lines:
+        if line.name not in newest or newest[line.name].at <= line.at:
+            newest[line.name] = line
+    with connection.cursor() as cursor:
+        # In one order for everybody: two jobs that write the same documents must not wait for each other.
+        for name in sorted(newest):
+            line = newest[name]
+            value = msgspec.json.encode(line.value).decode()
+            cursor.execute(_PUT_DOCUMENT, (job.attempt.run_id, job.attempt_id, name, line.at, value))
+
+
+def insert_trajectories(job: Job, lines: list[contract.TrajectoryLine]) -> None:
+    TrajectorySample.objects.bulk_create(
+        TrajectorySample(
+            run_id=job.attempt.run_id,
+            attempt=job.attempt,
+            at=_moment(line.at),
+            step=line.step,
+            group_id=line.group_id,
+            prompt=line.prompt,
+            answer=line.answer,
+            completion=line.completion,
+            reward=line.reward,
+            policy_versions=line.policy_versions,
+            version_texts=line.version_texts,
+            finish_reason=line.finish_reason,
+        )
+        for line in lines
+    )
+
+
+def _moment(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)

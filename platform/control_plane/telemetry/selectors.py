@@ -1,0 +1,298 @@
+"""Every read of telemetry. What is not of the caller's project does not exist for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import connection
+from django.db.models import OuterRef, Subquery
+
+from control_plane.common import live
+from control_plane.common.errors import not_found
+from control_plane.fleet.models import Node
+from control_plane.runs.models import Job, Run
+from control_plane.telemetry.models import (
+    Document,
+    Histogram,
+    LogChunk,
+    MetricPoint,
+    MetricSeries,
+    OutboxFile,
+    TrajectorySample,
+)
+from control_plane.telemetry.services import log_file_name
+from oolong.contracts.lifecycle import JobState
+from oolong.contracts.metrics import METRICS, Metric
+
+DEFAULT_POINTS = 2000  # a longer series is shown as so many buckets
+MOST_POINTS = 20_000
+MOST_LOG_BYTES = 1024 * 1024
+
+
+def job_of_node(node: Node, job_id: str) -> Job:
+    """A job whose attempt was placed on this node, ended or not."""
+    job = Job.objects.filter(attempt__node=node, pk=job_id).first()
+    if job is None:
+        raise not_found("job on this node", job_id)
+    return job
+
+
+# --- metrics ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Series:
+    name: str
+    axis: str
+    source: str
+    attempt: int
+    x: list[int] = field(default_factory=list)
+    value: list[float] = field(default_factory=list)
+    at: list[float] = field(default_factory=list)
+    min: list[float] | None = None
+    max: list[float] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "unit": METRICS[self.name].unit if self.name in METRICS else "",
+            "axis": self.axis,
+            "source": self.source,
+            "attempt": self.attempt,
+            "x": self.x,
+            "value": self.value,
+            "at": self.at,
+            "min": self.min,
+            "max": self.max,
+        }
+
+
+def metrics(
+    run: Run,
+    *,
+    names: list[str],
+    axis: str,
+    after_x: int | None = None,
+    limit: int | None = None,
+    max_points: int = DEFAULT_POINTS,
+) -> dict[str, Any]:
+    """Series of a run by name (all names when none is given), each point once, ascending in x.
+
+    With `limit`, the first so many points after `after_x`, as they were written. Without it a series of more
+    than `max_points` points comes as that many buckets of neighbours: value is their mean, x and at those of
+    the last one, beside their min and max.
+
+    `seq` is the stream's position from before the read: subscribe after it and nothing is missed, though a
+    point may come a second time.
+    """
+    seq = live.current_seq(f"run:{run.pk}")
+    rows = MetricSeries.objects.filter(run=run, axis=axis).select_related("attempt")
+    if names:
+        rows = rows.filter(name__in=names)
+    series = {
+        row.pk: Series(name=row.name, axis=row.axis, source=row.source, attempt=row.attempt.number)
+        for row in rows.order_by("name", "attempt__number", "source")
+    }
+    after = -(2**63) if after_x is None else after_x
+    if limit is None:
+        _read_buckets(series, after, max_points)
+    else:
+        _read_points(series, after, limit)
+    return {"series": [one.as_json() for one in series.values() if one.x], "seq": seq}
+
+
+_POINTS = """
+SELECT ids.id, p.x, p.value, extract(epoch FROM p.at)::float8
+FROM unnest(%s::bigint[]) AS ids(id),
+     LATERAL (SELECT x, value, at FROM telemetry_metricpoint
+              WHERE series_id = ids.id AND x > %s ORDER BY x LIMIT %s) AS p
+ORDER BY ids.id, p.x
+"""
+_BUCKETS = """
+WITH numbered AS (
+    SELECT series_id, x, value, at,
+           row_number() OVER (PARTITION BY series_id ORDER BY x) - 1 AS position,
+           count(*) OVER (PARTITION BY series_id) AS points
+    FROM telemetry_metricpoint WHERE series_id = ANY(%(ids)s) AND x > %(after)s
+)
+SELECT series_id, max(x), avg(value), extract(epoch FROM max(at))::float8, min(value), max(value), max(points)
+FROM numbered
+GROUP BY series_id, CASE WHEN points <= %(most)s THEN position ELSE position * %(most)s / points END
+ORDER BY series_id, 2
+"""
+
+
+def _read_points(series: dict[int, Series], after: int, limit: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_POINTS, (list(series), after, limit))
+        for identity, x, value, at in cursor.fetchall():
+            one = series[identity]
+            one.x.append(x)
+            one.value.append(value)
+            one.at.append(at)
+
+
+def _read_buckets(series: dict[int, Series], after: int, most: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_BUCKETS, {"ids": list(series), "after": after, "most": most})
+        for identity, x, mean, at, low, high, points in cursor.fetchall():
+            one = series[identity]
+            one.x.append(x)
+            one.value.append(mean)
+            one.at.append(at)
+            if points > most:
+                one.min = one.min if one.min is not None else []
+                one.max = one.max if one.max is not None else []
+                one.min.append(low)
+                one.max.append(high)
+
+
+def metric_names(run: Run) -> list[dict[str, Any]]:
+    """What a run has measured so far, by name and axis."""
+    last_x = MetricPoint.objects.filter(series=OuterRef("pk")).order_by("-x").values("x")[:1]
+    series = (
+        MetricSeries.objects.filter(run=run)
+        .annotate(last_x=Subquery(last_x))
+        .order_by("name", "axis", "source")
+    )
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in series:
+        metric = METRICS.get(one.name, Metric(one.name, "", ""))
+        entry = found.setdefault(
+            (one.name, one.axis),
+            {
+                "name": one.name, "unit": metric.unit, "help": metric.help, "axis": one.axis,
+                "sources": [], "last_x": None, "conflicts": 0,
+            },
+        )  # fmt: skip
+        if one.source not in entry["sources"]:
+            entry["sources"].append(one.source)
+        if one.last_x is not None:
+            entry["last_x"] = max(one.last_x, entry["last_x"] or one.last_x)
+        entry["conflicts"] += one.conflicts
+    return list(found.values())
+
+
+def metric_catalogue() -> list[dict[str, str]]:
+    return [{"name": metric.name, "unit": metric.unit, "help": metric.help} for metric in METRICS.values()]
+
+
+def histograms(run: Run, *, name: str, after_x: int | None, limit: int) -> list[dict[str, Any]]:
+    """The newest `limit` histograms of a name after `after_x`, ascending in x."""
+    rows = Histogram.objects.filter(run=run, name=name).select_related("attempt")
+    if after_x is not None:
+        rows = rows.filter(x__gt=after_x)
+    newest = list(rows.order_by("-x", "-attempt__number", "source")[:limit])
+    return [
+        {"x": row.x, "attempt": row.attempt.number, "source": row.source, "counts": row.counts}
+        for row in reversed(newest)
+    ]
+
+
+def document(run: Run, name: str) -> dict[str, Any]:
+    row = Document.objects.filter(run=run, name=name).first()
+    if row is None:
+        raise not_found("document of this run", name)
+    return {"name": row.name, "at": row.at.timestamp(), "value": row.value}
+
+
+def trajectory_as_json(row: TrajectorySample) -> dict[str, Any]:
+    return {
+        "id": row.pk,
+        "step": row.step,
+        "group_id": row.group_id,
+        "attempt": row.attempt.number,
+        "at": row.at.timestamp(),
+        "prompt": row.prompt,
+        "answer": row.answer,
+        "completion": row.completion,
+        "reward": row.reward,
+        "policy_versions": row.policy_versions,
+        "version_texts": row.version_texts,
+        "finish_reason": row.finish_reason,
+    }
+
+
+# --- logs -------------------------------------------------------------------------------------------------
+
+
+def logs(run: Run) -> list[dict[str, Any]]:
+    """Which logs there are, jobs in the order of their attempts."""
+    rows = (
+        OutboxFile.objects.filter(job__attempt__run=run, name__startswith="output.log#")
+        .select_related("job__attempt")
+        .order_by("job__attempt__number", "job__name", "pk")
+    )
+    return [
+        {
+            "job": row.job_id,
+            "name": row.job.name,
+            "attempt": row.job.attempt.number,
+            "incarnation": int(row.name.rpartition("#")[2]),
+            "bytes": row.offset,
+        }
+        for row in rows
+    ]
+
+
+def log(run: Run, job_id: str, *, incarnation: int | None, offset: int, limit: int) -> dict[str, Any]:
+    """A piece of a job's log: `limit` bytes from `offset`, or the last -offset bytes when it is negative.
+
+    Without an incarnation the newest one that has a log. The piece ends at a whole character where it can;
+    go on from `next_offset`. `end` says that nothing will follow: the job has exited and all was read.
+    """
+    job = Job.objects.filter(attempt__run=run, pk=job_id).first()
+    if job is None:
+        raise not_found("job of this run", job_id)
+    files = {
+        int(row.name.rpartition("#")[2]): row.offset
+        for row in OutboxFile.objects.filter(job=job, name__startswith="output.log#")
+    }
+    if incarnation is None:
+        incarnation = max(files, default=0)
+    size = files.get(incarnation, 0)
+    offset = max(0, size + offset) if offset < 0 else offset
+    data = _log_bytes(job, incarnation, offset, limit)
+    if offset + len(data) < size:
+        data = _whole_characters(data)
+    next_offset = offset + len(data)
+    announced = job.outbox.get(log_file_name(incarnation), 0)
+    return {
+        "job": job.pk,
+        "incarnation": incarnation,
+        "offset": offset,
+        "next_offset": next_offset,
+        "text": data.decode(errors="replace"),
+        "end": job.state == JobState.EXITED and next_offset >= max(size, announced),
+    }
+
+
+def _log_bytes(job: Job, incarnation: int, offset: int, limit: int) -> bytes:
+    chunks = LogChunk.objects.filter(job=job, incarnation=incarnation)
+    first = chunks.filter(offset__lte=offset).order_by("-offset").values_list("offset", flat=True).first()
+    if first is None:
+        return b""
+    data = bytearray()
+    wanted = offset - first + limit
+    for piece in (
+        chunks.filter(offset__gte=first)
+        .order_by("offset")
+        .values_list("data", flat=True)
+        .iterator(chunk_size=64)
+    ):
+        data += piece
+        if len(data) >= wanted:
+            break
+    return bytes(data[offset - first : wanted])
+
+
+def _whole_characters(data: bytes) -> bytes:
+    """Without a UTF-8 character that is cut at the end; at most three bytes shorter."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0b1100_0000 == 0b1000_0000:
+            continue
+        length = 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+        return data[:-back] if length > back else data
+    return data

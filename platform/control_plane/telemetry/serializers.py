@@ -1,0 +1,109 @@
+"""The shapes of telemetry's answers, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+
+class ShipReplySerializer(serializers.Serializer[Any]):
+    offset = serializers.IntegerField(help_text="go on from this byte")
+
+
+class SeriesSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    unit = serializers.CharField()
+    axis = serializers.ChoiceField(choices=["step", "time"])
+    source = serializers.CharField(help_text="job, restart in place and part of it: rollout-0#1/engine")
+    attempt = serializers.IntegerField(help_text="attempt number")
+    x = serializers.ListField(child=serializers.IntegerField())
+    value = serializers.ListField(child=serializers.FloatField())
+    at = serializers.ListField(child=serializers.FloatField(), help_text="unix seconds")
+    min = serializers.ListField(
+        child=serializers.FloatField(), allow_null=True, help_text="of a bucket; null for single points"
+    )
+    max = serializers.ListField(child=serializers.FloatField(), allow_null=True)
+
+
+class MetricsSerializer(serializers.Serializer[Any]):
+    series = SeriesSerializer(many=True)
+    seq = serializers.IntegerField(help_text="subscribe to run:<id> with after_seq=seq to go on live")
+
+
+class MetricSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    unit = serializers.CharField()
+    help = serializers.CharField()
+
+
+class MetricCatalogueSerializer(serializers.Serializer[Any]):
+    data = MetricSerializer(many=True)
+
+
+class MetricNameSerializer(MetricSerializer):
+    axis = serializers.ChoiceField(choices=["step", "time"])
+    sources = serializers.ListField(child=serializers.CharField())
+    last_x = serializers.IntegerField(allow_null=True)
+    conflicts = serializers.IntegerField(help_text="points that came again with another value")
+
+
+class MetricNamesSerializer(serializers.Serializer[Any]):
+    data = MetricNameSerializer(many=True)
+
+
+class HistogramSerializer(serializers.Serializer[Any]):
+    x = serializers.IntegerField()
+    attempt = serializers.IntegerField()
+    source = serializers.CharField()
+    counts = serializers.DictField(child=serializers.IntegerField())
+
+
+class HistogramsSerializer(serializers.Serializer[Any]):
+    data = HistogramSerializer(many=True)
+
+
+class DocumentSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    at = serializers.FloatField(help_text="unix seconds")
+    value = serializers.DictField()
+
+
+class TrajectorySerializer(serializers.Serializer[Any]):
+    id = serializers.IntegerField()
+    step = serializers.IntegerField()
+    group_id = serializers.CharField()
+    attempt = serializers.IntegerField()
+    at = serializers.FloatField(help_text="unix seconds")
+    prompt = serializers.CharField()
+    answer = serializers.CharField()
+    completion = serializers.CharField()
+    reward = serializers.FloatField()
+    policy_versions = serializers.ListField(
+        child=serializers.IntegerField(), help_text="pairs: version, count of tokens, version, count ..."
+    )
+    version_texts = serializers.ListField(
+        child=serializers.CharField(), help_text="text of each pair, or empty"
+    )
+    finish_reason = serializers.CharField()
+
+
+class LogFileSerializer(serializers.Serializer[Any]):
+    job = serializers.CharField()
+    name = serializers.CharField()
+    attempt = serializers.IntegerField()
+    incarnation = serializers.IntegerField()
+    bytes = serializers.IntegerField()
+
+
+class LogFilesSerializer(serializers.Serializer[Any]):
+    data = LogFileSerializer(many=True)
+
+
+class LogSerializer(serializers.Serializer[Any]):
+    job = serializers.CharField()
+    incarnation = serializers.IntegerField()
+    offset = serializers.IntegerField()
+    next_offset = serializers.IntegerField()
+    text = serializers.CharField()
+    end = serializers.BooleanField(help_text="nothing will follow: the job has exited and all was read")

@@ -1,0 +1,233 @@
+"""Every write of telemetry: shipped bytes become rows and frames, exactly once.
+
+An agent ships a file at least once, by offset. One transaction takes the file's row, leaves out what was read
+before, stores the rest, publishes it and moves the offset: so a repeated, overlapping or interrupted shipment
+changes nothing, and two shippers of one file take turns. A line that cannot be understood is counted and noted
+among the run's events; it never holds up the lines behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import DataError, transaction
+
+from control_plane.common import clock, live
+from control_plane.common.errors import Problem
+from control_plane.runs import records as runs
+from control_plane.runs.models import Job, Run
+from control_plane.telemetry import rows
+from control_plane.telemetry.lines import BadLine, ReadLine, read_lines
+from control_plane.telemetry.models import LogChunk, OutboxFile
+from oolong.contracts import telemetry as contract
+from oolong.contracts.lifecycle import JobKind
+
+NOTED_BAD_LINES = 20  # per file; further ones are only counted
+LOG_TEXT_IN_FRAME = 16 * 1024  # bytes; readers fetch bigger pieces by offset
+
+
+class OffsetGap(Exception):
+    """The shipment begins beyond what was read. `offset` is where to go on from."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(f"the file was read to byte {offset}; ship from there")
+        self.offset = offset
+
+
+def receive_outbox(job_id: str, name: str, *, offset: int, body: bytes) -> int:
+    """Store a piece of an outbox file that begins at byte `offset`; returns the offset read so far.
+
+    Raises OffsetGap, Job.DoesNotExist, or Problem 422 when there is no whole line in what is new.
+    """
+    whole = body[: body.rfind(b"\n") + 1]
+    reading = read_lines(whole, offset=offset)
+    with transaction.atomic():
+        job = _locked_job(job_id)
+        file = _file(job, name, offset)
+        end = offset + len(whole)
+        if end <= file.offset:
+            if offset + len(body) > file.offset:
+                raise Problem(
+                    422,
+                    "no_whole_line",
+                    f"{len(body)} bytes of {name} from byte {offset} hold no newline; ship whole lines",
+                )
+            return file.offset
+        good = [read for read in reading.good if read.offset >= file.offset]
+        bad = [line for line in reading.bad if line.offset >= file.offset]
+        conflicts, refused = _store(job, file, good)
+        bad = sorted([*bad, *refused], key=lambda line: line.offset)
+        _note_bad_lines(job, file, bad)
+        _note_conflict(job, file, conflicts)
+        file.offset = end
+        file.lines += len(good) + len(bad) - len(refused)
+        file.bad_lines += len(bad)
+        file.conflicts += len(conflicts)
+        file.save(update_fields=["offset", "lines", "bad_lines", "conflicts"])
+        runs.record_read_offset(job, name, end)
+        return end
+
+
+def receive_log(job_id: str, incarnation: int, *, offset: int, body: bytes) -> int:
+    """Store a piece of a job's log that begins at byte `offset`; returns the offset read so far.
+
+    Raises OffsetGap or Job.DoesNotExist.
+    """
+    name = log_file_name(incarnation)
+    with transaction.atomic():
+        job = _locked_job(job_id)
+        file = _file(job, name, offset)
+        start = file.offset
+        fresh = body[start - offset :]
+        if not fresh:
+            return start
+        LogChunk.objects.create(job=job, incarnation=incarnation, offset=start, data=fresh)
+        file.offset = start + len(fresh)
+        file.save(update_fields=["offset"])
+        runs.record_read_offset(job, name, file.offset)
+        frame = {
+            "job": job.pk,
+            "name": job.name,
+            "incarnation": incarnation,
+            "offset": start,
+            "next_offset": file.offset,
+            "text": fresh.decode(errors="replace") if len(fresh) <= LOG_TEXT_IN_FRAME else None,
+        }
+        live.publish(f"run:{job.attempt.run_id}:logs", "log", frame)
+        return file.offset
+
+
+def log_file_name(incarnation: int) -> str:
+    return f"output.log#{incarnation}"
+
+
+# --- one shipment -----------------------------------------------------------------------------------------
+
+
+def _locked_job(job_id: str) -> Job:
+    """The job and its run, both rows locked: shippers of one run take turns here. The run comes first, as
+    everywhere, because who has locked the run may be about to change the job."""
+    run = Run.objects.select_for_update(no_key=True).get(attempts__jobs=job_id)
+    job = Job.objects.select_for_update(of=("self",), no_key=True).select_related("attempt").get(pk=job_id)
+    job.attempt.run = run
+    return job
+
+
+def _file(job: Job, name: str, offset: int) -> OutboxFile:
+    """How far the file was read. Raises OffsetGap when the shipment begins beyond that."""
+    file, _ = OutboxFile.objects.get_or_create(job=job, name=name)
+    if offset > file.offset:
+        raise OffsetGap(file.offset)
+    return file
+
+
+def _store(job: Job, file: OutboxFile, lines: list[ReadLine]) -> tuple[list[rows.Conflict], list[BadLine]]:
+    """All lines at once; when the database or a rule of runs refuses one of them, line by line to find it."""
+    try:
+        with transaction.atomic():
+            return _store_lines(job, file, lines), []
+    except (DataError, Problem):
+        job.attempt.run.refresh_from_db()
+    conflicts: list[rows.Conflict] = []
+    refused: list[BadLine] = []
+    for line in lines:
+        try:
+            with transaction.atomic():
+                conflicts += _store_lines(job, file, [line])
+        except (DataError, Problem) as error:
+            job.attempt.run.refresh_from_db()
+            refused.append(BadLine(line.offset, str(error).partition("\n")[0]))
+    return conflicts, refused
+
+
+def _store_lines(job: Job, file: OutboxFile, lines: list[ReadLine]) -> list[rows.Conflict]:
+    by_kind: dict[type, list[Any]] = {}
+    for read in lines:
+        by_kind.setdefault(type(read.line), []).append(read.line)
+    source = rows.source_of(job, file.name)
+    conflicts = rows.insert_points(job, source, by_kind.get(contract.Points, []))
+    conflicts += rows.insert_histograms(job, source, by_kind.get(contract.Histogram, []))
+    rows.put_documents(job, by_kind.get(contract.Document, []))
+    rows.insert_trajectories(job, by_kind.get(contract.TrajectoryLine, []))
+    # From here on topics are locked until the commit: the run's own first, the list of runs last.
+    frames = [frame for read in lines if (frame := _frame(job, source, read.line))]
+    if frames:
+        live.publish_many(f"run:{job.attempt.run_id}", frames)
+    _tell_runs(job, [read.line for read in lines])
+    return conflicts
+
+
+def _tell_runs(job: Job, lines: list[contract.AnyLine]) -> None:
+    attempt = job.attempt
+    steps: dict[int, dict[str, float]] = {}
+    progress: contract.Progress | None = None
+    for line in lines:
+        match line:
+            case contract.Points(axis="step", x=x, values=values) if job.kind == JobKind.TRAINER:
+                steps.setdefault(x, {}).update(values)
+            case contract.Progress():
+                progress = line
+            case contract.Note():
+                runs.record_note(job, line)
+            case contract.CheckpointLine():
+                runs.record_checkpoint_line(job, line)
+            case contract.Summary(name=name, value=value):
+                runs.record_summary(attempt.run, attempt, name, value)
+    if progress is not None:
+        runs.record_progress(job, progress)
+    if steps:
+        newest: dict[str, float] = {}
+        for step in sorted(steps):
+            newest |= steps[step]
+        runs.record_step(attempt.run, max(steps), newest)
+
+
+def _frame(job: Job, source: str, line: contract.AnyLine) -> tuple[str, Mapping[str, Any]] | None:
+    number = job.attempt.number
+    match line:
+        case contract.Points():
+            return "points", {
+                "axis": line.axis,
+                "x": line.x,
+                "attempt": number,
+                "source": rows.with_part(source, line.source),
+                "at": line.at,
+                "values": line.values,
+            }
+        case contract.Histogram():
+            return "histogram", {
+                "name": line.name, "x": line.x, "attempt": number, "source": source, "counts": line.counts,
+            }  # fmt: skip
+        case contract.Document():
+            return "document", {"name": line.name, "at": line.at, "value": line.value}
+        case contract.TrajectoryLine():
+            return "trajectory", {
+                "step": line.step, "group_id": line.group_id, "reward": line.reward, "attempt": number,
+            }  # fmt: skip
+        case _:
+            return None  # runs.services announces these itself
+
+
+def _note_bad_lines(job: Job, file: OutboxFile, bad: list[BadLine]) -> None:
+    room = max(0, NOTED_BAD_LINES - file.bad_lines)
+    for line in bad[:room]:
+        _note(job, "bad_outbox_line", f"{file.name}, line at byte {line.offset}: {line.reason}"[:2000])
+    if room and len(bad) > room:
+        _note(job, "bad_outbox_line", f"{file.name} has more such lines; they are counted and not listed")
+
+
+def _note_conflict(job: Job, file: OutboxFile, conflicts: list[rows.Conflict]) -> None:
+    """One event per file is enough; the counts go on."""
+    if conflicts and not file.conflicts:
+        first = conflicts[0]
+        _note(
+            job,
+            "metric_conflict",
+            f"{first.key} was written again with another value ({first.refused} after {first.kept}); "
+            "the first one is kept and the conflict counted",
+        )
+
+
+def _note(job: Job, kind: str, message: str) -> None:
+    runs.record_note(job, contract.Note(at=clock.now().timestamp(), kind=kind, message=message))

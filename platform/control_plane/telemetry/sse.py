@@ -1,0 +1,115 @@
+"""The live stream as server-sent events: GET /api/v1/stream?topic=…&after_seq=, for curl and CI.
+
+Replays from `after_seq` (or the Last-Event-ID of a reconnecting client), then goes on live; a comment every
+15 s keeps the connection. A run's stream ends with `event: end` and the run's status, once the run has ended
+and everything of the topic was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import msgspec
+from channels.db import database_sync_to_async
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+
+from control_plane.common import live
+from control_plane.common.errors import problem_response
+from control_plane.common.hub import Mailbox, hub
+from control_plane.runs.models import Run
+from control_plane.telemetry.credentials import Credential
+from control_plane.telemetry.topics import readable_topic, run_of_topic
+from oolong.contracts.lifecycle import ENDED, RunStatus
+
+KEEP_ALIVE_SECONDS = 15.0
+RECHECK_SECONDS = 60.0
+
+
+async def stream(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
+    if request.method != "GET":
+        return problem_response(
+            request, 405, "method_not_allowed", f"{request.method} is not allowed; use GET"
+        )
+    credential = _credential(request)
+    topic = request.GET.get("topic", "")
+    caller = await database_sync_to_async(credential.caller)() if credential else None
+    if credential is None or caller is None:
+        return problem_response(
+            request, 401, "not_authenticated", "log in, or send Authorization: Bearer ool_…"
+        )
+    published = await database_sync_to_async(readable_topic)(caller, topic)
+    if published is None:
+        return problem_response(
+            request, 404, "not_found", f"there is no topic {topic!r}: run:<id>, run:<id>:logs, runs, pool"
+        )
+    after_text = request.headers.get("Last-Event-ID") or request.GET.get("after_seq", "")
+    if after_text and not after_text.isdecimal():
+        return problem_response(
+            request, 422, "invalid", f"after_seq={after_text!r}: a whole number from 0 on"
+        )
+    after_seq = int(after_text) if after_text else None
+    return StreamingHttpResponse(
+        _events(credential, topic, published, after_seq),
+        content_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+def _credential(request: HttpRequest) -> Credential | None:
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return Credential(token=token.strip())
+    session = request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")
+    return Credential(session=session) if session else None
+
+
+async def _events(
+    credential: Credential, topic: str, published: str, after_seq: int | None
+) -> AsyncIterator[str]:
+    mailbox = Mailbox()
+    run_id = run_of_topic(topic)
+    checked = time.monotonic()
+    final: int | None = None  # the last number there will be, once the run has ended
+    status = ""
+    first = True
+    try:
+        current = await hub().subscribe(mailbox, published, after_seq)
+        sent = current if after_seq is None else min(after_seq, current)
+        while True:
+            may_have_ended = first
+            first = False
+            try:
+                async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                    taken = await mailbox.take()
+            except TimeoutError:
+                yield ": keep-alive\n\n"
+                may_have_ended = True
+                taken = []
+            for frame, text in taken:
+                if frame is None:
+                    yield f"event: subscribed\ndata: {text}\n\n"
+                    continue
+                yield f"id: {frame.seq}\nevent: {frame.type}\ndata: {text}\n\n"
+                sent = frame.seq
+                may_have_ended = may_have_ended or frame.type == "status"
+            if run_id is not None and final is None and may_have_ended:
+                status = await database_sync_to_async(_status)(run_id)
+                if status in ENDED:
+                    final = await database_sync_to_async(live.current_seq)(published)
+            if final is not None and sent >= final:
+                yield f"event: end\ndata: {msgspec.json.encode({'topic': topic, 'status': status}).decode()}\n\n"
+                return
+            if time.monotonic() - checked >= RECHECK_SECONDS:
+                checked = time.monotonic()
+                caller = await database_sync_to_async(credential.caller)()
+                if caller is None or await database_sync_to_async(readable_topic)(caller, topic) is None:
+                    return
+    finally:
+        hub().leave(mailbox)
+
+
+def _status(run_id: str) -> str:
+    return Run.objects.values_list("status", flat=True).filter(pk=run_id).first() or RunStatus.FAILED

@@ -1,0 +1,16 @@
+from django.urls import path
+
+from control_plane.telemetry import api, sse
+
+urlpatterns = [
+    path("stream", sse.stream),
+    path("agent/jobs/<str:job_id>/outbox/<str:file>", api.OutboxView.as_view()),
+    path("agent/jobs/<str:job_id>/logs/<int:incarnation>", api.ShipLogView.as_view()),
+    path("metric-catalogue", api.MetricCatalogueView.as_view()),
+    path("runs/<str:run_id>/metrics", api.MetricsView.as_view()),
+    path("runs/<str:run_id>/metric-names", api.MetricNamesView.as_view()),
+    path("runs/<str:run_id>/histograms", api.HistogramsView.as_view()),
+    path("runs/<str:run_id>/documents/<path:name>", api.DocumentView.as_view()),
+    path("runs/<str:run_id>/trajectories", api.TrajectoriesView.as_view()),
+    path("runs/<str:run_id>/logs", api.LogsView.as_view()),
+]

@@ -55,6 +55,9 @@ def main(root: str, arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print(f"\n{name}: interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except PermissionError as error:
         print(
             f"\n{name}: {error}\nA file belongs to another user: was this checkout used as root before?",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from local_stack.errors import StackError
@@ -51,33 +52,69 @@ def choose(
     return chosen
 
 
-def reserve(
+@contextmanager
+def reserved(
     register: Path, *, clone_root: Path, before: Mapping[str, int], environ: Mapping[str, str], own: set[int]
-) -> dict[str, int]:
-    """Choose ports under the register's lock, so that two clones that start together get different ones.
+) -> Iterator[dict[str, int]]:
+    """Choose ports and keep other clones off them until the services have had time to open them.
 
-    `own` are ports that live services of this clone hold: they count as usable.
+    `own` are ports that live services of this clone hold: they count as usable. Clones of one user know each
+    other by the register, also while they are down. Those of different users that start in the same moment
+    are kept apart by a claim that the kernel drops when its holder ends.
     """
-    preferred = dict(PREFERRED)
-    before = dict(before)
+    preferred, before = with_wishes(PREFERRED, before, environ)
+    claims: dict[int, socket.socket] = {}
+
+    def usable(port: int) -> bool:
+        if port in own:
+            return True
+        claim = _claim(port)
+        if claim is None:
+            return False
+        if not is_free(port):
+            claim.close()
+            return False
+        claims[port] = claim
+        return True
+
+    try:
+        with locked(register.with_suffix(".lock")):
+            known = {root: ports for root, ports in read_json(register).items() if Path(root).is_dir()}
+            others = {
+                port for root, ports in known.items() if root != str(clone_root) for port in ports.values()
+            }
+            chosen = choose(before=before, preferred=preferred, taken_by_other_clones=others, usable=usable)
+            known[str(clone_root)] = chosen
+            write_json(register, known)
+        yield chosen
+    finally:
+        for claim in claims.values():
+            claim.close()
+
+
+def with_wishes(
+    preferred: Mapping[str, int], before: Mapping[str, int], environ: Mapping[str, str]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Put OOLONG_WEB_PORT and the like in the place of the preferred port and of the last one."""
+    wanted, kept = dict(preferred), dict(before)
     for name in preferred:
-        wish = environ.get(f"OOLONG_{name.upper()}_PORT")
-        if wish:
-            if not wish.isdigit() or not 0 < int(wish) < 65536:
-                raise StackError(f"OOLONG_{name.upper()}_PORT={wish!r} is not a port number")
-            preferred[name] = int(wish)
-            before.pop(name, None)
-    with locked(register.with_suffix(".lock")):
-        known = {root: ports for root, ports in read_json(register).items() if Path(root).is_dir()}
-        others = {
-            port for root, ports in known.items() if root != str(clone_root) for port in dict(ports).values()
-        }
-        chosen = choose(
-            before=before,
-            preferred=preferred,
-            taken_by_other_clones=others,
-            usable=lambda port: port in own or is_free(port),
-        )
-        known[str(clone_root)] = chosen
-        write_json(register, known)
-    return chosen
+        variable = f"OOLONG_{name.upper()}_PORT"
+        wish = environ.get(variable)
+        if not wish:
+            continue
+        if not wish.isdigit() or not 0 < int(wish) < 65536:
+            raise StackError(f"{variable}={wish!r} is not a port number")
+        wanted[name] = int(wish)
+        kept.pop(name, None)
+    return wanted, kept
+
+
+def _claim(port: int) -> socket.socket | None:
+    """Hold a name that all users of this machine can see and only one process can have."""
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        claim.bind(f"\0oolong-port-{port}")
+    except OSError:
+        claim.close()
+        return None
+    return claim

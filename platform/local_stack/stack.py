@@ -61,10 +61,19 @@ def up(places: Places, *, device: str, say: Say) -> Started:
         if is_running(places) and before is not None:
             return Started(url=before.url, was_running=True)
         _ask_keeper_to_stop(places)  # one that failed or is half way down
-        chosen = _configure(places, before=before, device=device)
-        say(f"Starting: {_summary(chosen)} …")
-        _start_keeper(places)
-        _wait_until_up(places)
+        configuration.prepare_data_folder(places)
+        held = before.ports if before else {}
+        own = {port for name, port in held.items() if read_pid_file(places.run / f"{name}.json") is not None}
+        register = places.home / "ports.json"
+        with ports.reserved(
+            register, clone_root=places.root, before=held, environ=os.environ, own=own
+        ) as chosen_ports:
+            chosen = configuration.decide(places, ports=chosen_ports, device=device, environ=os.environ)
+            configuration.write_configuration(places, chosen)
+            configuration.write_env_file(places, configuration.django_variables(places, chosen, os.environ))
+            say(f"Starting: {_summary(chosen)} …")
+            _start_keeper(places)
+            _wait_until_up(places)
         return Started(url=chosen.url, was_running=False)
 
 
@@ -72,21 +81,6 @@ def is_running(places: Places) -> bool:
     """Whether the keeper lives and has brought everything up."""
     keeper = read_pid_file(places.run / "keeper.json")
     return keeper is not None and read_json(places.run / "status.json").get("phase") == "running"
-
-
-def _configure(
-    places: Places, *, before: configuration.StackConfiguration | None, device: str
-) -> configuration.StackConfiguration:
-    configuration.prepare_data_folder(places)
-    held = before.ports if before else {}
-    own = {port for name, port in held.items() if read_pid_file(places.run / f"{name}.json") is not None}
-    chosen_ports = ports.reserve(
-        places.home / "ports.json", clone_root=places.root, before=held, environ=os.environ, own=own
-    )
-    chosen = configuration.decide(places, ports=chosen_ports, device=device, environ=os.environ)
-    configuration.write_configuration(places, chosen)
-    configuration.write_env_file(places, configuration.django_variables(places, chosen, os.environ))
-    return chosen
 
 
 def _summary(chosen: configuration.StackConfiguration) -> str:

@@ -41,34 +41,40 @@ def test_when_all_are_taken_the_error_names_the_way_out():
         _choose(busy=range(8400, 8700))
 
 
-def test_two_clones_that_reserve_one_after_the_other_get_different_ports(tmp_path: Path):
-    register = tmp_path / "ports.json"
+def _reserved(register: Path, root: Path, **environ: str):
+    return ports.reserved(register, clone_root=root, before={}, environ=environ, own=set())
+
+
+def test_two_clones_of_one_user_get_different_ports_even_while_one_is_down(tmp_path: Path):
     chosen = []
     for name in ("one", "two"):
-        root = tmp_path / name
-        root.mkdir()
-        chosen.append(ports.reserve(register, clone_root=root, before={}, environ={}, own=set()))
+        (tmp_path / name).mkdir()
+        with _reserved(tmp_path / "ports.json", tmp_path / name) as reserved:
+            chosen.append(reserved)
     assert not set(chosen[0].values()) & set(chosen[1].values())
 
 
+def test_two_users_who_start_in_the_same_moment_get_different_ports(tmp_path: Path):
+    with _reserved(tmp_path / "ports-of-alice.json", tmp_path) as alice:
+        with _reserved(tmp_path / "ports-of-bob.json", tmp_path) as bob:
+            assert not set(alice.values()) & set(bob.values())
+
+
 def test_a_deleted_clone_gives_its_ports_back(tmp_path: Path):
-    register = tmp_path / "ports.json"
     gone, here = tmp_path / "gone", tmp_path / "here"
     gone.mkdir(), here.mkdir()
-    first = ports.reserve(register, clone_root=gone, before={}, environ={}, own=set())
+    with _reserved(tmp_path / "ports.json", gone) as first:
+        pass
     gone.rmdir()
-    assert ports.reserve(register, clone_root=here, before={}, environ={}, own=set()) == first
+    with _reserved(tmp_path / "ports.json", here) as second:
+        assert second == first
 
 
-def test_a_port_wish_must_be_a_number(tmp_path: Path):
+def test_a_port_wish_comes_first_and_must_be_a_number(tmp_path: Path):
+    wanted, kept = ports.with_wishes(PREFERRED, {"web": 8401}, {"OOLONG_WEB_PORT": "9000"})
+    assert (wanted["web"], kept) == (9000, {})
     with pytest.raises(StackError, match="OOLONG_WEB_PORT='http'"):
-        ports.reserve(
-            tmp_path / "r.json",
-            clone_root=tmp_path,
-            before={},
-            environ={"OOLONG_WEB_PORT": "http"},
-            own=set(),
-        )
+        ports.with_wishes(PREFERRED, {}, {"OOLONG_WEB_PORT": "http"})
 
 
 def test_a_listening_port_is_not_free():

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from asgiref.testing import ApplicationCommunicator
+from channels.db import database_sync_to_async
+from channels.routing import URLRouter
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
+
+from control_plane.accounts.models import ApiToken
+from control_plane.common import clock
+from control_plane.common.hub import hub
+from control_plane.telemetry import consumers
+from control_plane.telemetry.routing import websocket_urlpatterns
+from tests.unit.telemetry.streaming import apublish, points
+from tests.unit.telemetry.world import World, build_world
+
+HOST = "testserver"
+
+
+@pytest_asyncio.fixture
+async def world(transactional_db: None) -> AsyncIterator[World]:
+    yield await database_sync_to_async(build_world)()
+    await hub().close()
+
+
+class Client:
+    def __init__(self, *, origin: str | None = None, session: str = "") -> None:
+        headers = [(b"host", HOST.encode())]
+        if origin is not None:
+            headers.append((b"origin", origin.encode()))
+        if session:
+            headers.append((b"cookie", f"a=b; sessionid={session}".encode()))
+        scope = {
+            "type": "websocket",
+            "path": "/ws/v1",
+            "headers": headers,
+            "query_string": b"",
+            "subprotocols": [],
+        }
+        self.wire = ApplicationCommunicator(URLRouter(websocket_urlpatterns), scope)
+
+    async def connect(self) -> Client:
+        await self.wire.send_input({"type": "websocket.connect"})
+        assert (await self.wire.receive_output(timeout=10))["type"] == "websocket.accept"
+        return self
+
+    async def say(self, **message: Any) -> None:
+        await self.say_text(json.dumps(message))
+
+    async def say_text(self, text: str) -> None:
+        await self.wire.send_input({"type": "websocket.receive", "text": text})
+
+    async def hear(self, *types: str) -> dict[str, Any]:
+        """The next message of one of these types."""
+        async with asyncio.timeout(10):
+            while True:
+                event = await self.wire.receive_output(timeout=10)
+                assert event["type"] == "websocket.send", event
+                message: dict[str, Any] = json.loads(event["text"])
+                if message["type"] in types:
+                    return message
+
+    async def close_code(self) -> int:
+        async with asyncio.timeout(10):
+            while True:
+                event = await self.wire.receive_output(timeout=10)
+                if event["type"] == "websocket.close":
+                    return int(event["code"])
+
+    async def leave(self) -> None:
+        await self.wire.send_input({"type": "websocket.disconnect", "code": 1000})
+        await self.wire.wait(timeout=10)
+
+
+async def known(world: World, *scopes: str) -> Client:
+    token = await database_sync_to_async(world.token)(*scopes)
+    client = await Client().connect()
+    await client.say(op="auth", token=token)
+    await client.hear("authenticated")
+    return client
+
+
+def log_in(world: World) -> str:
+    session = SessionStore()
+    session[SESSION_KEY] = world.user.pk
+    session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+    session[HASH_SESSION_KEY] = world.user.get_session_auth_hash()
+    session.create()
+    return str(session.session_key)
+
+
+async def test_a_token_subscribes_replays_and_goes_on_live(world: World) -> None:
+    topic = f"run:{world.run.pk}"
+    await apublish(topic, points(1), points(2), points(3))
+    client = await known(world)
+    await client.say(op="subscribe", topic=topic, after_seq=1)
+    assert await client.hear("subscribed") == {"topic": topic, "type": "subscribed", "seq": 3}
+    await apublish(topic, points(4))
+    heard = [await client.hear("points") for _ in range(3)]
+    assert [frame["seq"] for frame in heard] == [2, 3, 4]
+    assert heard[0]["data"] == points(2)[1]
+
+    await client.say(op="unsubscribe", topic=topic)
+    await client.say(op="subscribe", topic=topic)
+    await client.hear("subscribed")
+    await apublish(topic, points(5))
+    assert (await client.hear("points"))["seq"] == 5
+    await client.leave()
+
+
+async def test_every_project_has_a_runs_topic_of_its_own(world: World) -> None:
+    client = await known(world)
+    await client.say(op="subscribe", topic="runs")
+    assert (await client.hear("subscribed"))["topic"] == "runs"
+    await apublish("runs:somebody else's", ("status", {"id": "run_secret"}))
+    await apublish(f"runs:{world.project.pk}", ("status", {"id": "run_own"}))
+    frame = await client.hear("status")
+    assert (frame["topic"], frame["data"]["id"]) == ("runs", "run_own")
+    await client.leave()
+
+
+async def test_a_foreign_run_ends_the_socket_like_one_that_does_not_exist(world: World) -> None:
+    other = await database_sync_to_async(build_world)("two")
+    for topic in (f"run:{other.run.pk}", f"run:{other.run.pk}:logs", "run:run_nothing", "secrets"):
+        client = await known(world)
+        await client.say(op="subscribe", topic=topic)
+        assert await client.close_code() == 4404
+
+
+async def test_a_token_without_the_scope_sees_no_topic(world: World) -> None:
+    client = await known(world, "datasets:read")
+    await client.say(op="subscribe", topic=f"run:{world.run.pk}")
+    assert await client.close_code() == 4404
+
+
+async def test_a_session_is_taken_only_from_our_own_origin(world: World) -> None:
+    session = await database_sync_to_async(log_in)(world)
+    client = await Client(session=session, origin=f"http://{HOST}").connect()
+    await client.say(op="subscribe", topic=f"run:{world.run.pk}")
+    await client.hear("subscribed")
+    await client.leave()
+    for origin in (None, "http://evil.example", "null", f"http://{HOST}.evil.example"):
+        client = await Client(session=session, origin=origin).connect()
+        assert await client.close_code() == 4403
+
+
+async def test_who_does_not_say_who_it_is_gets_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = await Client().connect()
+    await client.say(op="subscribe", topic=f"run:{world.run.pk}")
+    assert await client.close_code() == 4401
+
+    client = await Client().connect()
+    await client.say(op="auth", token="ool_made_up")
+    assert await client.close_code() == 4401
+
+    monkeypatch.setattr(consumers, "AUTHENTICATE_SECONDS", 0.05)
+    client = await Client().connect()
+    assert await client.close_code() == 4401
+
+
+async def test_a_revoked_token_ends_the_socket(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumers, "AUTHENTICATE_SECONDS", 0.05)
+    monkeypatch.setattr(consumers, "PING_SECONDS", 0.05)
+    monkeypatch.setattr(consumers, "RECHECK_SECONDS", 0.1)
+    client = await known(world)
+    await client.say(op="subscribe", topic=f"run:{world.run.pk}")
+    await client.hear("ping")
+    await database_sync_to_async(ApiToken.objects.update)(revoked_at=clock.now())
+    assert await client.close_code() == 4401
+
+
+async def test_a_malformed_message_is_answered_and_a_flood_ends_the_socket(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await known(world)
+    await client.say_text("{")
+    assert (await client.hear("error"))["data"]["code"] == "malformed"
+    await client.say(op="dance")
+    assert (await client.hear("error"))["data"]["code"] == "unknown_op"
+    for _ in range(consumers.MOST_MESSAGES + 1):
+        await client.say(op="pong")
+    assert await client.close_code() == 4429
+
+
+async def test_a_socket_that_cannot_be_written_to_is_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = f"run:{world.run.pk}"
+    client = await known(world)
+    await client.say(op="subscribe", topic=topic)
+    await client.hear("subscribed")
+    monkeypatch.setattr(consumers, "SLOW_SECONDS", 0.05)
+
+    async def stuck(
+        self: Any, text_data: str | None = None, bytes_data: bytes | None = None, close: bool = False
+    ) -> None:
+        if text_data:
+            await asyncio.sleep(60)
+
+    monkeypatch.setattr(consumers.StreamConsumer, "send", stuck)
+    await apublish(topic, points(1))
+    assert await client.close_code() == 4408

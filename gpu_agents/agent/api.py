@@ -177,7 +177,7 @@ class AgentApi:
 
 async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
     try:
-        async for chunk in response.aiter_bytes(1024 * 1024):
+        async for chunk in response.aiter_bytes():
             yield chunk
     except httpx.HTTPError as error:
         raise Unreachable(f"{response.url.path}: {error or type(error).__name__}") from error

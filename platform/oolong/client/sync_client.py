@@ -172,7 +172,7 @@ class Client:
                         response.read()
                         raise error_of(response.status_code, _document(response))
                     download.begin(response.status_code, response.headers)
-                    for chunk in response.iter_bytes(1024 * 1024):
+                    for chunk in response.iter_bytes():
                         download.write(chunk)
                         failures = 0
             except (httpx.HTTPError, ServerError) as error:

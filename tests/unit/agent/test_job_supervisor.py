@@ -211,7 +211,8 @@ def test_the_record_names_processes_beyond_pid_reuse(supervise: Supervise) -> No
     assert record["pid"] == job.process.pid
     assert processes.is_alive(record["pid"], record["start_time"])
     assert not processes.is_alive(record["pid"], record["start_time"] - 1)
-    assert os.getpgid(record["job_pid"]) == record["pgid"] != os.getpgid(record["pid"])
+    until(lambda: os.getpgid(record["job_pid"]) == record["pgid"])
+    assert os.getsid(record["job_pid"]) != os.getsid(record["pid"])
 
 
 def test_a_supervisor_is_small(supervise: Supervise) -> None:

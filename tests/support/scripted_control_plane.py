@@ -1,0 +1,258 @@
+"""A small control plane for tests of the agent: the agent API in its real shape, over real HTTP, with faults on order.
+
+It keeps what the real one keeps (offsets, parts, desired state) in memory. A fault is one entry of `faults`:
+the next request whose path contains the entry's text is treated so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+from aiohttp import web
+
+from oolong.contracts.agent import (
+    DesiredAttempt,
+    EnrolReply,
+    EnrolRequest,
+    HeartbeatReply,
+    HeartbeatRequest,
+    ObservedJob,
+    ShipReply,
+    UploadReply,
+)
+from oolong.contracts.lifecycle import JobState
+
+ENROLMENT_TOKEN = "enrol-once"
+CREDENTIAL = "credential-of-the-node"
+
+
+@dataclass
+class Fault:
+    path: str  # part of the request's path
+    kind: (
+        str  # refuse (503, nothing done) | lose_answer (done, connection cut) | cut_body (half of the answer)
+    )
+
+
+@dataclass
+class Upload:
+    body: dict[str, object]
+    parts: dict[int, bytes] = field(default_factory=dict)
+    stored: bool = False
+
+
+@dataclass
+class ScriptedControlPlane:
+    desired: list[DesiredAttempt] = field(default_factory=list)
+    artifacts: dict[str, bytes] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    part_bytes: int = 4096
+    away: bool = False  # answers nothing but 503
+    acknowledges: bool = True
+    orphan_ttl_seconds: float = 600.0
+    fenced: set[str] = field(default_factory=set)  # attempts whose epoch is old
+
+    enrolled: list[EnrolRequest] = field(default_factory=list)
+    heartbeats: list[HeartbeatRequest] = field(default_factory=list)
+    files: dict[tuple[str, str], bytearray] = field(
+        default_factory=dict
+    )  # outbox and log content, by (job, name)
+    uploads: dict[str, Upload] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)  # "METHOD path status"
+    chunks: list[int] = field(default_factory=list)  # sizes of shipped chunks
+    ranges: list[str] = field(default_factory=list)  # Range headers of artifact requests
+    url: str = ""
+
+    def job(self, job_id: str) -> ObservedJob | None:
+        """As the newest heartbeat told it."""
+        for job in self.heartbeats[-1].jobs if self.heartbeats else []:
+            if job.job_id == job_id:
+                return job
+        return None
+
+    def content(self, job_id: str, name: str) -> bytes:
+        return bytes(self.files.get((job_id, name), b""))
+
+    def stored_upload(self, step: int) -> bytes | None:
+        for upload in self.uploads.values():
+            if upload.body["step"] == step and upload.stored:
+                return b"".join(upload.parts[number] for number in sorted(upload.parts))
+        return None
+
+    @contextmanager
+    def serve(self) -> Iterator[ScriptedControlPlane]:
+        started = threading.Event()
+        loop = asyncio.new_event_loop()
+        ended = asyncio.Event()
+
+        async def main() -> None:
+            app = web.Application(client_max_size=64 * 1024**2, middlewares=[self._script])
+            base = "/api/v1/agent"
+            app.router.add_post(f"{base}/enrol", self._enrol)
+            app.router.add_post(f"{base}/heartbeat", self._heartbeat)
+            app.router.add_get(f"{base}/artifacts/{{sha256}}", self._artifact)
+            app.router.add_post(f"{base}/jobs/{{job}}/outbox/{{file}}", self._outbox)
+            app.router.add_post(f"{base}/jobs/{{job}}/logs/{{incarnation}}", self._log)
+            app.router.add_post(f"{base}/attempts/{{attempt}}/checkpoints", self._begin)
+            app.router.add_put(f"{base}/uploads/{{upload}}/parts/{{number}}", self._part)
+            app.router.add_post(f"{base}/uploads/{{upload}}/complete", self._complete)
+            runner = web.AppRunner(app, shutdown_timeout=0.1)
+            await runner.setup()
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            assert site._server is not None
+            self.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+            started.set()
+            await ended.wait()
+            await runner.cleanup()
+
+        thread = threading.Thread(target=lambda: loop.run_until_complete(main()), daemon=True)
+        thread.start()
+        assert started.wait(10)
+        try:
+            yield self
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+            thread.join(10)
+
+    # --- what goes wrong
+
+    @web.middleware
+    async def _script(self, request: web.Request, handler: object) -> web.StreamResponse:
+        fault = next((fault for fault in self.faults if fault.path in request.path), None)
+        if fault is not None:
+            self.faults.remove(fault)
+        if self.away or (fault is not None and fault.kind == "refuse"):
+            self.requests.append(f"{request.method} {request.path} 503")
+            return web.json_response({"code": "unavailable", "detail": "away"}, status=503)
+        expected = ENROLMENT_TOKEN if request.path.endswith("/enrol") else CREDENTIAL
+        if request.headers.get("Authorization") != f"Bearer {expected}":
+            return _problem(401, "not_authenticated")
+        response: web.StreamResponse = await handler(request)  # type: ignore[operator]
+        self.requests.append(f"{request.method} {request.path} {response.status}")
+        if fault is not None and fault.kind == "lose_answer":
+            assert request.transport is not None
+            request.transport.close()
+        if fault is not None and fault.kind == "cut_body":
+            assert isinstance(response, web.Response) and isinstance(response.body, bytes)
+            cut = web.StreamResponse(status=response.status, headers=response.headers)
+            cut.content_length = len(response.body)
+            await cut.prepare(request)
+            await cut.write(response.body[: len(response.body) // 2])
+            assert request.transport is not None
+            request.transport.close()
+            return cut
+        return response
+
+    # --- the API
+
+    async def _enrol(self, request: web.Request) -> web.Response:
+        self.enrolled.append(msgspec.json.decode(await request.read(), type=EnrolRequest))
+        return _json(
+            EnrolReply(node_id="node_1", credential=CREDENTIAL, orphan_ttl_seconds=self.orphan_ttl_seconds)
+        )
+
+    async def _heartbeat(self, request: web.Request) -> web.Response:
+        self.heartbeats.append(msgspec.json.decode(await request.read(), type=HeartbeatRequest))
+        wait = float(request.query.get("wait", "0"))
+        before = list(self.desired)
+        for _ in range(int(wait / 0.05)):
+            if self.desired != before:
+                break
+            await asyncio.sleep(0.05)
+        acknowledged = [
+            job.job_id
+            for job in self.heartbeats[-1].jobs
+            if self.acknowledges
+            and job.state is JobState.EXITED
+            and all(self._complete_file(job, file.file, file.bytes) for file in job.outbox)
+        ]
+        return _json(HeartbeatReply(attempts=self.desired, acknowledged=acknowledged))
+
+    def _complete_file(self, job: ObservedJob, name: str, size: int) -> bool:
+        return len(self.files.get((job.job_id, name), b"")) >= size
+
+    async def _artifact(self, request: web.Request) -> web.Response:
+        content = self.artifacts.get(request.match_info["sha256"])
+        if content is None:
+            return _problem(404, "not_found")
+        header = request.headers.get("Range", "")
+        self.ranges.append(header)
+        if not header:
+            return web.Response(body=content)
+        begin = int(header.removeprefix("bytes=").removesuffix("-"))
+        headers = {"Content-Range": f"bytes {begin}-{len(content) - 1}/{len(content)}"}
+        return web.Response(status=206, body=content[begin:], headers=headers)
+
+    async def _outbox(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        assert body.endswith(b"\n") and len(body) <= 1024 * 1024
+        return self._append(request, request.match_info["file"], body)
+
+    async def _log(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        assert 0 < len(body) <= 256 * 1024
+        return self._append(request, f"output.log#{request.match_info['incarnation']}", body)
+
+    def _append(self, request: web.Request, name: str, body: bytes) -> web.Response:
+        content = self.files.setdefault((request.match_info["job"], name), bytearray())
+        if int(request.query["offset"]) != len(content):
+            return _json(ShipReply(offset=len(content)), status=409)
+        content += body
+        self.chunks.append(len(body))
+        return _json(ShipReply(offset=len(content)))
+
+    async def _begin(self, request: web.Request) -> web.Response:
+        if request.match_info["attempt"] in self.fenced:
+            return _problem(409, "fenced")
+        body = msgspec.json.decode(await request.read())
+        upload_id = f"upl_{body['step']}"
+        upload = self.uploads.setdefault(upload_id, Upload(body))
+        return _json(
+            UploadReply(
+                upload_id=upload_id,
+                part_bytes=self.part_bytes,
+                received_parts=sorted(upload.parts),
+                stored=upload.stored,
+            )
+        )
+
+    async def _part(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        if hashlib.sha256(body).hexdigest() != request.headers["X-Part-SHA256"]:
+            return _problem(422, "sha256_mismatch")
+        self.uploads[request.match_info["upload"]].parts[int(request.match_info["number"])] = body
+        return web.Response(status=204)
+
+    async def _complete(self, request: web.Request) -> web.Response:
+        upload = self.uploads[request.match_info["upload"]]
+        content = b"".join(upload.parts[number] for number in sorted(upload.parts))
+        if hashlib.sha256(content).hexdigest() != upload.body["tar_sha256"]:
+            return _problem(422, "sha256_mismatch")
+        upload.stored = True
+        return _json(
+            UploadReply(
+                upload_id=request.match_info["upload"],
+                part_bytes=self.part_bytes,
+                received_parts=sorted(upload.parts),
+                stored=True,
+            )
+        )
+
+
+def _json(value: object, *, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
+
+
+def _problem(status: int, code: str) -> web.Response:
+    return web.json_response(
+        {"code": code, "detail": code, "status": status},
+        status=status,
+        content_type="application/problem+json",
+    )

@@ -1,0 +1,176 @@
+"""Outbox lines and logs: in order, at least once, exactly once at the server."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from gpu_agents.agent.api import AgentApi, Unreachable
+from gpu_agents.agent.records import JobRecord
+from gpu_agents.agent.settings import DataDirectory
+from gpu_agents.agent.shipping import OUTBOX_CHUNK_BYTES, Shipper, whole_lines
+from oolong.contracts.lifecycle import JobKind
+from tests.support.scripted_control_plane import Fault, ScriptedControlPlane
+
+
+def record(job_id: str = "job_1", name: str = "trainer", incarnation: int = 0) -> JobRecord:
+    return JobRecord(
+        job_id=job_id, run_id="run_1", attempt_id="att_1", epoch=1, name=name, kind=JobKind.TRAINER, index=0, slots=[],
+        grace_seconds=1.0, incarnation=incarnation,
+    )  # fmt: skip
+
+
+class Node:
+    def __init__(self, data: DataDirectory, *records: JobRecord) -> None:
+        self.data = data
+        self.records = list(records)
+
+    def outbox(self, record: JobRecord, incarnation: int = 0) -> Path:
+        directory = self.data.job(record.attempt_id, record.name, incarnation) / "outbox"
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory / f"main-{incarnation}.jsonl"
+
+    def log(self, record: JobRecord, incarnation: int = 0) -> Path:
+        return self.outbox(record, incarnation).parent.parent / "output.log"
+
+    def shipper(self, api: AgentApi) -> Shipper:
+        return Shipper(api, self.data, jobs=lambda: self.records, moved=lambda: None)
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+async def test_whole_lines_and_logs_arrive_as_they_are(
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory
+) -> None:
+    job = record()
+    node = Node(data, job)
+    shipper = node.shipper(api)
+    append(node.outbox(job), b'{"a":1}\n{"b":')
+    append(node.log(job), b"step 1")
+    await shipper.ship_once()
+    assert control_plane.content("job_1", "main-0.jsonl") == b'{"a":1}\n'
+    assert control_plane.content("job_1", "output.log#0") == b"step 1"
+    append(node.outbox(job), b"2}\n")
+    await shipper.ship_once()
+    assert control_plane.content("job_1", "main-0.jsonl") == b'{"a":1}\n{"b":2}\n'
+
+
+async def test_a_restarted_agent_goes_on_where_the_server_is(
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory
+) -> None:
+    job = record()
+    node = Node(data, job)
+    append(node.outbox(job), b"{}\n" * 5)
+    await node.shipper(api).ship_once()
+    append(node.outbox(job), b"[]\n")
+    await node.shipper(api).ship_once()  # a new process: it knows no offset
+    assert control_plane.content("job_1", "main-0.jsonl") == b"{}\n" * 5 + b"[]\n"
+
+
+async def test_a_lost_answer_does_not_store_a_chunk_twice(
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory
+) -> None:
+    job = record()
+    node = Node(data, job)
+    shipper = node.shipper(api)
+    append(node.outbox(job), b"{}\n")
+    control_plane.faults.append(Fault("outbox", "lose_answer"))
+    with pytest.raises(Unreachable):
+        await shipper.ship_once()
+    assert shipper.offsets("job_1")[0].shipped == 0
+    await shipper.ship_once()
+    assert shipper.offsets("job_1")[0].shipped == 3
+    assert control_plane.content("job_1", "main-0.jsonl") == b"{}\n"
+
+
+async def test_large_files_go_in_chunks_that_end_at_lines(
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory
+) -> None:
+    job = record()
+    node = Node(data, job)
+    lines = b"".join(b'"%s"\n' % (b"x" * size) for size in (700_000, 600_000, 10, 900_000))
+    append(node.outbox(job), lines)
+    append(node.log(job), bytes(600 * 1024))
+    await node.shipper(api).ship_once()
+    assert control_plane.content("job_1", "main-0.jsonl") == lines
+    assert control_plane.content("job_1", "output.log#0") == bytes(600 * 1024)
+    assert max(control_plane.chunks) <= OUTBOX_CHUNK_BYTES
+
+
+async def test_one_file_that_is_refused_does_not_hold_up_the_others(
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory
+) -> None:
+    long, other = record("job_1", "controller"), record("job_2", "trainer")
+    node = Node(data, long, other)
+    append(node.outbox(long), b"x" * (OUTBOX_CHUNK_BYTES + 1) + b"\n")
+    append(node.outbox(other), b"{}\n")
+    await node.shipper(api).ship_once()
+    assert control_plane.content("job_1", "main-0.jsonl") == b""
+    assert control_plane.content("job_2", "main-0.jsonl") == b"{}\n"
+
+
+async def test_every_incarnation_is_shipped_under_its_own_name(
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory
+) -> None:
+    job = record(name="rollout-0", incarnation=1)
+    node = Node(data, job)
+    append(node.outbox(job, 0), b'"first"\n')
+    append(node.outbox(job, 1), b'"second"\n')
+    await node.shipper(api).ship_once()
+    assert control_plane.content("job_1", "main-0.jsonl") == b'"first"\n'
+    assert control_plane.content("job_1", "main-1.jsonl") == b'"second"\n'
+
+
+async def test_final_offsets_leave_out_a_torn_last_line(api: AgentApi, data: DataDirectory) -> None:
+    job = record()
+    node = Node(data, job)
+    shipper = node.shipper(api)
+    append(node.outbox(job), b'{}\n{"torn')
+    await shipper.ship_once()
+    (offset,) = shipper.offsets("job_1")
+    assert (offset.bytes, offset.shipped) == (3, 3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_under_random_faults_every_byte_arrives_once_and_in_order(
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory, seed: int
+) -> None:
+    draw = random.Random(seed)
+    jobs = [record(f"job_{number}", f"rollout-{number}") for number in range(4)]
+    node = Node(data, *jobs)
+    shipper = node.shipper(api)
+    expected = {job.job_id: b"" for job in jobs}
+    for _ in range(30):
+        job = draw.choice(jobs)
+        lines = b"".join(
+            b'{"n":%d}\n' % draw.randrange(10 ** draw.randrange(1, 9)) for _ in range(draw.randrange(1, 40))
+        )
+        expected[job.job_id] += lines
+        append(node.outbox(job), lines)
+        for kind in ("refuse", "lose_answer"):
+            if draw.random() < 0.4:
+                control_plane.faults.append(Fault(f"/{draw.choice(jobs).job_id}/", kind))
+        if draw.random() < 0.2:
+            shipper = node.shipper(api)  # killed and started again
+        try:
+            await shipper.ship_once()
+        except Unreachable:
+            continue
+    control_plane.faults.clear()
+    await shipper.ship_once()
+    assert {job.job_id: control_plane.content(job.job_id, "main-0.jsonl") for job in jobs} == expected
+
+
+def test_whole_lines_are_found_across_block_borders(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"a\n" + b"b" * 200_000)
+    assert whole_lines(path, path.stat().st_size) == 2
+    path.write_bytes(b"b" * 200_000)
+    assert whole_lines(path, path.stat().st_size) == 0
+    path.write_bytes(b"b" * 100_000 + b"\n")
+    assert whole_lines(path, path.stat().st_size) == 100_001

@@ -11,56 +11,37 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
-from oolong.client import Client, Run
 from rich.console import Console
 
 from local_stack import letter_sum
+from local_stack.configuration import read_configuration
 from local_stack.demo_summary import shortcomings, summarise
 from local_stack.demo_view import RunView, closing_words
+from local_stack.places import Places, places_here
+from oolong.client import Client, OolongError
+from oolong.client.models import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 DATASET = "letter-sum"
-MODEL = "tiny-qwen3"
+MODEL = "letter-sum-tiny"
 SEED = 1
 
-WARM_START: dict[str, Any] = {
-    "kind": "sft",
-    "name": "letter-sum warm start",
-    "dataset": {"version": "", "split": "sft"},
-    "model": {"base_model": ""},
-    "seed": SEED,
-}
 
-RL: dict[str, Any] = {
-    "kind": "rl",
-    "name": "letter-sum asynchronous RL",
-    "dataset": {"version": "", "split": "train"},
-    "model": {"checkpoint": ""},
-    "reward": {"name": "exact_match", "options": {"extract": "boxed_at_end"}},
-    "rollout": {"engines": 1, "group_size": 8, "max_new_tokens": 112, "interruptible": True},
-    "staleness": {"max": 4},
-    "trainer": {"total_train_steps": 60, "groups_per_step": 32, "minibatches": 4, "learning_rate": 2e-4},
-    "algorithm": {"objective": "decoupled_ppo", "advantage": {"mean": "group", "std": "group"}},
-    "evaluation": {"split": "eval", "prompts": 256, "at_start": True, "at_end": True, "samples": 1},
-    "checkpoint": {"every_steps": 20},
-    "seed": SEED,
-}
-
-
-@dataclass
 class Phases:
     """Wall seconds by phase, as they were."""
 
-    seconds: dict[str, float] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.seconds: dict[str, float] = {}
+        if "OOLONG_DEMO_BEGAN" in os.environ:  # when `manage.py demo` was called
+            self.seconds["setup_and_start"] = round(time.time() - float(os.environ["OOLONG_DEMO_BEGAN"]), 2)
 
     @contextmanager
     def measure(self, name: str) -> Iterator[None]:
@@ -68,37 +49,47 @@ class Phases:
         yield
         self.seconds[name] = round(time.monotonic() - started, 2)
 
+    def with_total(self) -> dict[str, float]:
+        total = self.seconds.get("setup_and_start", 0.0) + time.monotonic() - self.began
+        return {**self.seconds, "total": round(total, 2)}
+
 
 class DemoFailed(Exception):
     """The demo cannot go on; the message says what to do."""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="local_stack.demo", description=__doc__)
-    parser.add_argument("--url", required=True, help="the control plane, http://127.0.0.1:PORT")
-    parser.add_argument("--var", type=Path, default=ROOT / "var", help="directory of runtime files")
-    parser.add_argument("--node-python", required=True, help="python of the node environment")
-    parser.add_argument("--steps", type=int, default=60, help="train steps of the RL run (at least 20)")
+    parser = argparse.ArgumentParser(prog="manage.py demo", description=__doc__)
+    parser.add_argument("--steps", type=int, default=60, help="train steps of the RL run (20 or more)")
+    parser.add_argument("--seed", type=int, default=SEED, help="seed of model, warm start and RL run")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     arguments = parser.parse_args()
     if arguments.steps < 20:
-        parser.error("--steps must be at least 20: the verdict compares the first and the last ten steps")
+        parser.error("--steps must be 20 or more: the verdict compares the first and the last ten steps")
     console = Console(highlight=False, soft_wrap=True)
     try:
-        return Demo(arguments.url, arguments.var, arguments.node_python, arguments.steps, console).play()
-    except DemoFailed as failure:
-        console.print(f"\n[bold red]The demo stopped:[/] {failure}", markup=True)
+        return Demo(places_here(ROOT), arguments.steps, arguments.seed, console).play()
+    except (DemoFailed, OolongError) as failure:
+        console.print("\nThe demo stopped:", style="bold red")
+        console.print(str(failure), markup=False)
         return 1
 
 
 class Demo:
-    def __init__(self, url: str, var: Path, node_python: str, steps: int, console: Console) -> None:
-        self.url, self.var, self.node_python, self.steps = url, var, node_python, steps
-        self.console = console
-        self.phases = Phases(_earlier_phases(var))
-        self.work = var / "demo"
+    def __init__(self, places: Places, steps: int, seed: int, console: Console) -> None:
+        stack = read_configuration(places)
+        if stack is None:
+            raise DemoFailed("no stack is running: python3 manage.py demo starts one")
+        self.url, self.node_python = stack.url, stack.node_python
+        self.places, self.steps, self.seed, self.console = places, steps, seed, console
+        self.phases = Phases()
+        self.work = places.var / "demo"
         self.work.mkdir(parents=True, exist_ok=True)
-        self.environment = {**os.environ, "OOLONG_URL": url}
-        self.client = Client(url=url, token=os.environ["OOLONG_TOKEN"])
+        # A user of the API has an address and a token, and no more.
+        kept = ("HOME", "PATH", "LANG", "TERM", "PYTHONPATH", "OMP_NUM_THREADS")
+        self.environment = {name: os.environ[name] for name in kept if name in os.environ}
+        self.environment |= {"OOLONG_URL": self.url, "OOLONG_TOKEN": self.new_token()}
+        self.client = Client(url=self.url, token=self.environment["OOLONG_TOKEN"])
 
     def play(self) -> int:
         with self.phases.measure("dataset"):
@@ -109,8 +100,8 @@ class Demo:
             checkpoint = self.warm_start(dataset, model)
         with self.phases.measure("rl"):
             run = self.reinforce(dataset, checkpoint)
-        summary = summarise(self.client, run, self.phases.seconds)
-        path = self.var / "demo-summary.json"
+        summary = summarise(self.client, run, self.phases.with_total())
+        path = self.places.var / "demo-summary.json"
         path.write_text(json.dumps(summary, indent=2) + "\n")
         closing_words(self.console, summary, path, page=f"{self.url}/runs/{run.id}")
         return 1 if shortcomings(summary) else 0
@@ -120,7 +111,7 @@ class Demo:
     def upload_dataset(self) -> str:
         file = self.work / "letter-sum.jsonl"
         if not file.exists():
-            letter_sum.write_dataset(file, seed=SEED)
+            letter_sum.write_dataset(file)
         reply = self.oolong(
             "dataset", "upload", str(file), "--name", DATASET,
             "--prompt-column", "question", "--answer-column", "answer",
@@ -129,43 +120,44 @@ class Demo:
         return str(reply["ref"])
 
     def register_model(self) -> str:
-        archive = self.work / "tiny-qwen3.tar"
-        if not archive.exists():
-            directory = self.work / "tiny-qwen3"
-            command = [self.node_python, "-m", "trainers.models.tiny", "--out", str(directory)]
-            self.run_quietly([*command, "--seed", str(SEED)])
-            temporary = archive.with_suffix(".tmp")
-            with tarfile.open(temporary, "w") as tar:
-                tar.add(directory, arcname=".")
-            temporary.rename(archive)
-        return str(self.oolong("model", "upload", str(archive), "--name", MODEL)["id"])
+        directory = self.work / f"tiny-qwen3-seed-{self.seed}"
+        if not directory.exists():
+            partial = directory.with_suffix(".partial")
+            command = [self.node_python, "-m", "trainers.models.tiny", "--out", str(partial)]
+            self.run_quietly([*command, "--seed", str(self.seed)])
+            partial.rename(directory)
+        return str(self.oolong("model", "upload", str(directory), "--name", MODEL)["id"])
 
     def warm_start(self, dataset: str, model: str) -> str:
-        spec = {**WARM_START, "dataset": {**WARM_START["dataset"], "version": dataset}}
-        spec = {**spec, "model": {"base_model": model}}
+        """The checkpoint of a finished warm start of this very spec, or of a new one."""
+        spec = self.preset("letter-sum-sft", dataset=dataset, model={"base_model": model})
+        resolved = self.client.runs.validate(spec).resolved
         for run in self.client.runs.list(kind="sft", status="SUCCEEDED"):
-            if _same_spec(self.client.runs.get(run.id), self.client.runs.validate(spec).resolved):
-                checkpoint = _stored_checkpoint(self.client, run.id)
-                if checkpoint:
-                    self.console.print(f"Warm start [bold]{run.id}[/] is reused: {checkpoint}")
-                    return checkpoint
+            checkpoint = _stored_checkpoint(self.client, run.id) if run.spec == resolved else None
+            if checkpoint:
+                self.console.print(f"The warm start of run {run.id} is used again: {checkpoint}")
+                return checkpoint
         run = self.create("warm-start", spec)
         self.watch(run)
         self.finished(run.id)
         checkpoint = _stored_checkpoint(self.client, run.id)
         if checkpoint is None:
-            raise DemoFailed(
-                f"run {run.id} succeeded without a stored checkpoint; see `oolong run logs {run.id}`"
-            )
+            raise DemoFailed(f"run {run.id} has no stored checkpoint; see `oolong run logs {run.id}`")
         return checkpoint
 
     def reinforce(self, dataset: str, checkpoint: str) -> Run:
-        spec = {**RL, "dataset": {**RL["dataset"], "version": dataset}, "model": {"checkpoint": checkpoint}}
-        spec["trainer"] = {**RL["trainer"], "total_train_steps": self.steps}
+        spec = self.preset("letter-sum-rl", dataset=dataset, model={"checkpoint": checkpoint})
+        spec["trainer"]["total_train_steps"] = self.steps
         run = self.create("rl", spec)
         self.watch(run)
         self.finished(run.id)
         return self.client.runs.get(run.id)
+
+    def preset(self, name: str, *, dataset: str, model: dict[str, str]) -> dict[str, Any]:
+        """A preset of the server, with what it leaves open."""
+        (spec,) = [preset.spec for preset in self.client.presets() if preset.name == name]
+        spec["dataset"]["version"] = dataset
+        return {**spec, "model": model, "seed": self.seed}
 
     # --- doors ------------------------------------------------------------------------------------------
 
@@ -185,7 +177,7 @@ class Demo:
         if self._output("run", "wait", run_id, "--timeout", "60").returncode == 0:
             return
         run = self.client.runs.get(run_id)
-        logs = self._output("run", "logs", run_id, "--tail", "20").stdout
+        logs = self._output("run", "logs", run_id, "--tail", "1500").stdout
         raise DemoFailed(f"run {run_id} ended {run.status} ({run.reason}): {run.reason_message}\n{logs}")
 
     def _output(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -210,6 +202,14 @@ class Demo:
         reply: dict[str, Any] = json.loads(done.stdout)
         return reply
 
+    def new_token(self) -> str:
+        """An API token for the demo, by the command with which an administrator makes one."""
+        command = [sys.executable, "-m", "django", "create_token", "--name", "demo"]
+        made = subprocess.run(command, capture_output=True, text=True, check=False)
+        if made.returncode:
+            raise DemoFailed(f"no API token could be made: {made.stderr[-1000:]}")
+        return made.stdout.strip()
+
     def run_quietly(self, command: list[str]) -> None:
         environment = {
             **self.environment,
@@ -226,18 +226,12 @@ _OOLONG = (sys.executable, "-m", "oolong.cli.app")
 
 
 def _stored_checkpoint(client: Client, run_id: str) -> str | None:
-    stored = [item for item in client.checkpoints.list(run=run_id) if item.state == "STORED"]
+    stored = [item for item in client.checkpoints.list(run_id=run_id) if item.state == "STORED"]
     return max(stored, key=lambda item: item.step).id if stored else None
 
 
 def _same_spec(run: Run, resolved: dict[str, Any] | None) -> bool:
     return bool(resolved) and run.spec == resolved
-
-
-def _earlier_phases(var: Path) -> dict[str, float]:
-    """Seconds that set-up and start took, left by `manage.py` for the summary."""
-    path = var / "phases.json"
-    return json.loads(path.read_text()) if path.exists() else {}
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from oolong.client import Client, Run
+from oolong.client import Client
+from oolong.client.models import Run
 
 REQUIRED_RISE = 0.2
 TOLERATED_MISMATCH = 1e-4  # float32 engine and trainer at the same weights
@@ -17,7 +18,7 @@ def summarise(client: Client, run: Run, seconds: dict[str, float]) -> dict[str, 
     controller = run.summary.get("controller", {})
     evaluation = run.summary.get("evaluation", {})
     engines = [value for name, value in sorted(run.summary.items()) if name.startswith("rollout-")]
-    checkpoints = [item for item in client.checkpoints.list(run=run.id) if item.state == "STORED"]
+    checkpoints = [item for item in client.checkpoints.list(run_id=run.id) if item.state == "STORED"]
     newest = max(checkpoints, key=lambda item: item.step, default=None)
     ledger = controller.get("ledger", {})
     sync = trainer.get("weight_sync", {})

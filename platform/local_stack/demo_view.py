@@ -7,11 +7,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from oolong.client import Client, Run
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from local_stack.demo_summary import rise_of, shortcomings
+from oolong.client import Client
+from oolong.client.models import Run
 
 ENDED = ("SUCCEEDED", "STOPPED", "FAILED")
 POLL_SECONDS = 1.0

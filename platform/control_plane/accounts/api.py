@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth import logout
+from django.db import connection
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.middleware.csrf import get_token
+from django.utils.decorators import method_decorator
+from django.views.decorators.csrf import csrf_protect, ensure_csrf_cookie
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts import selectors, services
+from control_plane.accounts.caller import caller_of
+from control_plane.accounts.models import ApiToken
+from control_plane.common import clock
+from control_plane.common.clock import rfc3339
+from control_plane.common.errors import Problem
+from control_plane.common.pagination import paginate, read_page
+from control_plane.common.schema import PAGE_PARAMETERS, page_of
+
+
+class NamedSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+
+
+class MeUserSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    username = serializers.CharField()
+
+
+class MeSerializer(serializers.Serializer[Any]):
+    user = MeUserSerializer()
+    team = NamedSerializer()
+    project = NamedSerializer()
+    role = serializers.CharField()
+    scopes = serializers.ListField(child=serializers.CharField())
+
+
+class LoginSerializer(serializers.Serializer[Any]):
+    username = serializers.CharField(max_length=120)
+    password = serializers.CharField(max_length=1024, trim_whitespace=False)
+
+
+class CsrfSerializer(serializers.Serializer[Any]):
+    csrf_token = serializers.CharField()
+
+
+class TokenCreateSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=120)
+    scopes = serializers.ListField(child=serializers.CharField(max_length=40), min_length=1, max_length=40)
+    expires_at = serializers.DateTimeField(required=False, allow_null=True)
+
+
+class TokenSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    prefix = serializers.CharField(help_text="its first characters")
+    scopes = serializers.ListField(child=serializers.CharField())
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField(allow_null=True)
+    last_used_at = serializers.DateTimeField(allow_null=True)
+
+
+class CreatedTokenSerializer(TokenSerializer):
+    token = serializers.CharField(help_text="shown this once")
+
+
+class HealthSerializer(serializers.Serializer[Any]):
+    db = serializers.CharField(help_text="ok, or what is wrong")
+    broker = serializers.CharField(help_text="ok, or what is wrong; a lost broker only delays")
+
+
+def token_as_json(token: ApiToken) -> dict[str, Any]:
+    return {
+        "id": token.pk,
+        "name": token.name,
+        "prefix": token.prefix,
+        "scopes": token.scopes,
+        "created_at": rfc3339(token.created_at),
+        "expires_at": rfc3339(token.expires_at),
+        "last_used_at": rfc3339(token.last_used_at),
+    }
+
+
+class MeView(APIView):
+    scopes = {"GET": None}
+
+    @extend_schema(operation_id="me", responses=MeSerializer)
+    def get(self, request: Request) -> Response:
+        return Response(selectors.me(caller_of(request)))
+
+
+class SessionView(APIView):
+    permission_classes = [AllowAny]
+
+    @extend_schema(operation_id="log_in", request=LoginSerializer, responses=MeSerializer, auth=[])
+    @method_decorator(csrf_protect)
+    def post(self, request: Request) -> Response:
+        form = LoginSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        user = services.log_in(
+            request._request,
+            username=form.validated_data["username"],
+            password=form.validated_data["password"],
+            address=request.META.get("REMOTE_ADDR", ""),
+            now=clock.now(),
+        )
+        caller = selectors.caller_of_user(user)
+        if caller is None:
+            raise Problem(403, "no_project", f"the user {user.username!r} is in no project")
+        return Response(selectors.me(caller))
+
+    @extend_schema(operation_id="log_out", responses={204: None})
+    @method_decorator(csrf_protect)
+    def delete(self, request: Request) -> Response:
+        logout(request._request)
+        return Response(status=204)
+
+
+class CsrfView(APIView):
+    permission_classes = [AllowAny]
+
+    @extend_schema(operation_id="csrf_token", responses=CsrfSerializer, auth=[])
+    @method_decorator(ensure_csrf_cookie)
+    def get(self, request: Request) -> Response:
+        return Response({"csrf_token": get_token(request._request)})
+
+
+class TokensView(APIView):
+    scopes = {"GET": "tokens:read", "POST": "tokens:write"}
+
+    @extend_schema(operation_id="list_tokens", parameters=PAGE_PARAMETERS, responses=page_of(TokenSerializer))
+    def get(self, request: Request) -> Response:
+        return Response(paginate(selectors.tokens(caller_of(request)), read_page(request), token_as_json))
+
+    @extend_schema(
+        operation_id="create_token", request=TokenCreateSerializer, responses={201: CreatedTokenSerializer}
+    )
+    def post(self, request: Request) -> Response:
+        caller = caller_of(request)
+        form = TokenCreateSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        token, text = services.create_token(user=caller.user, project=caller.project, **form.validated_data)
+        return Response({**token_as_json(token), "token": text}, status=201)
+
+
+class TokenView(APIView):
+    scopes = {"DELETE": "tokens:write"}
+
+    @extend_schema(operation_id="revoke_token", responses={204: None})
+    def delete(self, request: Request, token_id: str) -> Response:
+        services.revoke_token(caller_of(request), token_id, now=clock.now())
+        return Response(status=204)
+
+
+class HealthView(APIView):
+    permission_classes = [AllowAny]
+    authentication_classes: list[Any] = []
+
+    @extend_schema(operation_id="health", responses={200: HealthSerializer, 503: HealthSerializer}, auth=[])
+    def get(self, request: Request) -> Response:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        return Response({"db": "ok", "broker": _broker_state()})
+
+
+def _broker_state() -> str:
+    import redis
+    from django.conf import settings
+
+    try:
+        with redis.Redis.from_url(
+            settings.ENVIRONMENT.redis_url, socket_timeout=1, socket_connect_timeout=1
+        ) as client:
+            client.ping()
+    except redis.RedisError as error:
+        return f"unreachable: {error}"
+    return "ok"
+
+
+def login_link_view(request: HttpRequest, token: str) -> HttpResponse:
+    """GET /login/<token>: a session for the link's user, once."""
+    if services.use_login_link(request, token, now=clock.now()):
+        response: HttpResponse = HttpResponseRedirect("/")
+    else:
+        response = HttpResponse(
+            "This login link was used or is too old. Make another: oolong login-link, or manage.py login-link.",
+            status=410,
+            content_type="text/plain; charset=utf-8",
+        )
+    response["Referrer-Policy"] = "no-referrer"
+    response["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from django.contrib.auth.models import AbstractBaseUser, UserManager
+from django.db import models
+
+from control_plane.common import ids
+
+
+class User(AbstractBaseUser):
+    id = models.CharField(primary_key=True, max_length=40, default=ids.user_id, editable=False)
+    username = models.CharField(max_length=120, unique=True)
+    email = models.EmailField(blank=True)
+    is_active = models.BooleanField(default=True)
+    date_joined = models.DateTimeField(auto_now_add=True)
+
+    USERNAME_FIELD = "username"
+    EMAIL_FIELD = "email"
+    REQUIRED_FIELDS: list[str] = []
+    objects = UserManager()
+
+
+class Team(models.Model):
+    id = models.CharField(primary_key=True, max_length=40, default=ids.team_id, editable=False)
+    name = models.CharField(max_length=120, unique=True)
+
+
+class Project(models.Model):
+    id = models.CharField(primary_key=True, max_length=40, default=ids.project_id, editable=False)
+    team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="projects")
+    name = models.CharField(max_length=120)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team", "name"], name="project_name_in_team")]
+
+
+class Role(models.TextChoices):
+    VIEWER = "viewer"
+    MEMBER = "member"
+    ADMIN = "admin"
+
+
+def role_choices() -> list[tuple[str, str]]:
+    return Role.choices
+
+
+class Membership(models.Model):
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=16, choices=role_choices)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "project"], name="one_role_per_project")]
+
+
+class ApiToken(models.Model):
+    """A bearer token of a user in one project. Only its SHA-256 is kept: 256 random bits need no slow hash."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.token_id, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="tokens")
+    name = models.CharField(max_length=120)
+    prefix = models.CharField(max_length=16)  # the first characters, to tell tokens apart
+    sha256 = models.CharField(max_length=64, unique=True)
+    scopes = models.JSONField(default=list)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+
+class LoginLink(models.Model):
+    """A single-use way in for a user without a password."""
+
+    sha256 = models.CharField(primary_key=True, max_length=64)
+    user = models.ForeignKey(User, on_delete=models.CASCADE)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+
+
+class LoginFailure(models.Model):
+    """One refused password, kept for the throttle's window."""
+
+    username = models.CharField(max_length=120)
+    address = models.CharField(max_length=64)
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["username", "at"]), models.Index(fields=["address", "at"])]

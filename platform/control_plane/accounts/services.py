@@ -1,0 +1,118 @@
+"""Every write to accounts."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.contrib.auth import authenticate, login
+from django.db import transaction
+from django.db.models import Q
+from django.http import HttpRequest
+
+from control_plane.accounts.caller import Caller
+from control_plane.accounts.models import (
+    ApiToken,
+    LoginFailure,
+    LoginLink,
+    Membership,
+    Project,
+    Role,
+    Team,
+    User,
+)
+from control_plane.accounts.scopes import SCOPES, unknown
+from control_plane.accounts.secrets import TOKEN_PREFIX, digest, new_secret
+from control_plane.common.errors import FieldError, Problem, not_found, unprocessable
+
+LOGIN_LINK_LIFE = timedelta(minutes=15)
+THROTTLE_WINDOW = timedelta(minutes=5)
+THROTTLE_FAILURES = 10
+LAST_USED_STEP = timedelta(minutes=1)  # one write a minute per token is enough to see that it lives
+
+
+def init_embedded(*, username: str = "admin", team: str = "team", project: str = "default") -> Project:
+    """The one user, team and project of a single machine. Safe to repeat; no password is ever set."""
+    with transaction.atomic():
+        user, created = User.objects.get_or_create(username=username)
+        if created:
+            user.set_unusable_password()
+            user.save(update_fields=["password"])
+        team_row, _ = Team.objects.get_or_create(name=team)
+        project_row, _ = Project.objects.get_or_create(team=team_row, name=project)
+        Membership.objects.get_or_create(user=user, project=project_row, defaults={"role": Role.ADMIN})
+    return project_row
+
+
+def create_token(
+    *, user: User, project: Project, name: str, scopes: list[str], expires_at: datetime | None = None
+) -> tuple[ApiToken, str]:
+    """The new token's row and its text, which is shown this once."""
+    if bad := unknown(scopes):
+        raise unprocessable(
+            "invalid",
+            f"unknown scopes {', '.join(bad)}; known: {', '.join(SCOPES)}, or *",
+            [FieldError("/scopes", "unknown_scope", f"unknown: {', '.join(bad)}")],
+        )
+    text = new_secret(TOKEN_PREFIX)
+    row = ApiToken.objects.create(
+        user=user, project=project, name=name, prefix=text[:10], sha256=digest(text), scopes=scopes,
+        expires_at=expires_at,
+    )  # fmt: skip
+    return row, text
+
+
+def revoke_token(caller: Caller, identity: str, *, now: datetime) -> None:
+    changed = ApiToken.objects.filter(
+        pk=identity, user=caller.user, project=caller.project, revoked_at=None
+    ).update(revoked_at=now)
+    if not changed:
+        raise not_found("token", identity)
+
+
+def note_use(token: ApiToken, *, now: datetime) -> None:
+    """Remember that the token was used, at most once a minute."""
+    stale = Q(last_used_at=None) | Q(last_used_at__lt=now - LAST_USED_STEP)
+    ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
+
+
+def create_login_link(user: User, *, now: datetime) -> str:
+    """The path of a single-use login address."""
+    text = new_secret("")
+    LoginLink.objects.create(sha256=digest(text), user=user, expires_at=now + LOGIN_LINK_LIFE)
+    return f"/login/{text}"
+
+
+def use_login_link(request: HttpRequest, text: str, *, now: datetime) -> bool:
+    """Log the browser in. False when the link is unknown, used or too old."""
+    link = LoginLink.objects.filter(sha256=digest(text)).select_related("user").first()
+    if link is None or not link.user.is_active:
+        return False
+    taken = LoginLink.objects.filter(pk=link.pk, used_at=None, expires_at__gt=now).update(used_at=now)
+    if not taken:
+        return False
+    login(request, link.user, backend="django.contrib.auth.backends.ModelBackend")
+    return True
+
+
+def log_in(request: HttpRequest, *, username: str, password: str, address: str, now: datetime) -> User:
+    """Check a password and start a session. Refused before hashing when there were too many failures."""
+    recent = LoginFailure.objects.filter(at__gt=now - THROTTLE_WINDOW).filter(
+        Q(username=username) | Q(address=address)
+    )
+    if recent.count() >= THROTTLE_FAILURES:
+        raise Problem(
+            429, "too_many_logins", "too many failed logins; wait five minutes or take a login link",
+            headers={"Retry-After": str(int(THROTTLE_WINDOW.total_seconds()))},
+        )  # fmt: skip
+    user = authenticate(request, username=username, password=password)
+    if user is None:
+        LoginFailure.objects.create(username=username[:120], address=address[:64])
+        raise Problem(401, "wrong_credentials", "the user name or the password is wrong")
+    assert isinstance(user, User)
+    login(request, user)
+    return user
+
+
+def forget_old_failures(now: datetime) -> None:
+    LoginFailure.objects.filter(at__lt=now - THROTTLE_WINDOW).delete()
+    LoginLink.objects.filter(expires_at__lt=now - timedelta(days=1)).delete()

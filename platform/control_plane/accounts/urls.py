@@ -1,0 +1,12 @@
+from django.urls import path
+
+from control_plane.accounts import api
+
+urlpatterns = [
+    path("health", api.HealthView.as_view()),
+    path("me", api.MeView.as_view()),
+    path("session", api.SessionView.as_view()),
+    path("session/csrf", api.CsrfView.as_view()),
+    path("tokens", api.TokensView.as_view()),
+    path("tokens/<str:token_id>", api.TokenView.as_view()),
+]

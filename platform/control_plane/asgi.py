@@ -1,0 +1,24 @@
+"""The ASGI door: HTTP to Django, /ws/v1 to Channels."""
+
+from __future__ import annotations
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
+http = get_asgi_application()
+
+from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402  (Django must be set up first)
+from django.conf import settings  # noqa: E402
+
+from control_plane.fleet.receiver import start_receiver_pulse  # noqa: E402
+
+protocols = {"http": http}
+if "control_plane.telemetry" in settings.INSTALLED_APPS:
+    from control_plane.telemetry.routing import websocket_urlpatterns
+
+    protocols["websocket"] = URLRouter(websocket_urlpatterns)
+
+application = ProtocolTypeRouter(protocols)
+start_receiver_pulse()

@@ -1,0 +1,405 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts.api import NamedSerializer
+from control_plane.accounts.caller import caller_of
+from control_plane.catalog import rows, selectors, services, store
+from control_plane.catalog.models import CheckpointState
+from control_plane.catalog.show import (
+    checkpoint_as_json,
+    dataset_as_json,
+    model_as_json,
+    upload_as_json,
+    version_as_json,
+)
+from control_plane.common.errors import Problem, conflict, not_found
+from control_plane.common.files import file_response
+from control_plane.common.idempotency import idempotent
+from control_plane.common.pagination import encode, paginate, read_page
+from control_plane.common.schema import PAGE_PARAMETERS, FieldErrorSerializer, page_of
+
+
+class UploadSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    filename = serializers.CharField()
+    purpose = serializers.CharField()
+    bytes = serializers.IntegerField()
+    sha256 = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
+class MappingSerializer(serializers.Serializer[Any]):
+    prompt_column = serializers.CharField(max_length=200)
+    answer_column = serializers.CharField(max_length=200)
+    completion_column = serializers.CharField(max_length=200, required=False, allow_null=True, default=None)
+    split_column = serializers.CharField(max_length=200, required=False, allow_null=True, default=None)
+    default_split = serializers.CharField(max_length=60, required=False, default="train")
+    template = serializers.CharField(
+        max_length=20_000, required=False, default="{prompt}", trim_whitespace=False,
+        help_text="names columns in braces; {prompt} is the prompt column",
+    )  # fmt: skip
+    system = serializers.CharField(
+        max_length=20_000, required=False, default="", allow_blank=True, trim_whitespace=False
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        unknown = (
+            set(self.initial_data) - set(self.fields)
+            if isinstance(getattr(self, "initial_data", None), dict)
+            else set()
+        )
+        if unknown:
+            raise serializers.ValidationError({name: f"unknown key {name!r}" for name in sorted(unknown)})
+        return attrs
+
+
+class VersionSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    dataset = NamedSerializer()
+    number = serializers.IntegerField()
+    ref = serializers.CharField(help_text="name@3")
+    sha256 = serializers.CharField(help_text="of the canonical rows")
+    bytes = serializers.IntegerField()
+    rows = serializers.IntegerField()
+    splits = serializers.DictField(child=serializers.IntegerField())
+    with_completion = serializers.DictField(child=serializers.IntegerField())
+    mapping = MappingSerializer()
+    created_at = serializers.DateTimeField()
+
+
+class DatasetSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    description = serializers.CharField()
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    versions = VersionSerializer(many=True, help_text="newest first")
+    latest = VersionSerializer(allow_null=True)
+
+
+class DatasetCreateSerializer(serializers.Serializer[Any]):
+    name = serializers.RegexField(r"^[A-Za-z0-9][A-Za-z0-9_. -]*$", max_length=120)
+    description = serializers.CharField(required=False, allow_blank=True, default="", max_length=10_000)
+
+
+class VersionCreateSerializer(serializers.Serializer[Any]):
+    upload_id = serializers.CharField()
+    mapping = MappingSerializer()
+
+
+class PreviewRequestSerializer(serializers.Serializer[Any]):
+    upload_id = serializers.CharField()
+    mapping = MappingSerializer(required=False, allow_null=True, default=None)
+    limit = serializers.IntegerField(required=False, default=20, min_value=1, max_value=services.PREVIEW_ROWS)
+
+
+class ColumnSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    type = serializers.CharField(help_text="text, number, boolean, list, object; joined by 'or'")
+    missing = serializers.IntegerField(help_text="previewed rows without a value")
+
+
+class MessageSerializer(serializers.Serializer[Any]):
+    role = serializers.CharField()
+    content = serializers.CharField()
+
+
+class RenderedSerializer(serializers.Serializer[Any]):
+    messages = MessageSerializer(many=True)
+    answer = serializers.CharField()
+    completion = serializers.CharField(allow_null=True)
+    split = serializers.CharField()
+
+
+class PreviewSerializer(serializers.Serializer[Any]):
+    columns = ColumnSerializer(many=True)
+    rows = serializers.ListField(child=serializers.DictField())
+    rendered = RenderedSerializer(many=True)
+    errors = FieldErrorSerializer(many=True)
+
+
+class CanonicalRowSerializer(RenderedSerializer):
+    row = serializers.IntegerField()
+
+
+class ModelCreateSerializer(serializers.Serializer[Any]):
+    name = serializers.RegexField(r"^[A-Za-z0-9][A-Za-z0-9_./ -]*$", max_length=120)
+    upload_id = serializers.CharField(required=False)
+    path = serializers.CharField(required=False, max_length=1000)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("upload_id" in attrs) == ("path" in attrs):
+            raise serializers.ValidationError("give either upload_id or path, not both and not neither")
+        return attrs
+
+
+class ModelSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    source = serializers.CharField(help_text="upload or path")
+    path = serializers.CharField()
+    family = serializers.CharField(help_text="config.json's model_type")
+    parameters = serializers.IntegerField(allow_null=True)
+    sha256 = serializers.CharField()
+    bytes = serializers.IntegerField()
+    config = serializers.DictField()
+    created_at = serializers.DateTimeField()
+
+
+class CheckpointSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    run = NamedSerializer()
+    attempt_number = serializers.IntegerField()
+    step = serializers.IntegerField(help_text="policy version")
+    sha256 = serializers.CharField(help_text="of its manifest")
+    tar_sha256 = serializers.CharField(help_text="of the download; empty while LOCAL")
+    bytes = serializers.IntegerField()
+    state = serializers.ChoiceField(choices=["LOCAL", "STORED"])
+    final = serializers.BooleanField()
+    metrics = serializers.DictField(child=serializers.FloatField(allow_null=True))
+    parent = serializers.CharField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    stored_at = serializers.DateTimeField(allow_null=True)
+
+
+BINARY = {("application/octet-stream"): OpenApiTypes.BINARY}
+
+
+class UploadsView(APIView):
+    scopes = {"POST": None}  # by purpose, below
+
+    @extend_schema(
+        operation_id="upload",
+        parameters=[
+            OpenApiParameter("filename", str),
+            OpenApiParameter("purpose", str, enum=["dataset", "model"]),
+            OpenApiParameter("X-Content-SHA256", str, OpenApiParameter.HEADER),
+        ],
+        request=BINARY,
+        responses={201: UploadSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        caller = caller_of(request)
+        purpose = request.query_params.get("purpose", "dataset")
+        needed = "models:write" if purpose == "model" else "datasets:write"
+        if needed not in caller.scopes:
+            raise Problem(403, "missing_scope", f"this needs the scope {needed}")
+        upload = services.take_upload(
+            caller,
+            request._request,  # type: ignore[arg-type]  # it has read()
+            filename=request.query_params.get("filename", "upload"),
+            purpose=purpose,
+            sha256=request.headers.get("X-Content-SHA256"),
+        )
+        return Response(upload_as_json(upload), status=201)
+
+
+class DatasetsView(APIView):
+    scopes = {"GET": "datasets:read", "POST": "datasets:write"}
+
+    @extend_schema(
+        operation_id="list_datasets",
+        parameters=[*PAGE_PARAMETERS, OpenApiParameter("name", str)],
+        responses=page_of(DatasetSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        found = selectors.datasets(caller_of(request))
+        if name := request.query_params.get("name"):
+            found = found.filter(name=name)
+        return Response(paginate(found, read_page(request), dataset_as_json))
+
+    @extend_schema(
+        operation_id="create_dataset", request=DatasetCreateSerializer, responses={201: DatasetSerializer}
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        form = DatasetCreateSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        dataset = services.create_dataset(caller_of(request), **form.validated_data)
+        return Response(dataset_as_json(dataset), status=201)
+
+
+class DatasetView(APIView):
+    scopes = {"GET": "datasets:read"}
+
+    @extend_schema(operation_id="get_dataset", responses=DatasetSerializer)
+    def get(self, request: Request, dataset_id: str) -> Response:
+        return Response(dataset_as_json(selectors.dataset_for(caller_of(request), dataset_id)))
+
+
+class VersionsView(APIView):
+    scopes = {"POST": "datasets:write"}
+
+    @extend_schema(
+        operation_id="create_dataset_version",
+        request=VersionCreateSerializer,
+        responses={
+            201: VersionSerializer,
+            200: OpenApiResponse(VersionSerializer, description="the same rows are a version already"),
+        },
+    )
+    @idempotent
+    def post(self, request: Request, dataset_id: str) -> Response:
+        caller = caller_of(request)
+        dataset = selectors.dataset_for(caller, dataset_id)
+        form = VersionCreateSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        upload = selectors.upload_for(caller, form.validated_data["upload_id"])
+        mapping = rows.Mapping(**form.validated_data["mapping"])
+        version, created = services.create_version(caller, dataset, upload, mapping)
+        return Response(version_as_json(version), status=201 if created else 200)
+
+
+class PreviewView(APIView):
+    scopes = {"POST": "datasets:read"}
+
+    @extend_schema(
+        operation_id="preview_dataset", request=PreviewRequestSerializer, responses=PreviewSerializer
+    )
+    def post(self, request: Request) -> Response:
+        form = PreviewRequestSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        upload = selectors.upload_for(caller_of(request), form.validated_data["upload_id"])
+        given = form.validated_data["mapping"]
+        mapping = rows.Mapping(**given) if given is not None else None
+        return Response(services.preview(upload, mapping, limit=form.validated_data["limit"]))
+
+
+class VersionView(APIView):
+    scopes = {"GET": "datasets:read"}
+
+    @extend_schema(operation_id="get_dataset_version", responses=VersionSerializer)
+    def get(self, request: Request, version_id: str) -> Response:
+        return Response(version_as_json(selectors.version_for(caller_of(request), version_id)))
+
+
+class ResolveVersionView(APIView):
+    scopes = {"GET": "datasets:read"}
+
+    @extend_schema(
+        operation_id="resolve_dataset_version",
+        parameters=[OpenApiParameter("ref", str, required=True, description="id, name@3 or name@latest")],
+        responses=VersionSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        reference = request.query_params.get("ref", "")
+        version = selectors.find_version(caller_of(request), reference)
+        if version is None:
+            raise not_found("dataset version", reference)
+        return Response(version_as_json(version))
+
+
+class RowsView(APIView):
+    scopes = {"GET": "datasets:read"}
+
+    @extend_schema(
+        operation_id="list_dataset_rows",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(CanonicalRowSerializer),
+    )
+    def get(self, request: Request, version_id: str) -> Response:
+        version = selectors.version_for(caller_of(request), version_id)
+        page = read_page(request)
+        after = int(page.after) if page.after is not None and page.after.isdecimal() else -1
+        found = selectors.rows(version, after=after, limit=page.limit)
+        last = after + len(found)
+        more = last + 1 < version.rows
+        return Response({"data": found, "next_cursor": encode(str(last)) if more else None, "has_more": more})
+
+
+class ModelsView(APIView):
+    scopes = {"GET": "models:read", "POST": "models:write"}
+
+    @extend_schema(
+        operation_id="list_models",
+        parameters=[*PAGE_PARAMETERS, OpenApiParameter("name", str)],
+        responses=page_of(ModelSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        found = selectors.models(caller_of(request))
+        if name := request.query_params.get("name"):
+            found = found.filter(name=name)
+        return Response(paginate(found, read_page(request), model_as_json))
+
+    @extend_schema(
+        operation_id="register_model",
+        request=ModelCreateSerializer,
+        responses={
+            201: ModelSerializer,
+            200: OpenApiResponse(ModelSerializer, description="it is registered under this name already"),
+        },
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        caller = caller_of(request)
+        form = ModelCreateSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        name = form.validated_data["name"]
+        if "path" in form.validated_data:
+            model, created = services.register_path(caller, name=name, path=form.validated_data["path"])
+        else:
+            upload = selectors.upload_for(caller, form.validated_data["upload_id"])
+            model, created = services.register_upload(caller, name=name, upload=upload)
+        return Response(model_as_json(model), status=201 if created else 200)
+
+
+class ModelView(APIView):
+    scopes = {"GET": "models:read"}
+
+    @extend_schema(operation_id="get_model", responses=ModelSerializer)
+    def get(self, request: Request, model_id: str) -> Response:
+        return Response(model_as_json(selectors.model_for(caller_of(request), model_id)))
+
+
+class CheckpointsView(APIView):
+    scopes = {"GET": "checkpoints:read"}
+
+    @extend_schema(
+        operation_id="list_checkpoints",
+        parameters=[*PAGE_PARAMETERS, OpenApiParameter("run", str, description="only of this run")],
+        responses=page_of(CheckpointSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        found = selectors.checkpoints(caller_of(request))
+        if run := request.query_params.get("run"):
+            found = found.filter(run_id=run)
+        return Response(paginate(found, read_page(request), checkpoint_as_json))
+
+
+class CheckpointView(APIView):
+    scopes = {"GET": "checkpoints:read"}
+
+    @extend_schema(operation_id="get_checkpoint", responses=CheckpointSerializer)
+    def get(self, request: Request, checkpoint_id: str) -> Response:
+        return Response(checkpoint_as_json(selectors.checkpoint_for(caller_of(request), checkpoint_id)))
+
+
+class CheckpointDownloadView(APIView):
+    scopes = {"GET": "checkpoints:read"}
+
+    @extend_schema(
+        operation_id="download_checkpoint",
+        parameters=[OpenApiParameter("Range", str, OpenApiParameter.HEADER)],
+        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
+    )
+    def get(self, request: Request, checkpoint_id: str) -> HttpResponseBase:
+        checkpoint = selectors.checkpoint_for(caller_of(request), checkpoint_id)
+        if checkpoint.state != CheckpointState.STORED:
+            raise conflict(
+                "not_stored", "the checkpoint is only on its node so far; try again when it is STORED"
+            )
+        return file_response(
+            request._request,
+            store.blob_path(checkpoint.tar_sha256),
+            etag=checkpoint.tar_sha256,
+            filename=f"{checkpoint.pk}-step-{checkpoint.step}.tar",
+        )

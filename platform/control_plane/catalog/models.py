@@ -1,0 +1,135 @@
+"""What runs read and leave behind. Bytes live in the blob store under their SHA-256; rows describe them."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from control_plane.accounts.models import Project, User
+from control_plane.common import ids
+
+
+class Upload(models.Model):
+    id = models.CharField(primary_key=True, max_length=40, default=ids.upload_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE)
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    filename = models.CharField(max_length=255)
+    purpose = models.CharField(max_length=20)  # dataset | model
+    bytes = models.BigIntegerField()
+    sha256 = models.CharField(max_length=64)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+
+class Dataset(models.Model):
+    id = models.CharField(primary_key=True, max_length=40, default=ids.dataset_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="datasets")
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    name = models.CharField(max_length=120)
+    description = models.TextField(default="", blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="dataset_name_in_project")]
+
+
+class DatasetVersion(models.Model):
+    """Immutable rows: a JSONL file of contracts.attempt.CanonicalRow."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.dataset_version_id, editable=False)
+    dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField()
+    sha256 = models.CharField(max_length=64)  # of the canonical file
+    bytes = models.BigIntegerField()
+    rows = models.PositiveIntegerField()
+    splits = models.JSONField()  # {"train": 20000, ...}
+    with_completion = models.JSONField(default=dict)  # rows of each split that carry a demonstration
+    mapping = models.JSONField()
+    offsets = models.JSONField()  # byte offset of every OFFSET_STRIDE-th row
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["dataset", "number"], name="version_number_in_dataset"),
+            models.UniqueConstraint(fields=["dataset", "sha256"], name="same_rows_same_version"),
+        ]
+
+    @property
+    def ref(self) -> str:
+        return f"{self.dataset.name}@{self.number}"
+
+
+class BaseModel(models.Model):
+    """A Hugging Face directory: a deterministic tar in the store, or a path that the nodes know."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.base_model_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="base_models")
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    name = models.CharField(max_length=120)
+    source = models.CharField(max_length=10)  # upload | path
+    path = models.CharField(max_length=1000, default="", blank=True)
+    sha256 = models.CharField(max_length=64, default="", blank=True)  # of the tar
+    bytes = models.BigIntegerField(default=0)
+    family = models.CharField(max_length=60, default="", blank=True)  # config.json's model_type
+    parameters = models.BigIntegerField(null=True)
+    config = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "name", "sha256", "path"], name="same_model_once")
+        ]
+
+
+class CheckpointState(models.TextChoices):
+    LOCAL = "LOCAL"  # committed on its node
+    STORED = "STORED"  # in the blob store: serves recovery elsewhere and download
+
+
+def checkpoint_state_choices() -> list[tuple[str, str]]:
+    return CheckpointState.choices
+
+
+class Checkpoint(models.Model):
+    """A committed checkpoint of a run. Catalog knows runs by id only: it lies to the left of them."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.checkpoint_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="checkpoints")
+    run_id = models.CharField(max_length=40, db_index=True)
+    run_name = models.CharField(max_length=120)
+    attempt_id = models.CharField(max_length=40)
+    attempt_number = models.PositiveIntegerField()
+    node_id = models.CharField(max_length=40)
+    step = models.PositiveIntegerField()
+    final = models.BooleanField(default=False)
+    manifest_sha256 = models.CharField(max_length=64)
+    tar_sha256 = models.CharField(max_length=64, default="", blank=True)
+    bytes = models.BigIntegerField()  # of the directory while LOCAL, of the tar once STORED
+    state = models.CharField(max_length=8, choices=checkpoint_state_choices, default=CheckpointState.LOCAL)
+    metrics = models.JSONField(default=dict)
+    parent = models.ForeignKey("self", on_delete=models.SET_NULL, null=True)
+    created_at = models.DateTimeField()
+    stored_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["attempt_id", "manifest_sha256"], name="checkpoint_once_per_attempt"
+            )
+        ]
+
+
+class CheckpointUpload(models.Model):
+    """An upload of a checkpoint's tar in parts. Which parts are here is read from the disk, not from a row."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.upload_id, editable=False)
+    checkpoint = models.ForeignKey(Checkpoint, on_delete=models.CASCADE, related_name="uploads")
+    node_id = models.CharField(max_length=40)
+    tar_sha256 = models.CharField(max_length=64)
+    bytes = models.BigIntegerField()
+    epoch = models.PositiveIntegerField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["checkpoint", "tar_sha256"], name="one_upload_per_checkpoint_tar")
+        ]

@@ -1,0 +1,236 @@
+"""Rows of an uploaded JSONL file: checked one by one, mapped, rendered, and written as canonical rows.
+
+Nothing of a file with a fault is kept. A fault says which row, which column, what was wrong and shows the value.
+"""
+
+from __future__ import annotations
+
+import json
+import string
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import IO, Any
+
+import msgspec
+
+from control_plane.catalog.store import BlobWriter
+from control_plane.common.errors import FieldError
+from oolong.contracts.attempt import CanonicalRow
+
+OFFSET_STRIDE = 500
+MAX_ROWS = 5_000_000
+MAX_LINE_BYTES = 4 * 1024 * 1024
+MAX_CELL_BYTES = 256 * 1024
+MAX_SPLITS = 20
+ERRORS_SHOWN = 50
+SAMPLE_CHARACTERS = 80
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mapping:
+    """How columns become prompts. `template` names columns in braces; `{prompt}` is the prompt column."""
+
+    prompt_column: str
+    answer_column: str
+    completion_column: str | None = None
+    split_column: str | None = None
+    default_split: str = "train"
+    template: str = "{prompt}"
+    system: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass
+class Written:
+    rows: int = 0
+    splits: Counter[str] = field(default_factory=Counter)
+    with_completion: Counter[str] = field(default_factory=Counter)
+    offsets: list[int] = field(default_factory=list)
+    errors: list[FieldError] = field(default_factory=list)
+
+
+class RowFault(Exception):
+    def __init__(self, column: str, code: str, message: str) -> None:
+        super().__init__(message)
+        self.column, self.code = column, code
+
+
+class TemplateFault(Exception):
+    pass
+
+
+def template_names(template: str) -> list[str]:
+    """The columns that a template names. Raises TemplateFault for anything but plain `{column}` and `{{`, `}}`."""
+    try:
+        parsed = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise TemplateFault(f"the template {_sample(template)} is malformed: {error}") from error
+    names = []
+    for _, name, form, conversion in parsed:
+        if name is None:
+            continue
+        if form or conversion or not name or name.isdecimal() or set(name) & set(".[]"):
+            raise TemplateFault(
+                f"the template has {{{name}{'!' + conversion if conversion else ''}{':' + form if form else ''}}}; "
+                "only plain {column} is allowed, and {{ for a brace"
+            )
+        names.append(name)
+    return names
+
+
+def mapping_faults(mapping: Mapping) -> list[FieldError]:
+    try:
+        names = template_names(mapping.template)
+    except TemplateFault as fault:
+        return [FieldError("/mapping/template", "template", str(fault))]
+    if not names:
+        message = "the template names no column, so every prompt would be the same"
+        return [FieldError("/mapping/template", "template", message)]
+    return []
+
+
+def write_canonical(source: IO[bytes], mapping: Mapping, target: BlobWriter) -> Written:
+    """Stream `source` into canonical rows. With any error the caller must drop what was written."""
+    written = Written()
+    for number, line in numbered_lines(source):
+        if number >= MAX_ROWS:
+            written.errors.append(
+                FieldError(f"/rows/{number}", "too_many_rows", f"more than {MAX_ROWS} rows")
+            )
+            break
+        try:
+            row = canonical(read_row(line), mapping, number)
+        except RowFault as fault:
+            pointer = f"/rows/{number}/{_escape(fault.column)}" if fault.column else f"/rows/{number}"
+            written.errors.append(
+                FieldError(pointer, fault.code, f"row {number} (line {number + 1}): {fault}")
+            )
+            if len(written.errors) >= ERRORS_SHOWN:
+                break
+            continue
+        if written.errors:
+            continue  # nothing of it will be kept; the rest is only checked
+        if number % OFFSET_STRIDE == 0:
+            written.offsets.append(target.tell())
+        target.write(msgspec.json.encode(row) + b"\n")
+        written.rows += 1
+        written.splits[row.split] += 1
+        if row.completion is not None:
+            written.with_completion[row.split] += 1
+        if len(written.splits) > MAX_SPLITS:
+            message = (
+                f"more than {MAX_SPLITS} different splits; is {mapping.split_column!r} the split column?"
+            )
+            written.errors.append(FieldError("/mapping/split_column", "too_many_splits", message))
+            break
+    if not written.rows and not written.errors:
+        written.errors.append(FieldError("/rows", "empty", "the file has no rows"))
+    return written
+
+
+def numbered_lines(source: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Lines with their 0-based number, never more than the limit in memory. A blank last line is no row."""
+    number = 0
+    while line := source.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+            while (rest := source.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
+                pass
+            line = line[: MAX_LINE_BYTES + 1]
+        elif not line.strip() and not source.peek(1):  # type: ignore[attr-defined]
+            return
+        yield number, line
+        number += 1
+
+
+def read_row(line: bytes) -> dict[str, Any]:
+    if len(line) > MAX_LINE_BYTES:
+        raise RowFault("", "line_too_large", f"the line is longer than {MAX_LINE_BYTES} bytes")
+    try:
+        row = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        raise RowFault("", "not_utf8", f"byte {error.start} of the line is not UTF-8") from error
+    except (json.JSONDecodeError, _NotJson, RecursionError) as error:
+        raise RowFault(
+            "", "not_json", f"not a JSON object: {error}; found {_sample(line.decode('utf-8'))}"
+        ) from error
+    if not isinstance(row, dict):
+        raise RowFault("", "not_an_object", f"a row is a JSON object with columns; found {_sample(row)}")
+    return row
+
+
+def canonical(row: dict[str, Any], mapping: Mapping, number: int) -> CanonicalRow:
+    prompt = _text(row, mapping.prompt_column, numbers=True)
+    answer = _text(row, mapping.answer_column, numbers=True)
+    completion = None
+    if mapping.completion_column is not None and row.get(mapping.completion_column) is not None:
+        completion = _text(row, mapping.completion_column)
+    split = mapping.default_split
+    if mapping.split_column is not None and row.get(mapping.split_column) is not None:
+        split = _text(row, mapping.split_column)
+        if len(split) > 60:
+            raise RowFault(
+                mapping.split_column,
+                "split_too_long",
+                f"a split's name has at most 60 characters: {_sample(split)}",
+            )
+    values = {
+        name: prompt if name == "prompt" else _text(row, name, numbers=True)
+        for name in template_names(mapping.template)
+    }
+    messages = [{"role": "user", "content": mapping.template.format_map(values)}]
+    if mapping.system:
+        messages.insert(0, {"role": "system", "content": mapping.system})
+    return CanonicalRow(row=number, split=split, messages=messages, answer=answer, completion=completion)
+
+
+def _text(row: dict[str, Any], column: str, *, numbers: bool = False) -> str:
+    if column not in row:
+        raise RowFault(
+            column,
+            "missing_column",
+            f"no column {column!r}; the row has {', '.join(map(repr, row)) or 'none'}",
+        )
+    value = row[column]
+    if numbers and isinstance(value, int | float) and not isinstance(value, bool):
+        value = json.dumps(value)
+    if not isinstance(value, str):
+        wanted = "text or a number" if numbers else "text"
+        raise RowFault(column, "wrong_type", f"column {column!r} must be {wanted}; found {_sample(value)}")
+    if not value.strip():
+        raise RowFault(column, "empty", f"column {column!r} is empty")
+    if "\x00" in value:
+        raise RowFault(column, "nul_character", f"column {column!r} holds a NUL character: {_sample(value)}")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise RowFault(
+            column, "lone_surrogate", f"column {column!r} holds half a character at {error.start}"
+        ) from error
+    if size > MAX_CELL_BYTES:
+        raise RowFault(
+            column,
+            "cell_too_large",
+            f"column {column!r} has {size} bytes, at most {MAX_CELL_BYTES}: {_sample(value)}",
+        )
+    return value
+
+
+class _NotJson(Exception):
+    pass
+
+
+def _refuse_constant(name: str) -> None:
+    raise _NotJson(f"{name} is not JSON")
+
+
+def _escape(column: str) -> str:
+    return column.replace("~", "~0").replace("/", "~1")
+
+
+def _sample(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = text.strip()
+    return repr(text if len(text) <= SAMPLE_CHARACTERS else text[:SAMPLE_CHARACTERS] + "…")

@@ -1,0 +1,106 @@
+"""Every read of the catalog. What is another project's does not exist."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from django.db.models import QuerySet
+
+from control_plane.accounts.caller import Caller
+from control_plane.catalog import store
+from control_plane.catalog.models import BaseModel, Checkpoint, Dataset, DatasetVersion, Upload
+from control_plane.catalog.rows import OFFSET_STRIDE
+from control_plane.common.errors import not_found
+
+
+def upload_for(caller: Caller, upload_id: str) -> Upload:
+    upload = Upload.objects.filter(project=caller.project, pk=upload_id).first()
+    if upload is None:
+        raise not_found("upload", upload_id)
+    return upload
+
+
+def datasets(caller: Caller) -> QuerySet[Dataset]:
+    return (
+        Dataset.objects.filter(project=caller.project)
+        .select_related("created_by")
+        .prefetch_related("versions__dataset")
+    )
+
+
+def dataset_for(caller: Caller, dataset_id: str) -> Dataset:
+    dataset = datasets(caller).filter(pk=dataset_id).first()
+    if dataset is None:
+        raise not_found("dataset", dataset_id)
+    return dataset
+
+
+def versions(caller: Caller) -> QuerySet[DatasetVersion]:
+    return DatasetVersion.objects.filter(dataset__project=caller.project).select_related("dataset")
+
+
+def version_for(caller: Caller, version_id: str) -> DatasetVersion:
+    version = versions(caller).filter(pk=version_id).first()
+    if version is None:
+        raise not_found("dataset version", version_id)
+    return version
+
+
+def find_version(caller: Caller, reference: str) -> DatasetVersion | None:
+    """By id, `name@3`, `name@latest`; a bare name means its latest version."""
+    own = versions(caller)
+    if reference.startswith("dsv_"):
+        return own.filter(pk=reference).first()
+    name, _, number = reference.rpartition("@") if "@" in reference else (reference, "", "latest")
+    named = own.filter(dataset__name=name)
+    if number == "latest":
+        return named.order_by("-number").first()
+    return named.filter(number=int(number)).first() if number.isdecimal() and len(number) < 10 else None
+
+
+def rows(version: DatasetVersion, *, after: int, limit: int) -> list[dict[str, Any]]:
+    """Canonical rows `after`+1 .. of a version; `after` is -1 for the first page."""
+    return list(_rows_from(version, after + 1, limit))
+
+
+def _rows_from(version: DatasetVersion, first: int, limit: int) -> Iterator[dict[str, Any]]:
+    if first >= version.rows:
+        return
+    with store.open_blob(version.sha256) as file:
+        file.seek(version.offsets[first // OFFSET_STRIDE])
+        for _ in range(first % OFFSET_STRIDE):
+            file.readline()
+        for _ in range(min(limit, version.rows - first)):
+            yield json.loads(file.readline())
+
+
+def models(caller: Caller) -> QuerySet[BaseModel]:
+    return BaseModel.objects.filter(project=caller.project)
+
+
+def model_for(caller: Caller, model_id: str) -> BaseModel:
+    model = models(caller).filter(pk=model_id).first()
+    if model is None:
+        raise not_found("model", model_id)
+    return model
+
+
+def find_model(caller: Caller, reference: str) -> BaseModel | None:
+    """By id, or the newest of that name."""
+    own = models(caller)
+    if reference.startswith("bm_"):
+        return own.filter(pk=reference).first()
+    return own.filter(name=reference).order_by("-created_at").first()
+
+
+def checkpoints(caller: Caller) -> QuerySet[Checkpoint]:
+    return Checkpoint.objects.filter(project=caller.project)
+
+
+def checkpoint_for(caller: Caller, checkpoint_id: str) -> Checkpoint:
+    checkpoint = checkpoints(caller).filter(pk=checkpoint_id).first()
+    if checkpoint is None:
+        raise not_found("checkpoint", checkpoint_id)
+    return checkpoint

@@ -1,0 +1,272 @@
+"""Every write to the catalog."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from django.db import IntegrityError, transaction
+from django.db.models import Max
+
+from control_plane.accounts.caller import Caller
+from control_plane.catalog import archives, rows, store
+from control_plane.catalog.models import (
+    BaseModel,
+    Checkpoint,
+    CheckpointState,
+    CheckpointUpload,
+    Dataset,
+    DatasetVersion,
+    Upload,
+)
+from control_plane.common.errors import FieldError, Problem, conflict, unprocessable
+
+MAX_UPLOAD_BYTES = {"dataset": 8 * 1024**3, "model": archives.MAX_TOTAL_BYTES}
+PART_BYTES = 8 * 1024 * 1024
+PREVIEW_ROWS = 200
+
+
+class _Rejected(Exception):
+    """Leaves a blob's block so that nothing of it is kept."""
+
+
+def take_upload(
+    caller: Caller, stream: BinaryIO, *, filename: str, purpose: str, sha256: str | None = None
+) -> Upload:
+    """Stream a file into the store. 413 over the limit, 422 when the caller's SHA-256 does not match."""
+    if purpose not in MAX_UPLOAD_BYTES:
+        raise unprocessable(
+            "invalid",
+            f"purpose={purpose!r}: dataset or model",
+            [FieldError("/purpose", "unknown", "dataset or model")],
+        )
+    limit = MAX_UPLOAD_BYTES[purpose]
+    try:
+        with store.new_blob(limit=limit) as writer:
+            for chunk in store.read_chunks(stream):
+                writer.write(chunk)
+            if sha256 is not None and writer.blob.sha256 != sha256.lower():
+                raise _Rejected
+    except store.TooLarge as error:
+        raise Problem(
+            413, "too_large", f"an upload of purpose {purpose} has at most {error.limit} bytes"
+        ) from error
+    except _Rejected as error:
+        raise unprocessable(
+            "checksum",
+            f"X-Content-SHA256 is {sha256}, the {writer.bytes} bytes received have {writer.blob.sha256}",
+        ) from error
+    if not writer.bytes:
+        raise unprocessable("empty", "the upload has no bytes; send the file as the request's body")
+    return Upload.objects.create(
+        project=caller.project, created_by=caller.user, filename=Path(filename).name[:255] or "upload",
+        purpose=purpose, bytes=writer.bytes, sha256=writer.blob.sha256,
+    )  # fmt: skip
+
+
+# --- datasets ---------------------------------------------------------------------------------------------
+
+
+def create_dataset(caller: Caller, *, name: str, description: str = "") -> Dataset:
+    try:
+        with transaction.atomic():
+            return Dataset.objects.create(
+                project=caller.project, created_by=caller.user, name=name, description=description
+            )
+    except IntegrityError as error:
+        existing = Dataset.objects.get(project=caller.project, name=name)
+        raise conflict(
+            "name_taken",
+            f"there is a dataset {name!r} already ({existing.pk}); add a version to it",
+            id=existing.pk,
+        ) from error
+
+
+def create_version(
+    caller: Caller, dataset: Dataset, upload: Upload, mapping: rows.Mapping
+) -> tuple[DatasetVersion, bool]:
+    """A new immutable version, or the existing one with the same canonical rows. 422 names every faulty row."""
+    _check_mapping(mapping)
+    written = rows.Written()
+    try:
+        with store.open_blob(upload.sha256) as source, store.new_blob() as target:
+            written = rows.write_canonical(source, mapping, target)
+            if written.errors:
+                raise _Rejected
+    except _Rejected as error:
+        count = len(written.errors)
+        many = f"at least {count} rows are" if count > 1 else "a row is"
+        raise unprocessable(
+            "rows_invalid",
+            f"{many} faulty, nothing was stored; first: {written.errors[0].message}",
+            written.errors,
+        ) from error
+    blob = target.blob
+    with transaction.atomic():
+        Dataset.objects.select_for_update().get(pk=dataset.pk)
+        existing = (
+            DatasetVersion.objects.filter(dataset=dataset, sha256=blob.sha256)
+            .select_related("dataset")
+            .first()
+        )
+        if existing is not None:
+            return existing, False
+        newest = dataset.versions.aggregate(newest=Max("number"))["newest"] or 0
+        version = DatasetVersion.objects.create(
+            dataset=dataset, number=newest + 1, sha256=blob.sha256, bytes=blob.bytes, rows=written.rows,
+            splits=dict(written.splits), with_completion=dict(written.with_completion), mapping=mapping.as_json(),
+            offsets=written.offsets, created_by=caller.user,
+        )  # fmt: skip
+    return version, True
+
+
+def _check_mapping(mapping: rows.Mapping) -> None:
+    if faults := rows.mapping_faults(mapping):
+        raise unprocessable("mapping_invalid", faults[0].message, faults)
+
+
+def preview(upload: Upload, mapping: rows.Mapping | None, *, limit: int) -> dict[str, Any]:
+    """The first rows as they are, and as they would be rendered; faults are listed, not raised."""
+    raw: list[dict[str, Any]] = []
+    rendered: list[dict[str, Any]] = []
+    errors: list[FieldError] = []
+    types: dict[str, set[str]] = {}
+    if mapping is not None:
+        errors += rows.mapping_faults(mapping)
+    usable = mapping if not errors else None
+    with store.open_blob(upload.sha256) as source:
+        for number, line in islice(rows.numbered_lines(source), limit):
+            try:
+                row = rows.read_row(line)
+                raw.append(row)
+                for column, value in row.items():
+                    types.setdefault(column, set()).add(_type_name(value))
+                if usable is not None:
+                    shown = rows.canonical(row, usable, number)
+                    rendered.append(
+                        {
+                            "messages": shown.messages, "answer": shown.answer,
+                            "completion": shown.completion, "split": shown.split,
+                        }
+                    )  # fmt: skip
+            except rows.RowFault as fault:
+                pointer = f"/rows/{number}/{fault.column}" if fault.column else f"/rows/{number}"
+                errors.append(FieldError(pointer, fault.code, f"row {number} (line {number + 1}): {fault}"))
+    columns = [
+        {
+            "name": column,
+            "type": " or ".join(sorted(found - {"null"})) or "null",
+            "missing": sum(row.get(column) is None for row in raw),
+        }
+        for column, found in types.items()
+    ]
+    return {
+        "columns": columns, "rows": raw, "rendered": rendered, "errors": [error.as_json() for error in errors],
+    }  # fmt: skip
+
+
+def _type_name(value: Any) -> str:
+    names = {bool: "boolean", int: "number", float: "number", str: "text", list: "list", dict: "object"}
+    return "null" if value is None else names[type(value)]
+
+
+# --- base models ------------------------------------------------------------------------------------------
+
+
+def register_upload(caller: Caller, *, name: str, upload: Upload) -> tuple[BaseModel, bool]:
+    """Check an uploaded archive and keep it as a deterministic tar. 422 names every faulty file."""
+    folder = store.temporary_path()
+    folder.mkdir()
+    try:
+        archives.extract(store.blob_path(upload.sha256), folder)
+        root = archives.model_root(folder)
+        facts = archives.check_model(root)
+        with store.new_blob() as target:
+            archives.write_tar(root, target)
+    except archives.Unusable as fault:
+        raise unprocessable("model_unusable", str(fault), fault.errors) from fault
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return _model_once(
+        caller, name=name, source="upload", path="", sha256=target.blob.sha256, bytes=target.blob.bytes,
+        family=facts.family, parameters=facts.parameters, config=facts.config,
+    )  # fmt: skip
+
+
+def register_path(caller: Caller, *, name: str, path: str) -> tuple[BaseModel, bool]:
+    """A directory that every node has at this path. The nodes check it when they use it."""
+    if not path.startswith("/") or ".." in Path(path).parts:
+        raise unprocessable(
+            "invalid",
+            f"path={path!r}: an absolute path on the nodes",
+            [FieldError("/path", "not_absolute", "absolute")],
+        )
+    return _model_once(caller, name=name, source="path", path=str(Path(path)))
+
+
+def _model_once(caller: Caller, *, name: str, **fields: Any) -> tuple[BaseModel, bool]:
+    key = {"name": name, "sha256": fields.get("sha256", ""), "path": fields["path"]}
+    defaults = {
+        "created_by": caller.user,
+        **{field: value for field, value in fields.items() if field not in key},
+    }
+    return BaseModel.objects.get_or_create(project=caller.project, **key, defaults=defaults)
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------
+
+
+def begin_checkpoint_upload(
+    checkpoint: Checkpoint, *, node_id: str, tar_sha256: str, bytes: int, epoch: int
+) -> CheckpointUpload:
+    """The upload for this tar: a new one, or the one that was interrupted."""
+    upload, _ = CheckpointUpload.objects.get_or_create(
+        checkpoint=checkpoint, tar_sha256=tar_sha256,
+        defaults={"node_id": node_id, "bytes": bytes, "epoch": epoch},
+    )  # fmt: skip
+    return upload
+
+
+def part_count(upload: CheckpointUpload) -> int:
+    return max(1, -(-upload.bytes // PART_BYTES))
+
+
+def put_part(upload: CheckpointUpload, number: int, data: bytes, *, sha256: str | None) -> None:
+    count = part_count(upload)
+    if not 0 <= number < count:
+        raise unprocessable("no_such_part", f"part {number}: this upload has parts 0 to {count - 1}")
+    wanted = upload.bytes - PART_BYTES * (count - 1) if number == count - 1 else PART_BYTES
+    if len(data) != wanted:
+        raise unprocessable("part_size", f"part {number} has {len(data)} bytes, it must have {wanted}")
+    if sha256 is not None and (found := store.Blob.of(data).sha256) != sha256.lower():
+        raise unprocessable("checksum", f"part {number}: X-Part-SHA256 is {sha256}, the bytes have {found}")
+    store.put_part(upload.pk, number, data)
+
+
+def complete_checkpoint_upload(upload: CheckpointUpload, *, now: datetime) -> Checkpoint:
+    """Join the parts, verify the whole, and mark the checkpoint STORED. Repeating it changes nothing."""
+    checkpoint = upload.checkpoint
+    if checkpoint.state == CheckpointState.STORED:
+        return checkpoint
+    count = part_count(upload)
+    missing = sorted(set(range(count)) - set(store.received_parts(upload.pk)))
+    if missing:
+        raise conflict("parts_missing", f"{len(missing)} of {count} parts are missing, first {missing[0]}")
+    blob = store.join_parts(upload.pk, count)
+    if blob.sha256 != upload.tar_sha256:
+        store.drop_parts(upload.pk)
+        raise unprocessable(
+            "checksum", f"the joined parts have SHA-256 {blob.sha256}, announced was {upload.tar_sha256}"
+        )
+    checkpoint.state, checkpoint.tar_sha256, checkpoint.bytes = (
+        CheckpointState.STORED,
+        blob.sha256,
+        blob.bytes,
+    )
+    checkpoint.stored_at = now
+    checkpoint.save(update_fields=["state", "tar_sha256", "bytes", "stored_at"])
+    transaction.on_commit(lambda: store.drop_parts(upload.pk))
+    return checkpoint

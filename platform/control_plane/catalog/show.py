@@ -1,0 +1,77 @@
+"""How catalog rows look in the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from control_plane.catalog.models import BaseModel, Checkpoint, Dataset, DatasetVersion, Upload
+from control_plane.common.clock import rfc3339
+
+
+def upload_as_json(upload: Upload) -> dict[str, Any]:
+    return {
+        "id": upload.pk, "filename": upload.filename, "purpose": upload.purpose, "bytes": upload.bytes,
+        "sha256": upload.sha256, "created_at": rfc3339(upload.created_at),
+    }  # fmt: skip
+
+
+def dataset_as_json(dataset: Dataset) -> dict[str, Any]:
+    versions = sorted(dataset.versions.all(), key=lambda version: version.number, reverse=True)
+    return {
+        "id": dataset.pk,
+        "name": dataset.name,
+        "description": dataset.description,
+        "created_by": dataset.created_by.username,
+        "created_at": rfc3339(dataset.created_at),
+        "versions": [version_as_json(version) for version in versions],
+        "latest": version_as_json(versions[0]) if versions else None,
+    }
+
+
+def version_as_json(version: DatasetVersion) -> dict[str, Any]:
+    return {
+        "id": version.pk,
+        "dataset": {"id": version.dataset_id, "name": version.dataset.name},
+        "number": version.number,
+        "ref": version.ref,
+        "sha256": version.sha256,
+        "bytes": version.bytes,
+        "rows": version.rows,
+        "splits": version.splits,
+        "with_completion": version.with_completion,
+        "mapping": version.mapping,
+        "created_at": rfc3339(version.created_at),
+    }
+
+
+def model_as_json(model: BaseModel) -> dict[str, Any]:
+    return {
+        "id": model.pk,
+        "name": model.name,
+        "source": model.source,
+        "path": model.path,
+        "family": model.family,
+        "parameters": model.parameters,
+        "sha256": model.sha256,
+        "bytes": model.bytes,
+        "config": model.config,
+        "created_at": rfc3339(model.created_at),
+    }
+
+
+def checkpoint_as_json(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "id": checkpoint.pk,
+        "run": {"id": checkpoint.run_id, "name": checkpoint.run_name},
+        "attempt_number": checkpoint.attempt_number,
+        "step": checkpoint.step,
+        "sha256": checkpoint.manifest_sha256,
+        "tar_sha256": checkpoint.tar_sha256,
+        "bytes": checkpoint.bytes,
+        "state": checkpoint.state,
+        "final": checkpoint.final,
+        "metrics": checkpoint.metrics,
+        "parent": checkpoint.parent_id,
+        "created_at": rfc3339(checkpoint.created_at),
+        "stored_at": rfc3339(checkpoint.stored_at),
+    }

@@ -1,0 +1,19 @@
+from django.urls import path
+
+from control_plane.catalog import api
+
+urlpatterns = [
+    path("uploads", api.UploadsView.as_view()),
+    path("datasets", api.DatasetsView.as_view()),
+    path("datasets/preview", api.PreviewView.as_view()),
+    path("datasets/<str:dataset_id>", api.DatasetView.as_view()),
+    path("datasets/<str:dataset_id>/versions", api.VersionsView.as_view()),
+    path("dataset-versions/resolve", api.ResolveVersionView.as_view()),
+    path("dataset-versions/<str:version_id>", api.VersionView.as_view()),
+    path("dataset-versions/<str:version_id>/rows", api.RowsView.as_view()),
+    path("models", api.ModelsView.as_view()),
+    path("models/<str:model_id>", api.ModelView.as_view()),
+    path("checkpoints", api.CheckpointsView.as_view()),
+    path("checkpoints/<str:checkpoint_id>", api.CheckpointView.as_view()),
+    path("checkpoints/<str:checkpoint_id>/download", api.CheckpointDownloadView.as_view()),
+]

@@ -1,0 +1,56 @@
+"""The Celery app: a clock that nudges. Every task is a short tick that may be lost or run twice."""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
+
+app = Celery("control_plane")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.update(
+    task_ignore_result=True,
+    task_acks_late=True,
+    task_reject_on_worker_lost=True,
+    worker_prefetch_multiplier=1,
+    task_time_limit=60,
+    task_soft_time_limit=50,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={
+        "visibility_timeout": 600,
+        "unacked_restore_interval": 5,
+        "unacked_restore_throttle": 1,
+    },
+    # A tick that waited longer than its period is replaced by the next one.
+    beat_schedule={
+        "place-jobs": {
+            "task": "control_plane.runs.tasks.place_jobs",
+            "schedule": 1.0,
+            "options": {"expires": 5},
+        },
+        "advance-runs": {
+            "task": "control_plane.runs.tasks.advance_runs",
+            "schedule": 1.0,
+            "options": {"expires": 5},
+        },
+        "sweep-leases": {
+            "task": "control_plane.runs.tasks.sweep_leases",
+            "schedule": 2.0,
+            "options": {"expires": 5},
+        },
+        "prune-stream": {
+            "task": "control_plane.telemetry.tasks.prune_frames",
+            "schedule": 60.0,
+            "options": {"expires": 60},
+        },
+        "clean-up": {
+            "task": "control_plane.runs.tasks.clean_up",
+            "schedule": 600.0,
+            "options": {"expires": 300},
+        },
+    },
+    beat_max_loop_interval=1,
+)
+app.autodiscover_tasks()

@@ -1,0 +1,37 @@
+"""Serves the built dashboard: hashed assets by whitenoise, index.html for every page address."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.http import FileResponse, HttpRequest, HttpResponse
+from whitenoise.middleware import WhiteNoiseMiddleware
+
+_NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Oolong</title>
+<body style="font: 16px/1.5 system-ui; max-width: 42rem; margin: 4rem auto; padding: 0 1rem">
+<h1>Oolong runs, but its dashboard is not built</h1>
+<p>Build it with <code>npm ci &amp;&amp; npm run build</code> in <code>webui/</code>, or run
+<code>make webui</code>. The API is at <a href="/api/v1/openapi.json">/api/v1</a> and the
+<code>oolong</code> command works without the dashboard.</p>"""
+
+
+class DashboardMiddleware(WhiteNoiseMiddleware):
+    """whitenoise rooted at the dist folder; it answers only for files that are there."""
+
+    def __init__(self, get_response=None) -> None:  # type: ignore[no-untyped-def]
+        super().__init__(get_response)
+        dist = settings.ENVIRONMENT.webui_dist
+        if dist.is_dir():
+            self.add_files(str(dist), prefix="/")
+
+    def immutable_file_test(self, path: str, url: str) -> bool:
+        return url.startswith("/assets/")  # Vite puts a content hash into these names
+
+
+def dashboard(request: HttpRequest, path: str = "") -> HttpResponse:
+    """Any address that is not the API's: the single page finds its own way from there."""
+    index = settings.ENVIRONMENT.webui_dist / "index.html"
+    if not index.is_file():
+        return HttpResponse(_NOT_BUILT)
+    response = FileResponse(index.open("rb"), content_type="text/html; charset=utf-8")
+    response["Cache-Control"] = "no-cache"
+    return response

@@ -1,0 +1,71 @@
+"""Prefixed ids that sort by the moment they were made: `run_01k9…` (48 bits of milliseconds, 80 random bits)."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, lower case
+
+
+def new_id(prefix: str) -> str:
+    value = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
+    digits = [_ALPHABET[(value >> shift) & 31] for shift in range(125, -1, -5)]
+    return f"{prefix}_{''.join(digits)}"
+
+
+# Django stores the dotted name of a default in migrations, so each prefix is a named function.
+def run_id() -> str:
+    return new_id("run")
+
+
+def attempt_id() -> str:
+    return new_id("att")
+
+
+def job_id() -> str:
+    return new_id("job")
+
+
+def dataset_id() -> str:
+    return new_id("ds")
+
+
+def dataset_version_id() -> str:
+    return new_id("dsv")
+
+
+def base_model_id() -> str:
+    return new_id("bm")
+
+
+def checkpoint_id() -> str:
+    return new_id("ckpt")
+
+
+def node_id() -> str:
+    return new_id("node")
+
+
+def token_id() -> str:
+    return new_id("tok")
+
+
+def upload_id() -> str:
+    return new_id("upl")
+
+
+def user_id() -> str:
+    return new_id("usr")
+
+
+def team_id() -> str:
+    return new_id("team")
+
+
+def project_id() -> str:
+    return new_id("prj")
+
+
+def lease_id() -> str:
+    return new_id("lease")

@@ -1,0 +1,76 @@
+"""Cursor pages over a sortable key: `?limit=&cursor=` → {"data", "next_cursor", "has_more"}."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+from rest_framework.request import Request
+
+from control_plane.common.errors import FieldError, unprocessable
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 200
+
+
+@dataclass(frozen=True)
+class Page:
+    limit: int
+    after: str | None  # the key of the last item of the page before
+
+
+def read_page(request: Request, *, maximum: int = MAX_LIMIT) -> Page:
+    limit_text = request.query_params.get("limit", str(DEFAULT_LIMIT))
+    if not limit_text.isdecimal() or not 1 <= int(limit_text) <= maximum:
+        raise unprocessable(
+            "invalid",
+            f"limit={limit_text!r}: a whole number from 1 to {maximum}",
+            [FieldError("/limit", "out_of_range", f"limit must be a whole number from 1 to {maximum}")],
+        )
+    cursor = request.query_params.get("cursor", "")
+    return Page(int(limit_text), _decode(cursor) if cursor else None)
+
+
+def paginate(
+    rows: QuerySet[Any],
+    page: Page,
+    render: Callable[[Any], dict[str, Any]],
+    *,
+    key: str = "pk",
+    newest_first: bool = True,
+) -> dict[str, Any]:
+    """One page of `rows` in the order of `key`, a unique sortable column."""
+    if page.after is not None:
+        rows = rows.filter(**{f"{key}__{'lt' if newest_first else 'gt'}": page.after})
+    found = list(rows.order_by(f"-{key}" if newest_first else key)[: page.limit + 1])
+    shown = found[: page.limit]
+    has_more = len(found) > page.limit
+    return {
+        "data": [render(row) for row in shown],
+        "next_cursor": encode(str(getattr(shown[-1], key))) if has_more else None,
+        "has_more": has_more,
+    }
+
+
+def whole_page(items: list[dict[str, Any]]) -> dict[str, Any]:
+    """A list that always fits one page."""
+    return {"data": items, "next_cursor": None, "has_more": False}
+
+
+def encode(key: str) -> str:
+    return base64.urlsafe_b64encode(key.encode()).decode().rstrip("=")
+
+
+def _decode(cursor: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise unprocessable(
+            "invalid",
+            f"cursor={cursor!r} is not one of ours; take next_cursor of the page before",
+            [FieldError("/cursor", "invalid", "not a cursor of this list")],
+        ) from error

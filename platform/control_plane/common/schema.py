@@ -1,0 +1,69 @@
+"""How views describe themselves in the OpenAPI document (drf-spectacular)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, inline_serializer
+from rest_framework import serializers
+
+from oolong.contracts.lifecycle import RunStatus
+
+# Choices that more than one serializer shows, named once for the schema.
+RUN_STATUSES = [str(status) for status in RunStatus]
+RUN_KINDS = ["rl", "sft"]
+MODEL_KINDS = ["base_model", "checkpoint"]
+NODE_STATUSES = ["READY", "UNRESPONSIVE", "CORDONED", "DRAINING", "LOST"]
+
+
+class FieldErrorSerializer(serializers.Serializer[Any]):
+    pointer = serializers.CharField(help_text="JSON pointer to the field")
+    code = serializers.CharField()
+    message = serializers.CharField()
+
+
+class ProblemSerializer(serializers.Serializer[Any]):
+    """RFC 9457."""
+
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField()
+    code = serializers.CharField(help_text="stable; branch on this")
+    request_id = serializers.CharField()
+    errors = FieldErrorSerializer(many=True)
+
+
+class ProblemAwareSchema(AutoSchema):
+    """Adds the problem document as the `default` response of every operation."""
+
+    def get_tags(self) -> list[str]:
+        return [self.view.__module__.split(".")[1]]
+
+    def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
+        bodies = super()._get_response_bodies(direction)
+        if "default" not in bodies:
+            problem = OpenApiResponse(ProblemSerializer, description="what went wrong (RFC 9457)")
+            bodies["default"] = self._get_response_for_code(problem, "default", ["application/problem+json"])
+        return bodies
+
+
+def page_of(item: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
+    """The response of a list: {"data": [...], "next_cursor", "has_more"}."""
+    name = item.__name__.removesuffix("Serializer")
+    return inline_serializer(
+        name=f"{name}Page",
+        fields={
+            "data": item(many=True),
+            "next_cursor": serializers.CharField(allow_null=True),
+            "has_more": serializers.BooleanField(),
+        },
+    )
+
+
+PAGE_PARAMETERS = [
+    OpenApiParameter("limit", OpenApiTypes.INT, description="1 to 200; 50 when left out"),
+    OpenApiParameter("cursor", OpenApiTypes.STR, description="next_cursor of the page before"),
+]

@@ -1,0 +1,128 @@
+"""Nodes, their slots, and who holds them. Nothing here knows what a run does with a slot."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from control_plane.accounts.models import Team
+from control_plane.common import ids
+
+DEFAULT_POOL = "default"
+
+
+class Liveness(models.TextChoices):
+    READY = "READY"
+    UNRESPONSIVE = "UNRESPONSIVE"  # silent for longer than the lease
+    LOST = "LOST"  # silent for so long that it has ended its own jobs
+
+
+class Intent(models.TextChoices):
+    ACTIVE = "ACTIVE"
+    CORDONED = "CORDONED"  # gets nothing new
+    DRAINING = "DRAINING"  # gets nothing new, and its runs move away
+
+
+def liveness_choices() -> list[tuple[str, str]]:
+    return Liveness.choices
+
+
+def intent_choices() -> list[tuple[str, str]]:
+    return Intent.choices
+
+
+class Pool(models.Model):
+    name = models.CharField(primary_key=True, max_length=60)
+
+
+class Node(models.Model):
+    id = models.CharField(primary_key=True, max_length=40, default=ids.node_id, editable=False)
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="nodes")
+    name = models.CharField(max_length=120)
+    credential_sha256 = models.CharField(max_length=64, unique=True)
+    hostname = models.CharField(max_length=255, default="", blank=True)
+    agent_version = models.CharField(max_length=60, default="", blank=True)
+    boot_id = models.CharField(max_length=80, default="", blank=True)
+    cpu_count = models.PositiveIntegerField(default=0)
+    memory_bytes = models.BigIntegerField(default=0)
+    disk_free_bytes = models.BigIntegerField(default=0)
+    liveness = models.CharField(max_length=16, choices=liveness_choices, default=Liveness.READY)
+    intent = models.CharField(max_length=16, choices=intent_choices, default=Intent.ACTIVE)
+    enrolled_at = models.DateTimeField(auto_now_add=True)
+    last_seen_at = models.DateTimeField()
+    desired_revision = models.BigIntegerField(
+        default=0
+    )  # grows whenever the node's desired state may have changed
+    next_port = models.PositiveIntegerField(default=0)
+
+    @property
+    def status(self) -> str:
+        """One word for people: silence outranks intent."""
+        if self.liveness != Liveness.READY:
+            return self.liveness
+        return Liveness.READY if self.intent == Intent.ACTIVE else self.intent
+
+
+class Slot(models.Model):
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="slots")
+    name = models.CharField(max_length=80)  # "cpu-0", or the GPU's UUID
+    device = models.CharField(max_length=16)
+    model = models.CharField(max_length=200, default="", blank=True)
+    memory_bytes = models.BigIntegerField(default=0)
+    healthy = models.BooleanField(default=True)
+    reason = models.CharField(max_length=400, default="", blank=True)
+    present = models.BooleanField(default=True)  # false when the last inventory did not name it
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["node", "name"], name="slot_name_on_node")]
+
+
+class Lease(models.Model):
+    """A holder's timed right to one slot. The partial unique index is what makes selling a slot twice impossible."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.lease_id, editable=False)
+    slot = models.ForeignKey(Slot, on_delete=models.PROTECT, related_name="leases")
+    team = models.ForeignKey(Team, on_delete=models.PROTECT)
+    holder = models.CharField(max_length=40)  # attempt id
+    epoch = models.PositiveIntegerField()
+    job = models.CharField(max_length=40)  # job id
+    job_name = models.CharField(max_length=40)
+    run = models.CharField(max_length=40)  # for display
+    run_name = models.CharField(max_length=120)
+    granted_at = models.DateTimeField()
+    expires_at = models.DateTimeField()  # renewed by each heartbeat of the node
+    released_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["slot"], condition=models.Q(released_at=None), name="one_open_lease_per_slot"
+            )
+        ]
+        indexes = [models.Index(fields=["holder"]), models.Index(fields=["job"])]
+
+
+class EnrolmentToken(models.Model):
+    sha256 = models.CharField(primary_key=True, max_length=64)
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+    node = models.ForeignKey(Node, on_delete=models.SET_NULL, null=True)
+
+
+class Quota(models.Model):
+    team = models.ForeignKey(Team, on_delete=models.CASCADE)
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE)
+    limit_slots = models.PositiveIntegerField(null=True)  # null: no limit
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team", "pool"], name="one_quota_per_team_and_pool")]
+
+
+class Watch(models.Model):
+    """When the sweep last ran and when the web process last lived: silence that was ours must not blame a node."""
+
+    name = models.CharField(primary_key=True, max_length=20, default="pool")
+    swept_at = models.DateTimeField(null=True)
+    receiver_at = models.DateTimeField(null=True)
+    suspended_until = models.DateTimeField(null=True)

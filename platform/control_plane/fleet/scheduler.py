@@ -1,0 +1,132 @@
+"""Who gets slots now: a pure function from a snapshot of the pool to placements, and a why for each run that waits.
+
+Order: higher priority first, then who submitted first. A request is placed whole on one node (gang, all or
+nothing) or waits. The first request that waits only for slots to come free reserves the node where it will fit
+soonest, and nobody behind it is placed there: small requests may pass a big one, but cannot starve it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True)
+class NodeView:
+    id: str
+    name: str
+    free: tuple[str, ...]  # slots that can be leased now
+    total: int  # slots that are healthy, free or held
+    accepts: bool  # READY, not cordoned, not draining
+    refusal: str = ""  # why it does not accept: "cordoned"
+
+
+@dataclass(frozen=True)
+class Request:
+    id: str
+    name: str
+    team: str
+    priority: int
+    slots: int
+    submitted_at: datetime
+    not_before: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    now: datetime
+    nodes: Sequence[NodeView]
+    queue: Sequence[Request]
+    used: Mapping[str, int]  # team → slots held
+    limits: Mapping[str, int | None]  # team → hard limit; None or absent is unlimited
+
+
+@dataclass(frozen=True)
+class Placement:
+    request: str
+    node: str
+    slots: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    placements: tuple[Placement, ...]
+    waiting: Mapping[str, str]  # request → why, one line
+    positions: Mapping[str, int]  # request → 1-based place in the queue of those that go on waiting
+
+
+@dataclass
+class _Pool:
+    nodes: Mapping[str, NodeView]
+    free: dict[str, list[str]]
+    used: dict[str, int]
+    reserved: dict[str, str] = field(default_factory=dict)  # node → name of the request that it is kept for
+
+
+def order(queue: Sequence[Request]) -> list[Request]:
+    return sorted(queue, key=lambda request: (-request.priority, request.submitted_at, request.id))
+
+
+def plan(snapshot: Snapshot) -> Plan:
+    pool = _Pool(
+        nodes={node.id: node for node in snapshot.nodes},
+        free={node.id: list(node.free) for node in snapshot.nodes if node.accepts},
+        used=dict(snapshot.used),
+    )
+    placements: list[Placement] = []
+    waiting: dict[str, str] = {}
+    for request in order(snapshot.queue):
+        found = _place(request, pool, snapshot)
+        if isinstance(found, Placement):
+            placements.append(found)
+        else:
+            waiting[request.id] = found
+    positions = {identity: index for index, identity in enumerate(waiting, start=1)}
+    return Plan(tuple(placements), waiting, positions)
+
+
+def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str:
+    if request.not_before is not None and request.not_before > snapshot.now:
+        seconds = int((request.not_before - snapshot.now).total_seconds()) + 1
+        return f"tries again in {seconds} s, after its last attempt ended early"
+    limit = snapshot.limits.get(request.team)
+    used = pool.used.get(request.team, 0)
+    if limit is not None and used + request.slots > limit:
+        return f"the team's limit is {limit} slots, {used} are in use and this run needs {request.slots}"
+    if not pool.nodes:
+        return "no node has joined the pool"
+
+    fitting = [
+        node
+        for node in pool.nodes.values()
+        if node.id in pool.free and node.id not in pool.reserved and len(pool.free[node.id]) >= request.slots
+    ]
+    if fitting:
+        # Best fit keeps the big holes whole.
+        node = min(
+            fitting, key=lambda candidate: (len(pool.free[candidate.id]), candidate.name, candidate.id)
+        )
+        slots = tuple(pool.free[node.id][: request.slots])
+        del pool.free[node.id][: request.slots]
+        pool.used[request.team] = used + request.slots
+        return Placement(request.id, node.id, slots)
+    return _wait(request, pool)
+
+
+def _wait(request: Request, pool: _Pool) -> str:
+    big_enough = [node for node in pool.nodes.values() if node.total >= request.slots]
+    if not big_enough:
+        largest = max(node.total for node in pool.nodes.values())
+        return f"needs {request.slots} slots on one node; the largest node has {largest}"
+    open_nodes = [node for node in big_enough if node.id in pool.free]
+    if not open_nodes:
+        named = ", ".join(f"{node.name} is {node.refusal or 'not ready'}" for node in big_enough[:3])
+        return f"no node accepts work: {named}"
+    unreserved = [node for node in open_nodes if node.id not in pool.reserved]
+    if not unreserved:
+        ahead = pool.reserved[open_nodes[0].id]
+        return f"waits behind {ahead!r}, for which the slots of {open_nodes[0].name} are kept"
+    best = max(unreserved, key=lambda node: (len(pool.free[node.id]), node.total, node.id))
+    pool.reserved[best.id] = request.name
+    return f"needs {request.slots} slots on one node; {len(pool.free[best.id])} of {best.total} are free on {best.name}"

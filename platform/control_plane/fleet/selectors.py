@@ -1,0 +1,122 @@
+"""Every read of the pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Count, Prefetch
+
+from control_plane.accounts.models import Team
+from control_plane.accounts.secrets import NODE_PREFIX, digest
+from control_plane.common.clock import rfc3339
+from control_plane.fleet.models import DEFAULT_POOL, Intent, Lease, Liveness, Node, Quota, Slot
+from control_plane.fleet.scheduler import NodeView
+
+
+def node_of_credential(text: str) -> Node | None:
+    if not text.startswith(NODE_PREFIX):
+        return None
+    return Node.objects.filter(credential_sha256=digest(text)).first()
+
+
+def node_views(pool: str = DEFAULT_POOL) -> list[NodeView]:
+    """The pool as the scheduler sees it. A slot is free when it is healthy and nobody has an open lease on it."""
+    views = []
+    for node in _nodes_with_slots().filter(pool=pool):
+        slots = [slot for slot in node.slots.all() if slot.healthy]
+        free = tuple(sorted((slot.name for slot in slots if not slot.open_leases), key=_natural))  # type: ignore[attr-defined]
+        accepts = node.liveness == Liveness.READY and node.intent == Intent.ACTIVE
+        views.append(
+            NodeView(node.pk, node.name, free, len(slots), accepts, "" if accepts else node.status.lower())
+        )
+    return views
+
+
+def used_slots(pool: str = DEFAULT_POOL) -> dict[str, int]:
+    rows = (
+        Lease.objects.filter(released_at=None, slot__node__pool=pool)
+        .values("team")
+        .annotate(held=Count("pk"))
+    )
+    return {row["team"]: row["held"] for row in rows}
+
+
+def limits(pool: str = DEFAULT_POOL) -> dict[str, int | None]:
+    return dict(Quota.objects.filter(pool=pool).values_list("team", "limit_slots"))
+
+
+def leased_jobs(node: Node) -> list[str]:
+    """Jobs that hold slots of the node."""
+    return list(
+        Lease.objects.filter(slot__node=node, released_at=None).values_list("job", flat=True).distinct()
+    )
+
+
+def quota_as_json(team: Team) -> dict[str, Any]:
+    return {
+        "team": {"id": team.pk, "name": team.name},
+        "limit_slots": limits().get(team.pk),
+        "used_slots": used_slots().get(team.pk, 0),
+    }
+
+
+def pool_as_json(team: Team) -> dict[str, Any]:
+    """Slots and nodes, with holders; names of other teams' runs are not shown to this one."""
+    nodes = list(_nodes_with_slots().order_by("name", "id"))
+    return {
+        "nodes": [node_as_json(node) for node in nodes],
+        "slots": [slot_as_json(node, slot, team) for node in nodes for slot in node.slots.all()],
+        "quota": quota_as_json(team),
+    }
+
+
+def node_as_json(node: Node) -> dict[str, Any]:
+    slots = (
+        list(node.slots.filter(present=True))
+        if not hasattr(node, "_prefetched_objects_cache")
+        else node.slots.all()
+    )
+    return {
+        "id": node.pk,
+        "name": node.name,
+        "status": node.status,
+        "hostname": node.hostname,
+        "agent_version": node.agent_version,
+        "cpu_count": node.cpu_count,
+        "memory_bytes": node.memory_bytes,
+        "disk_free_bytes": node.disk_free_bytes,
+        "slots": len(slots),
+        "enrolled_at": rfc3339(node.enrolled_at),
+        "last_seen_at": rfc3339(node.last_seen_at),
+    }
+
+
+def slot_as_json(node: Node, slot: Slot, team: Team) -> dict[str, Any]:
+    lease = slot.open_leases[0] if slot.open_leases else None  # type: ignore[attr-defined]
+    held_by = None
+    if lease is not None and lease.team_id == team.pk:
+        held_by = {"run_id": lease.run, "run_name": lease.run_name, "job": lease.job_name}
+    elif lease is not None:
+        held_by = {"run_id": "", "run_name": "another team's run", "job": lease.job_name}
+    return {
+        "id": f"{node.pk}:{slot.name}",
+        "name": slot.name,
+        "node": {"id": node.pk, "name": node.name},
+        "device": slot.device,
+        "model": slot.model,
+        "memory_bytes": slot.memory_bytes,
+        "state": "held" if lease else "free" if slot.healthy else "unhealthy",
+        "reason": slot.reason,
+        "held_by": held_by,
+    }
+
+
+def _nodes_with_slots() -> Any:
+    leases = Prefetch("leases", Lease.objects.filter(released_at=None), to_attr="open_leases")
+    slots = Prefetch("slots", Slot.objects.filter(present=True).order_by("name").prefetch_related(leases))
+    return Node.objects.prefetch_related(slots)
+
+
+def _natural(name: str) -> tuple[str, int]:
+    stem = name.rstrip("0123456789")
+    return stem, int(name[len(stem) :] or 0)

@@ -1,0 +1,271 @@
+"""Every write to the pool: enrolment, heartbeats, leases, cordon and drain, quotas, the sweep."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import F
+
+from control_plane.accounts.models import Team
+from control_plane.accounts.secrets import ENROLMENT_PREFIX, NODE_PREFIX, digest, new_secret
+from control_plane.common import live
+from control_plane.common.errors import Problem, not_found
+from control_plane.fleet.liveness import Clocks, judge, suspension
+from control_plane.fleet.models import (
+    DEFAULT_POOL,
+    EnrolmentToken,
+    Intent,
+    Lease,
+    Liveness,
+    Node,
+    Pool,
+    Quota,
+    Slot,
+    Watch,
+)
+from oolong.contracts.agent import Inventory
+
+ENROLMENT_LIFE = timedelta(minutes=15)
+PORTS_FROM, PORTS_TO = 20_000, 32_000  # below the range that Linux gives to outgoing connections
+
+
+def clocks() -> Clocks:
+    environment = settings.ENVIRONMENT
+    return Clocks(
+        lease=timedelta(seconds=environment.node_lease_seconds),
+        orphan=timedelta(seconds=environment.orphan_seconds),
+    )
+
+
+# --- joining ----------------------------------------------------------------------------------------------
+
+
+def create_enrolment_token(*, now: datetime, pool: str = DEFAULT_POOL) -> tuple[str, datetime]:
+    """A single-use token for one node, good for 15 minutes."""
+    pool_row, _ = Pool.objects.get_or_create(name=pool)
+    text = new_secret(ENROLMENT_PREFIX)
+    expires_at = now + ENROLMENT_LIFE
+    EnrolmentToken.objects.create(sha256=digest(text), pool=pool_row, expires_at=expires_at)
+    return text, expires_at
+
+
+def enrol(*, token: str, name: str, inventory: Inventory, now: datetime) -> tuple[Node, str]:
+    """A new node and its credential. 401 for an unknown token, 409 for one that was used, 410 for an old one."""
+    with transaction.atomic():
+        row = EnrolmentToken.objects.select_for_update().filter(sha256=digest(token)).first()
+        if row is None:
+            raise Problem(
+                401, "enrolment_unknown", "this enrolment token is unknown; make one on the pool page"
+            )
+        if row.used_at is not None:
+            raise Problem(
+                409,
+                "enrolment_used",
+                f"this enrolment token was used at {row.used_at:%H:%M:%S}; make another",
+            )
+        if row.expires_at <= now:
+            raise Problem(
+                410, "enrolment_expired", "this enrolment token is older than 15 minutes; make another"
+            )
+        credential = new_secret(NODE_PREFIX)
+        node = Node.objects.create(
+            pool=row.pool, name=name, credential_sha256=digest(credential), last_seen_at=now,
+            next_port=random.randrange(PORTS_FROM, PORTS_TO - 500, 20),
+        )  # fmt: skip
+        row.used_at, row.node = now, node
+        row.save(update_fields=["used_at", "node"])
+        _write_inventory(node, inventory)
+        live.publish("pool", "event", {"kind": "node_joined", "node": {"id": node.pk, "name": node.name}})
+    return node, credential
+
+
+# --- heartbeats -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a heartbeat means beyond its content."""
+
+    rebooted: bool  # the node came back with another boot id: every process of before is dead
+    was: Liveness  # what we had thought of it
+
+
+def hear(node: Node, inventory: Inventory, *, now: datetime) -> Heard:
+    """Note that the node lives and what it has; renew its leases. Call inside a transaction with the row locked."""
+    heard = Heard(
+        rebooted=bool(node.boot_id) and node.boot_id != inventory.boot_id, was=Liveness(node.liveness)
+    )
+    node.liveness = Liveness.READY
+    node.last_seen_at = now
+    _write_inventory(node, inventory)
+    open_leases = Lease.objects.filter(slot__node=node, released_at=None)
+    if heard.rebooted:
+        open_leases.update(released_at=now)
+    else:
+        open_leases.update(expires_at=now + clocks().lease)
+    if heard.was != Liveness.READY:
+        announce_node(node)
+    return heard
+
+
+def _write_inventory(node: Node, inventory: Inventory) -> None:
+    node.hostname, node.agent_version = inventory.hostname[:255], inventory.agent_version[:60]
+    node.boot_id = inventory.boot_id[:80]
+    node.cpu_count, node.memory_bytes = inventory.cpu_count, inventory.memory_bytes
+    node.disk_free_bytes = inventory.disk_free_bytes
+    node.save()
+    known = {slot.name: slot for slot in node.slots.all()}
+    for item in inventory.slots:
+        wanted = {
+            "device": item.device, "model": item.model[:200], "memory_bytes": item.memory_bytes,
+            "healthy": item.healthy, "reason": item.reason[:400], "present": True,
+        }  # fmt: skip
+        slot = known.pop(item.slot, None)
+        if slot is None:
+            Slot.objects.create(node=node, name=item.slot, **wanted)
+        elif any(getattr(slot, key) != value for key, value in wanted.items()):
+            Slot.objects.filter(pk=slot.pk).update(**wanted)
+    gone = [slot.pk for slot in known.values() if slot.present]
+    if gone:
+        Slot.objects.filter(pk__in=gone).update(present=False)
+
+
+def ring(nodes: Iterable[str]) -> None:
+    """The desired state of these nodes may have changed: a waiting heartbeat answers.
+
+    After the commit, so that it holds no lock together with others; a lost ring only delays to the next heartbeat.
+    """
+    rows = Node.objects.filter(pk__in=list(nodes))
+    transaction.on_commit(lambda: rows.update(desired_revision=F("desired_revision") + 1) and None)
+
+
+def announce_node(node: Node) -> None:
+    live.publish(
+        "pool", "event", {"kind": "node", "node": {"id": node.pk, "name": node.name, "status": node.status}}
+    )
+
+
+# --- leases -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Grant:
+    """One slot for one job."""
+
+    slot: str
+    job: str
+    job_name: str
+
+
+def grant_leases(
+    *,
+    node: Node,
+    grants: list[Grant],
+    team: Team,
+    holder: str,
+    epoch: int,
+    run: str,
+    run_name: str,
+    now: datetime,
+) -> None:
+    """All or nothing; IntegrityError (nothing granted) when somebody holds one of the slots."""
+    slots = {slot.name: slot for slot in node.slots.filter(name__in=[grant.slot for grant in grants])}
+    Lease.objects.bulk_create(
+        Lease(
+            slot=slots[grant.slot], team=team, holder=holder, epoch=epoch, job=grant.job, job_name=grant.job_name,
+            run=run, run_name=run_name, granted_at=now, expires_at=now + clocks().lease,
+        )
+        for grant in grants
+    )  # fmt: skip
+
+
+def release_jobs(jobs: Iterable[str], *, now: datetime) -> int:
+    """Give back the slots of these jobs. The caller has proof that they are dead."""
+    return Lease.objects.filter(job__in=list(jobs), released_at=None).update(released_at=now)
+
+
+def announce_leases() -> None:
+    """Say on the topic `pool` that holders changed; the last publish of a transaction (see common.live)."""
+    live.publish("pool", "event", {"kind": "leases"})
+
+
+def allocate_ports(node: Node, count: int) -> list[int]:
+    """`count` ports for one attempt, going round the range so that a port just given back is not used at once."""
+    first = node.next_port if node.next_port + count <= PORTS_TO else PORTS_FROM
+    node.next_port = first + count
+    node.save(update_fields=["next_port"])
+    return list(range(first, first + count))
+
+
+# --- people -----------------------------------------------------------------------------------------------
+
+
+def set_intent(identity: str, intent: Intent) -> Node:
+    node = Node.objects.filter(pk=identity).first()
+    if node is None:
+        raise not_found("node", identity)
+    with transaction.atomic():
+        node.intent = intent
+        node.save(update_fields=["intent"])
+        announce_node(node)
+    return node
+
+
+def init_pool(team: Team) -> None:
+    """The default pool, and the team's place in it without a limit. Safe to repeat."""
+    pool, _ = Pool.objects.get_or_create(name=DEFAULT_POOL)
+    Quota.objects.get_or_create(team=team, pool=pool, defaults={"limit_slots": None})
+
+
+def set_quota(team: Team, *, limit_slots: int | None, pool: str = DEFAULT_POOL) -> Quota:
+    pool_row, _ = Pool.objects.get_or_create(name=pool)
+    with transaction.atomic():
+        quota, _ = Quota.objects.update_or_create(
+            team=team, pool=pool_row, defaults={"limit_slots": limit_slots}
+        )
+        live.publish("pool", "event", {"kind": "quota", "limit_slots": limit_slots})
+    return quota
+
+
+# --- the sweep --------------------------------------------------------------------------------------------
+
+
+def note_start(*, now: datetime) -> None:
+    """The control plane starts: nobody may be judged for one lease."""
+    Watch.objects.update_or_create(name="pool", defaults={"suspended_until": now + clocks().lease})
+
+
+def sweep(*, now: datetime) -> list[Node]:
+    """Judge every node by its silence. Returns those whose liveness changed."""
+    try:
+        watch, _ = Watch.objects.get_or_create(name="pool")
+    except IntegrityError:
+        return []
+    until = suspension(
+        now=now, swept_at=watch.swept_at, receiver_at=watch.receiver_at,
+        suspended_until=watch.suspended_until, clocks=clocks(),
+    )  # fmt: skip
+    Watch.objects.filter(pk=watch.pk).update(swept_at=now, suspended_until=until)
+    changed = []
+    for node in Node.objects.exclude(liveness=Liveness.LOST):
+        verdict = judge(node.last_seen_at, now=now, suspended_until=until, clocks=clocks())
+        if verdict == Liveness.READY or verdict == node.liveness:
+            continue  # only a heartbeat makes a node READY again
+        with transaction.atomic():
+            moved = Node.objects.filter(
+                pk=node.pk, liveness=node.liveness, last_seen_at=node.last_seen_at
+            ).update(liveness=verdict)
+            if not moved:
+                continue
+            node.liveness = verdict
+            if verdict == Liveness.LOST:
+                # Orphan time plus a margin has passed: the node has ended its jobs itself.
+                Lease.objects.filter(slot__node=node, released_at=None).update(released_at=now)
+            announce_node(node)
+        changed.append(node)
+    return changed

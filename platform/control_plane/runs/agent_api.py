@@ -1,0 +1,206 @@
+"""What GPU agents call: enrolment, heartbeat, inputs, checkpoint uploads (contracts.agent)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.db import connection, transaction
+from django.http import HttpResponse, HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import exceptions, serializers
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts.authentication import bearer
+from control_plane.catalog import services as catalog
+from control_plane.catalog import store
+from control_plane.common import clock
+from control_plane.common.errors import Problem, not_found, unprocessable
+from control_plane.common.files import file_response
+from control_plane.fleet import services as fleet
+from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
+from control_plane.fleet.models import Node
+from control_plane.runs import agent_services as services
+from oolong.contracts.agent import EnrolReply, EnrolRequest, HeartbeatReply, HeartbeatRequest, UploadReply
+
+MAX_WAIT_SECONDS = 20.0
+POLL_SECONDS = 0.25
+JSON = "application/json"
+
+
+class CheckpointAnnouncementSerializer(serializers.Serializer[Any]):
+    step = serializers.IntegerField(min_value=0)
+    manifest_sha256 = serializers.RegexField(r"^[0-9a-f]{64}$")
+    tar_sha256 = serializers.RegexField(r"^[0-9a-f]{64}$")
+    bytes = serializers.IntegerField(min_value=1)
+    epoch = serializers.IntegerField(min_value=0)
+    final = serializers.BooleanField(required=False, default=False)
+
+
+class UploadReplySerializer(serializers.Serializer[Any]):
+    upload_id = serializers.CharField()
+    part_bytes = serializers.IntegerField()
+    received_parts = serializers.ListField(child=serializers.IntegerField())
+    stored = serializers.BooleanField()
+
+
+class EnrolReplySerializer(serializers.Serializer[Any]):
+    node_id = serializers.CharField()
+    credential = serializers.CharField()
+    heartbeat_seconds = serializers.FloatField()
+    lease_ttl_seconds = serializers.FloatField()
+    orphan_ttl_seconds = serializers.FloatField()
+
+
+class HeartbeatReplySerializer(serializers.Serializer[Any]):
+    attempts = serializers.ListField(child=serializers.DictField())
+    acknowledged = serializers.ListField(child=serializers.CharField())
+    heartbeat_seconds = serializers.FloatField()
+
+
+class NodeView(APIView):
+    authentication_classes = [NodeAuthentication]
+    permission_classes = [IsNode]
+
+
+class EnrolView(APIView):
+    """The bearer is a single-use enrolment token."""
+
+    authentication_classes: list[Any] = []
+    permission_classes = [AllowAny]
+
+    @extend_schema(
+        operation_id="agent_enrol", request=OpenApiTypes.OBJECT, responses={201: EnrolReplySerializer}
+    )
+    def post(self, request: Request) -> HttpResponse:
+        token = bearer(request)
+        if token is None:
+            raise exceptions.NotAuthenticated("send the enrolment token as bearer token")
+        asked = _decode(request, EnrolRequest)
+        node, credential = fleet.enrol(
+            token=token, name=asked.name, inventory=asked.inventory, now=clock.now()
+        )
+        environment = settings.ENVIRONMENT
+        return _json(
+            EnrolReply(
+                node_id=node.pk,
+                credential=credential,
+                heartbeat_seconds=environment.heartbeat_seconds,
+                lease_ttl_seconds=environment.node_lease_seconds,
+                orphan_ttl_seconds=environment.orphan_seconds,
+            ),
+            status=201,
+        )
+
+
+class HeartbeatView(NodeView):
+    """Observed state up, desired state down. With `?wait=8` the answer comes as soon as something changed."""
+
+    @extend_schema(
+        operation_id="agent_heartbeat",
+        parameters=[OpenApiParameter("wait", float, description="seconds to wait for a change; at most 20")],
+        request=OpenApiTypes.OBJECT,
+        responses=HeartbeatReplySerializer,
+    )
+    def post(self, request: Request) -> HttpResponse:
+        node = node_of(request)
+        report = _decode(request, HeartbeatRequest)
+        revision = node.desired_revision
+        acknowledged = services.take_heartbeat(node, report, now=clock.now())
+        wait = _wait_seconds(request)
+        if wait and not acknowledged:
+            _wait_for_change(node, revision, wait)
+        attempts = services.desired_attempts(node)
+        return _json(
+            HeartbeatReply(
+                attempts=attempts,
+                acknowledged=acknowledged,
+                heartbeat_seconds=settings.ENVIRONMENT.heartbeat_seconds,
+            )
+        )
+
+
+def _wait_seconds(request: Request) -> float:
+    text = request.query_params.get("wait", "0")
+    try:
+        return max(0.0, min(MAX_WAIT_SECONDS, float(text)))
+    except ValueError as error:
+        raise unprocessable("invalid", f"wait={text!r}: seconds") from error
+
+
+def _wait_for_change(node: Node, revision: int, seconds: float) -> None:
+    """Until the node's desired state has another revision than before this heartbeat, or the time is over."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if Node.objects.filter(pk=node.pk).exclude(desired_revision=revision).exists():
+            return
+        if not connection.in_atomic_block:
+            connection.close()  # back to the pool while this request sleeps
+        time.sleep(POLL_SECONDS)
+
+
+class ArtifactView(NodeView):
+    @extend_schema(
+        operation_id="agent_artifact",
+        parameters=[OpenApiParameter("Range", str, OpenApiParameter.HEADER)],
+        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
+    )
+    def get(self, request: Request, sha256: str) -> HttpResponseBase:
+        node = node_of(request)
+        if not services.may_read(node, sha256) or not store.has_blob(sha256):
+            raise not_found("artifact", sha256)
+        return file_response(request._request, store.blob_path(sha256), etag=sha256)
+
+
+class CheckpointUploadsView(NodeView):
+    @extend_schema(
+        operation_id="agent_announce_checkpoint",
+        request=CheckpointAnnouncementSerializer,
+        responses={200: UploadReplySerializer},
+    )
+    def post(self, request: Request, attempt_id: str) -> Response:
+        form = CheckpointAnnouncementSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        with transaction.atomic():
+            reply = services.announce_checkpoint(
+                node_of(request), attempt_id, now=clock.now(), **form.validated_data
+            )
+        return Response(msgspec.to_builtins(reply))
+
+
+class UploadPartView(NodeView):
+    @extend_schema(
+        operation_id="agent_upload_part",
+        parameters=[OpenApiParameter("X-Part-SHA256", str, OpenApiParameter.HEADER)],
+        request={"application/octet-stream": OpenApiTypes.BINARY},
+        responses={200: UploadReplySerializer},
+    )
+    def put(self, request: Request, upload_id: str, number: int) -> Response:
+        upload = services.upload_of(node_of(request), upload_id)
+        data = request._request.read(catalog.PART_BYTES + 1)
+        catalog.put_part(upload, number, data, sha256=request.headers.get("X-Part-SHA256"))
+        return Response(msgspec.to_builtins(services.upload_reply(upload)))
+
+
+class UploadCompleteView(NodeView):
+    @extend_schema(operation_id="agent_complete_upload", request=None, responses={200: UploadReplySerializer})
+    def post(self, request: Request, upload_id: str) -> Response:
+        reply = services.complete_upload(node_of(request), upload_id, now=clock.now())
+        return Response(msgspec.to_builtins(reply))
+
+
+def _decode(request: Request, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(request._request.body, type=kind)
+    except msgspec.DecodeError as error:
+        raise Problem(422, "invalid", f"the body is no {kind.__name__}: {error}") from error
+
+
+def _json(reply: UploadReply | EnrolReply | HeartbeatReply, status: int = 200) -> HttpResponse:
+    return HttpResponse(msgspec.json.encode(reply), status=status, content_type=JSON)

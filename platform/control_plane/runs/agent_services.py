@@ -1,0 +1,191 @@
+"""The control plane's side of the agent protocol, apart from HTTP."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Q
+
+from control_plane.catalog import services as catalog
+from control_plane.catalog import store
+from control_plane.catalog.models import Checkpoint, CheckpointState, CheckpointUpload, DatasetVersion
+from control_plane.common.errors import fenced, not_found
+from control_plane.fleet import services as fleet
+from control_plane.fleet.models import Node
+from control_plane.runs import services
+from control_plane.runs.models import Attempt, Job, Run
+from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, HeartbeatRequest, UploadReply
+from oolong.contracts.lifecycle import AttemptStatus, JobKind
+
+
+def take_heartbeat(node: Node, report: HeartbeatRequest, *, now: datetime) -> list[str]:
+    """Note what a node has and does. Returns the jobs that it may forget."""
+    with transaction.atomic():
+        locked = Node.objects.select_for_update().get(pk=node.pk)
+        heard = fleet.hear(locked, report.inventory, now=now)
+    return services.observe(node, report.jobs, rebooted=heard.rebooted, now=now)
+
+
+def desired_attempts(node: Node) -> list[DesiredAttempt]:
+    attempts = (
+        Attempt.objects.filter(node=node)
+        .exclude(status=AttemptStatus.ENDED)
+        .select_related(
+            "run__dataset_version", "run__evaluation_version", "run__base_model", "run__initial_checkpoint",
+            "resume_checkpoint",
+        )
+        .prefetch_related("jobs")
+        .order_by("pk")
+    )  # fmt: skip
+    return [_desired(attempt) for attempt in attempts]
+
+
+def _desired(attempt: Attempt) -> DesiredAttempt:
+    run = attempt.run
+    return DesiredAttempt(
+        run_id=run.pk,
+        attempt_id=attempt.pk,
+        attempt_number=attempt.number,
+        epoch=attempt.epoch,
+        spec=run.spec,
+        dataset=_dataset_artifact(run.dataset_version),
+        evaluation=_dataset_artifact(run.evaluation_version) if run.evaluation_version else None,
+        model=_model_artifact(run),
+        model_path=run.base_model.path if run.base_model else "",
+        resume=_checkpoint_artifact(attempt.resume_checkpoint) if attempt.resume_checkpoint else None,
+        ports=attempt.ports,
+        token=attempt.token,
+        jobs=[_desired_job(job) for job in sorted(attempt.jobs.all(), key=lambda job: job.pk)],
+    )
+
+
+def _desired_job(job: Job) -> DesiredJob:
+    return DesiredJob(
+        job_id=job.pk,
+        name=job.name,
+        kind=JobKind(job.kind),
+        index=job.index,
+        slots=job.slots,
+        restarts=job.restarts,
+        stop=job.stop_asked_at is not None,
+        grace_seconds=job.grace_seconds,
+    )
+
+
+def _dataset_artifact(version: DatasetVersion) -> Artifact:
+    return Artifact(sha256=version.sha256, bytes=version.bytes, kind="dataset")
+
+
+def _checkpoint_artifact(checkpoint: Checkpoint) -> Artifact:
+    return Artifact(sha256=checkpoint.tar_sha256, bytes=checkpoint.bytes, kind="checkpoint")
+
+
+def _model_artifact(run: Run) -> Artifact | None:
+    if run.initial_checkpoint is not None:
+        return _checkpoint_artifact(run.initial_checkpoint)
+    assert run.base_model is not None
+    if run.base_model.source == "path":
+        return None
+    return Artifact(sha256=run.base_model.sha256, bytes=run.base_model.bytes, kind="model")
+
+
+def may_read(node: Node, sha256: str) -> bool:
+    """Only the inputs of the attempts that this node has now."""
+    needed = (
+        Q(run__dataset_version__sha256=sha256)
+        | Q(run__evaluation_version__sha256=sha256)
+        | Q(run__base_model__sha256=sha256)
+        | Q(run__initial_checkpoint__tar_sha256=sha256)
+        | Q(resume_checkpoint__tar_sha256=sha256)
+    )
+    return bool(sha256) and (
+        Attempt.objects.filter(needed, node=node).exclude(status=AttemptStatus.ENDED).exists()
+    )
+
+
+# --- checkpoint uploads -----------------------------------------------------------------------------------
+
+
+def announce_checkpoint(
+    node: Node,
+    attempt_id: str,
+    *,
+    step: int,
+    manifest_sha256: str,
+    tar_sha256: str,
+    bytes: int,
+    epoch: int,
+    final: bool,
+    now: datetime,
+) -> UploadReply:
+    """Begin, or go on with, the upload of a committed checkpoint. Call inside a transaction."""
+    attempt = _attempt_of(node, attempt_id)
+    run = services.lock_run(attempt.run_id)
+    attempt.refresh_from_db()
+    _refuse_stale(attempt, run, epoch)
+    checkpoint, _ = Checkpoint.objects.get_or_create(
+        attempt_id=attempt.pk,
+        manifest_sha256=manifest_sha256,
+        defaults={
+            "project": run.project, "run_id": run.pk, "run_name": run.name, "attempt_number": attempt.number,
+            "node_id": node.pk, "step": step, "final": final, "bytes": bytes,
+            "parent": attempt.resume_checkpoint, "created_at": now,
+            "metrics": {"reward_mean": run.reward_mean, "staleness_mean": run.staleness_mean},
+        },
+    )  # fmt: skip
+    if final and not checkpoint.final:
+        checkpoint.final = True
+        checkpoint.save(update_fields=["final"])
+    if checkpoint.state == CheckpointState.STORED:
+        return UploadReply(upload_id="", part_bytes=catalog.PART_BYTES, received_parts=[], stored=True)
+    upload = catalog.begin_checkpoint_upload(
+        checkpoint, node_id=node.pk, tar_sha256=tar_sha256, bytes=bytes, epoch=epoch
+    )
+    return upload_reply(upload)
+
+
+def complete_upload(node: Node, upload_id: str, *, now: datetime) -> UploadReply:
+    upload = upload_of(node, upload_id)
+    with transaction.atomic():
+        run = services.lock_run(upload.checkpoint.run_id)
+        upload.checkpoint.refresh_from_db()
+        if upload.checkpoint.state != CheckpointState.STORED:
+            attempt = Attempt.objects.get(pk=upload.checkpoint.attempt_id)
+            _refuse_stale(attempt, run, upload.epoch)
+            checkpoint = catalog.complete_checkpoint_upload(upload, now=now)
+            services.note_stored(run, checkpoint, now=now)
+    return upload_reply(upload, stored=True)
+
+
+def upload_of(node: Node, upload_id: str) -> CheckpointUpload:
+    upload = (
+        CheckpointUpload.objects.filter(pk=upload_id, node_id=node.pk).select_related("checkpoint").first()
+    )
+    if upload is None:
+        raise not_found("upload", upload_id)
+    return upload
+
+
+def upload_reply(upload: CheckpointUpload, *, stored: bool = False) -> UploadReply:
+    stored = stored or upload.checkpoint.state == CheckpointState.STORED
+    return UploadReply(
+        upload_id=upload.pk, part_bytes=catalog.PART_BYTES,
+        received_parts=[] if stored else store.received_parts(upload.pk), stored=stored,
+    )  # fmt: skip
+
+
+def _attempt_of(node: Node, attempt_id: str) -> Attempt:
+    attempt = Attempt.objects.filter(pk=attempt_id, node=node).first()
+    if attempt is None:
+        raise not_found("attempt", attempt_id)
+    return attempt
+
+
+def _refuse_stale(attempt: Attempt, run: Any, epoch: int) -> None:
+    if epoch != attempt.epoch or attempt.epoch != run.epoch or attempt.status == AttemptStatus.ENDED:
+        raise fenced(
+            f"attempt {attempt.number} of {run.name!r} has epoch {attempt.epoch} and is {attempt.status.lower()}; "
+            f"the run is at epoch {run.epoch}, this call came with {epoch}"
+        )

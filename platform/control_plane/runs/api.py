@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts.api import NamedSerializer
+from control_plane.accounts.caller import caller_of
+from control_plane.common import clock
+from control_plane.common.errors import FieldError, unprocessable
+from control_plane.common.idempotency import idempotent
+from control_plane.common.pagination import paginate, read_page, whole_page
+from control_plane.common.schema import (
+    MODEL_KINDS,
+    PAGE_PARAMETERS,
+    RUN_KINDS,
+    RUN_STATUSES,
+    FieldErrorSerializer,
+    page_of,
+)
+from control_plane.fleet.api import NodeSerializer, QuotaSerializer, SlotSerializer
+from control_plane.runs import selectors, services
+from control_plane.runs.presets import PRESETS
+from control_plane.runs.resolve import resolve_spec
+from control_plane.runs.show import (
+    attempt_as_json,
+    event_as_json,
+    job_as_json,
+    run_as_json,
+    run_detail_as_json,
+)
+
+
+class SpecSerializer(serializers.Serializer[Any]):
+    spec = serializers.DictField(help_text="a RunSpec; its fields are in the RunSpec reference")
+
+
+class ProgressSerializer(serializers.Serializer[Any]):
+    phase = serializers.CharField()
+    done = serializers.IntegerField()
+    total = serializers.IntegerField()
+    message = serializers.CharField()
+
+
+class DatasetRefSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    ref = serializers.CharField(help_text="name@3")
+
+
+class RunModelSerializer(NamedSerializer):
+    kind = serializers.ChoiceField(choices=MODEL_KINDS)
+
+
+class LatestCheckpointSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    step = serializers.IntegerField()
+
+
+class RunSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(choices=RUN_KINDS)
+    status = serializers.ChoiceField(choices=RUN_STATUSES)
+    status_at = serializers.DateTimeField()
+    reason = serializers.CharField(help_text="why it ended; empty before")
+    reason_message = serializers.CharField()
+    advice = serializers.CharField(help_text="what the reader can do about the reason")
+    fault = serializers.CharField(help_text="whose fault the end was")
+    conditions = serializers.ListField(child=serializers.CharField(), help_text="UNRESPONSIVE, GAP")
+    waiting_why = serializers.CharField(help_text="one line, while it waits")
+    queue_position = serializers.IntegerField(allow_null=True)
+    priority = serializers.IntegerField()
+    slots_needed = serializers.IntegerField()
+    attempt_number = serializers.IntegerField()
+    train_step = serializers.IntegerField()
+    total_train_steps = serializers.IntegerField()
+    policy_version = serializers.IntegerField()
+    progress = ProgressSerializer(allow_null=True)
+    reward_mean = serializers.FloatField(allow_null=True)
+    staleness_mean = serializers.FloatField(allow_null=True)
+    spec = serializers.DictField()
+    dataset = DatasetRefSerializer()
+    model = RunModelSerializer()
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+    notes = serializers.CharField()
+    latest_checkpoint = LatestCheckpointSerializer(allow_null=True)
+    summary = serializers.DictField()
+
+
+class RunDetailSerializer(RunSerializer):
+    metrics_seq = serializers.IntegerField(help_text="subscribe to run:<id> after this number")
+
+
+class ValidationSerializer(serializers.Serializer[Any]):
+    valid = serializers.BooleanField()
+    errors = FieldErrorSerializer(many=True)
+    resolved = serializers.DictField(allow_null=True, help_text="the spec with every default filled in")
+
+
+class PresetSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    title = serializers.CharField()
+    description = serializers.CharField()
+    spec = serializers.DictField()
+
+
+class EventSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    kind = serializers.CharField()
+    message = serializers.CharField()
+    attempt_number = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    data = serializers.DictField()
+
+
+class AttemptSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    number = serializers.IntegerField()
+    epoch = serializers.IntegerField()
+    status = serializers.CharField()
+    node = NamedSerializer()
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    resume_checkpoint = serializers.CharField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    running_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class JobSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    kind = serializers.CharField()
+    attempt_number = serializers.IntegerField()
+    state = serializers.ChoiceField(choices=["pending", "preparing", "running", "exited"])
+    node = NamedSerializer()
+    slots = serializers.ListField(child=serializers.CharField())
+    incarnation = serializers.IntegerField(help_text="restarts in place so far")
+    pid = serializers.IntegerField()
+    exit_code = serializers.IntegerField(allow_null=True)
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class QueueEntrySerializer(serializers.Serializer[Any]):
+    run_id = serializers.CharField(help_text="empty when the run is another team's")
+    name = serializers.CharField()
+    priority = serializers.IntegerField()
+    slots_needed = serializers.IntegerField()
+    why = serializers.CharField()
+    position = serializers.IntegerField()
+    submitted_at = serializers.DateTimeField()
+
+
+class PoolSerializer(serializers.Serializer[Any]):
+    slots = SlotSerializer(many=True)
+    nodes = NodeSerializer(many=True)
+    queue = QueueEntrySerializer(many=True)
+    quota = QuotaSerializer()
+
+
+class ValidateView(APIView):
+    scopes = {"POST": "runs:read"}
+
+    @extend_schema(operation_id="validate_run", request=SpecSerializer, responses=ValidationSerializer)
+    def post(self, request: Request) -> Response:
+        resolved = resolve_spec(caller_of(request), _spec_of(request))
+        return Response(
+            {
+                "valid": not resolved.errors,
+                "errors": [error.as_json() for error in resolved.errors],
+                "resolved": resolved.document,
+            }
+        )
+
+
+class PresetsView(APIView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(operation_id="list_presets", responses=PresetSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        return Response(PRESETS)
+
+
+class RunsView(APIView):
+    scopes = {"GET": "runs:read", "POST": "runs:write"}
+
+    @extend_schema(
+        operation_id="list_runs",
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("status", str, description="one or more, comma-separated"),
+            OpenApiParameter("kind", str, enum=["rl", "sft"]),
+            OpenApiParameter("name", str, description="part of the name"),
+        ],
+        responses=page_of(RunSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        found = selectors.runs(caller_of(request))
+        if status := request.query_params.get("status"):
+            found = found.filter(status__in=[word.strip().upper() for word in status.split(",")])
+        if kind := request.query_params.get("kind"):
+            found = found.filter(kind=kind)
+        if name := request.query_params.get("name"):
+            found = found.filter(name__icontains=name)
+        return Response(paginate(found, read_page(request), run_as_json))
+
+    @extend_schema(
+        operation_id="create_run",
+        parameters=[OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER)],
+        request=SpecSerializer,
+        responses={201: RunDetailSerializer},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        run = services.create_run(caller_of(request), _spec_of(request), now=clock.now())
+        return Response(run_detail_as_json(run), status=201)
+
+
+class RunView(APIView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(operation_id="get_run", responses=RunDetailSerializer)
+    def get(self, request: Request, run_id: str) -> Response:
+        return Response(run_detail_as_json(selectors.run_for(caller_of(request), run_id)))
+
+
+class StopView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="stop_run", request=None, responses={202: RunDetailSerializer})
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        run = services.stop_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
+        return Response(run_detail_as_json(run), status=202)
+
+
+class CancelView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(
+        operation_id="cancel_run",
+        request=None,
+        responses={202: OpenApiResponse(RunDetailSerializer, description="taken out of the queue")},
+    )
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        run = services.cancel_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
+        return Response(run_detail_as_json(run), status=202)
+
+
+class EventsView(APIView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(
+        operation_id="list_run_events", parameters=PAGE_PARAMETERS, responses=page_of(EventSerializer)
+    )
+    def get(self, request: Request, run_id: str) -> Response:
+        run = selectors.run_for(caller_of(request), run_id)
+        return Response(paginate(selectors.events(run), read_page(request), event_as_json))
+
+
+class AttemptsView(APIView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(operation_id="list_run_attempts", responses=page_of(AttemptSerializer))
+    def get(self, request: Request, run_id: str) -> Response:
+        run = selectors.run_for(caller_of(request), run_id)
+        found = selectors.attempts(run).order_by("number")
+        return Response(whole_page([attempt_as_json(attempt) for attempt in found]))
+
+
+class JobsView(APIView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(operation_id="list_run_jobs", responses=page_of(JobSerializer))
+    def get(self, request: Request, run_id: str) -> Response:
+        run = selectors.run_for(caller_of(request), run_id)
+        return Response(whole_page([job_as_json(job) for job in selectors.jobs(run)]))
+
+
+class PoolView(APIView):
+    scopes = {"GET": "pool:read"}
+
+    @extend_schema(operation_id="get_pool", responses=PoolSerializer)
+    def get(self, request: Request) -> Response:
+        return Response(selectors.pool(caller_of(request).project.team))
+
+
+def _spec_of(request: Request) -> Any:
+    if not isinstance(request.data, dict) or "spec" not in request.data:
+        raise unprocessable(
+            "invalid",
+            'the body must be {"spec": {...}}',
+            [FieldError("/spec", "required", "spec is missing")],
+        )
+    return request.data["spec"]

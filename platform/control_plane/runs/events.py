@@ -1,0 +1,66 @@
+"""The one place where a run's status moves: a guarded update and an event row in the same transaction."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from control_plane.common import live
+from control_plane.runs.models import Run, RunEvent
+from control_plane.runs.show import event_as_json, run_as_json
+from control_plane.runs.status import may_move
+from oolong.contracts.lifecycle import ENDED, RunStatus
+
+
+class RefusedMove(Exception):
+    """The table of moves does not have this one."""
+
+
+def note(
+    run: Run, kind: str, message: str = "", *, at: datetime, attempt_number: int | None = None, **data: Any
+) -> RunEvent:
+    """Leave an event row and tell who watches."""
+    number = run.attempt_number if attempt_number is None else attempt_number
+    event = RunEvent.objects.create(
+        run=run, attempt_number=number, at=at, kind=kind, message=message, data=data
+    )
+    live.publish(f"run:{run.pk}", "event", event_as_json(event))
+    return event
+
+
+def move_run(run: Run, status: RunStatus, *, now: datetime, message: str = "", **fields: Any) -> bool:
+    """Move a run's status, if it is still what the caller saw. False when somebody moved it before.
+
+    `fields` are columns set together with it. Raises RefusedMove for a move that is not in the table.
+    """
+    before = RunStatus(run.status)
+    if not may_move(before, status):
+        raise RefusedMove(f"run {run.pk}: {before} → {status} is not a move")
+    if status in ENDED:
+        fields = {"ended_at": now, "progress": None, "waiting_why": "", "queue_position": None, **fields}
+    fields = {"conditions": [], **fields, "status": status, "status_at": now}
+    if not Run.objects.filter(pk=run.pk, status=before).update(**fields):
+        return False
+    for name, value in fields.items():
+        setattr(run, name, value)
+    note(run, "status", message, at=now, before=before, after=status)
+    announce_run(run)
+    return True
+
+
+def announce_run(run: Run) -> None:
+    item = run_as_json(run)
+    live.publish(f"run:{run.pk}", "status", item)
+    live.publish(f"runs:{run.project_id}", "status", item)
+
+
+def set_conditions(run: Run, conditions: list[str], *, now: datetime, message: str = "") -> None:
+    """Conditions shown beside the status: UNRESPONSIVE, GAP."""
+    if run.conditions == conditions:
+        return
+    run.conditions = conditions
+    run.save(update_fields=["conditions"])
+    note(
+        run, "conditions", message or ", ".join(conditions) or "as usual again", at=now, conditions=conditions
+    )
+    announce_run(run)

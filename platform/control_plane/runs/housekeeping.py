@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from control_plane.accounts.services import forget_old_failures
+from control_plane.catalog.housekeeping import drop_stale_files
+from control_plane.common.idempotency import forget_old_keys
+
+STALE = timedelta(days=1)
+
+
+def clean_up(*, now: datetime) -> None:
+    """Forget what has outlived its use: answers kept for repeats, failed logins, files of broken uploads."""
+    forget_old_keys(now)
+    forget_old_failures(now)
+    drop_stale_files(before=now - STALE)

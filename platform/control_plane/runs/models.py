@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from django.db import models
+
+from control_plane.accounts.models import Project, User
+from control_plane.catalog.models import BaseModel, Checkpoint, DatasetVersion
+from control_plane.common import ids
+from control_plane.fleet.models import Node
+from oolong.contracts.lifecycle import ENDED, AttemptStatus, RunStatus
+
+PENDING = "pending"  # a job that its node has not reported yet; the other states are lifecycle.JobState
+
+
+class Run(models.Model):
+    id = models.CharField(primary_key=True, max_length=40, default=ids.run_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="runs")
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    name = models.CharField(max_length=120)
+    kind = models.CharField(max_length=8)
+    spec = models.JSONField()  # resolved; never changes
+    dataset_version = models.ForeignKey(DatasetVersion, on_delete=models.PROTECT, related_name="+")
+    evaluation_version = models.ForeignKey(
+        DatasetVersion, on_delete=models.PROTECT, null=True, related_name="+"
+    )
+    base_model = models.ForeignKey(BaseModel, on_delete=models.PROTECT, null=True, related_name="+")
+    initial_checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")
+    notes = models.TextField(default="", blank=True)
+
+    status = models.CharField(max_length=16, default=RunStatus.QUEUED)
+    status_at = models.DateTimeField()
+    reason = models.CharField(max_length=40, default="", blank=True)
+    reason_message = models.TextField(default="", blank=True)
+    fault = models.CharField(max_length=16, default="", blank=True)
+    conditions = models.JSONField(default=list)  # shown on RUNNING: ["UNRESPONSIVE"]
+    waiting_why = models.CharField(max_length=400, default="", blank=True)
+    queue_position = models.PositiveIntegerField(null=True)
+    priority = models.PositiveIntegerField()
+    slots_needed = models.PositiveIntegerField()
+    attempt_number = models.PositiveIntegerField(default=0)
+    epoch = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField()
+    not_before = models.DateTimeField(null=True)  # a new attempt waits until then
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    # What telemetry reports (runs.services.record_*), kept here so that lists need no series.
+    train_step = models.PositiveIntegerField(default=0)
+    total_train_steps = models.PositiveIntegerField(default=0)
+    policy_version = models.PositiveIntegerField(default=0)
+    reward_mean = models.FloatField(null=True)
+    staleness_mean = models.FloatField(null=True)
+    progress = models.JSONField(null=True)
+    summary = models.JSONField(default=dict)
+    summary_attempts = models.JSONField(default=dict)  # name → attempt number that its value is from
+
+    class Meta:
+        indexes = [models.Index(fields=["status"]), models.Index(fields=["project", "status"])]
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in ENDED
+
+
+class Attempt(models.Model):
+    """One placement of a run. In this version all its slots are on one node."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.attempt_id, editable=False)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts")
+    number = models.PositiveIntegerField()
+    epoch = models.PositiveIntegerField()
+    node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="attempts")
+    status = models.CharField(max_length=10, default=AttemptStatus.PLACED)
+    token = models.CharField(max_length=80)  # of its controller and reward service
+    ports = models.JSONField()
+    resume_checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")
+    reason = models.CharField(max_length=40, default="", blank=True)
+    message = models.TextField(default="", blank=True)
+    created_at = models.DateTimeField()
+    running_at = models.DateTimeField(null=True)
+    ending_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "number"], name="attempt_number_in_run"),
+            models.UniqueConstraint(
+                fields=["run"],
+                condition=~models.Q(status=AttemptStatus.ENDED),
+                name="one_live_attempt_per_run",
+            ),
+        ]
+
+
+class Job(models.Model):
+    id = models.CharField(primary_key=True, max_length=40, default=ids.job_id, editable=False)
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="jobs")
+    name = models.CharField(max_length=40)
+    kind = models.CharField(max_length=16)
+    index = models.PositiveIntegerField(default=0)
+    slots = models.JSONField(default=list)
+    restarts = models.PositiveIntegerField(default=0)  # in place, within the agent's window
+    state = models.CharField(max_length=12, default=PENDING)
+    incarnation = models.PositiveIntegerField(default=0)
+    pid = models.PositiveIntegerField(default=0)
+    exit_code = models.IntegerField(null=True)
+    reason = models.CharField(max_length=40, default="", blank=True)
+    message = models.TextField(default="", blank=True)
+    outbox = models.JSONField(default=dict)  # file → bytes written, final once the job has exited
+    outbox_read = models.JSONField(default=dict)  # file → bytes that the server has stored
+    stop_asked_at = models.DateTimeField(null=True)
+    grace_seconds = models.FloatField(default=15.0)
+    observed_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["attempt", "name"], name="job_name_in_attempt")]
+
+
+class RunEvent(models.Model):
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
+    attempt_number = models.PositiveIntegerField(default=0)
+    at = models.DateTimeField()
+    kind = models.CharField(max_length=60)
+    message = models.TextField(default="", blank=True)
+    data = models.JSONField(default=dict)

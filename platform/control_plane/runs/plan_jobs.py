@@ -1,0 +1,54 @@
+"""From a RunSpec to the jobs of one attempt: a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oolong.contracts.lifecycle import JobKind
+from oolong.contracts.run_spec import RunSpec
+
+RESTARTS_IN_PLACE = 3  # of engines, workers and the reward service, within the agent's window
+TRAINER_GRACE_SECONDS = 180.0  # it finishes its step and commits a checkpoint first
+GRACE_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    name: str
+    kind: JobKind
+    index: int
+    slots: tuple[str, ...]
+    restarts: int
+    grace_seconds: float
+
+
+def plan_jobs(spec: RunSpec, slots: Sequence[str]) -> list[JobPlan]:
+    """The trainer takes the first `trainer.ranks` slots, each engine one of the rest. Needs `spec.slots_needed`."""
+    if len(slots) != spec.slots_needed:
+        raise ValueError(f"{len(slots)} slots given, the spec needs {spec.slots_needed}")
+    ranks = spec.trainer.ranks
+    trainer = JobPlan("trainer", JobKind.TRAINER, 0, tuple(slots[:ranks]), 0, TRAINER_GRACE_SECONDS)
+    if spec.kind == "sft":
+        return [trainer]
+    return [
+        JobPlan("controller", JobKind.CONTROLLER, 0, (), 0, GRACE_SECONDS),
+        JobPlan("reward", JobKind.REWARD, 0, (), RESTARTS_IN_PLACE, GRACE_SECONDS),
+        *(
+            JobPlan(f"rollout-{index}", JobKind.ROLLOUT, index, (slot,), RESTARTS_IN_PLACE, GRACE_SECONDS)
+            for index, slot in enumerate(slots[ranks:])
+        ),
+        trainer,
+    ]
+
+
+def port_names(spec: RunSpec) -> list[str]:
+    """Ports that the attempt's jobs listen on, fixed for its life."""
+    if spec.kind == "sft":
+        return ["rendezvous"]
+    return [
+        "controller",
+        "reward",
+        *(f"engine-{index}" for index in range(spec.rollout.engines)),
+        "rendezvous",
+    ]

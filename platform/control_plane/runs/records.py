@@ -1,0 +1,103 @@
+"""What the outbox lines of jobs change in runs. Called by telemetry inside its ingest transaction, which has
+locked the Run row first (see the lock order in common.live)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from control_plane.catalog.models import Checkpoint
+from control_plane.common import live
+from control_plane.runs.events import note
+from control_plane.runs.models import Attempt, Job, Run
+from control_plane.runs.show import checkpoint_as_json
+from oolong.contracts.telemetry import CheckpointLine, Note, Progress
+
+_COLUMNS = {
+    "policy/version": "policy_version",
+    "reward/mean": "reward_mean",
+    "staleness/mean": "staleness_mean",
+}
+
+
+def record_step(run: Run, step: int, values: dict[str, float]) -> None:
+    """The newest train step of a run, for lists; `values` are the points of that step."""
+    newer = step >= run.train_step
+    fields = {}
+    if step > run.train_step:
+        fields["train_step"] = step
+    for name, column in _COLUMNS.items():
+        if newer and name in values:
+            fields[column] = int(values[name]) if column == "policy_version" else values[name]
+    if not fields:
+        return
+    for column, value in fields.items():
+        setattr(run, column, value)
+    run.save(update_fields=list(fields))
+    live.publish(
+        f"runs:{run.project_id}",
+        "progress",
+        {
+            "id": run.pk, "train_step": run.train_step, "total_train_steps": run.total_train_steps,
+            "policy_version": run.policy_version, "reward_mean": run.reward_mean,
+            "staleness_mean": run.staleness_mean,
+        },
+    )  # fmt: skip
+
+
+def record_progress(job: Job, line: Progress) -> None:
+    run = job.attempt.run
+    run.progress = {"phase": line.phase, "done": line.done, "total": line.total, "message": line.message}
+    run.save(update_fields=["progress"])
+    live.publish(f"run:{run.pk}", "progress", {"job": job.name, **run.progress})
+
+
+def record_note(job: Job, line: Note) -> None:
+    note(
+        job.attempt.run, line.kind, f"{job.name}: {line.message}",
+        at=_moment(line.at), attempt_number=job.attempt.number,
+    )  # fmt: skip
+
+
+def record_checkpoint_line(job: Job, line: CheckpointLine) -> Checkpoint:
+    """A checkpoint was committed on its node: a LOCAL row, once."""
+    attempt, run = job.attempt, job.attempt.run
+    checkpoint, created = Checkpoint.objects.get_or_create(
+        attempt_id=attempt.pk,
+        manifest_sha256=line.manifest_sha256,
+        defaults={
+            "project": run.project, "run_id": run.pk, "run_name": run.name, "attempt_number": attempt.number,
+            "node_id": attempt.node_id, "step": line.step, "final": line.final, "bytes": line.bytes,
+            "parent": attempt.resume_checkpoint, "created_at": _moment(line.at),
+            "metrics": {"reward_mean": run.reward_mean, "staleness_mean": run.staleness_mean},
+        },
+    )  # fmt: skip
+    if created:
+        message = f"checkpoint of step {line.step} committed on the node"
+        note(run, "checkpoint_local", message, at=_moment(line.at), attempt_number=attempt.number)
+        live.publish(f"run:{run.pk}", "checkpoint", checkpoint_as_json(checkpoint))
+    elif line.final and not checkpoint.final:
+        checkpoint.final = True
+        checkpoint.save(update_fields=["final"])
+    return checkpoint
+
+
+def record_summary(run: Run, attempt: Attempt, name: str, value: dict[str, Any]) -> None:
+    """A closing measurement; the newest attempt wins."""
+    if run.summary_attempts.get(name, 0) > attempt.number:
+        return
+    run.summary[name] = value
+    run.summary_attempts[name] = attempt.number
+    run.save(update_fields=["summary", "summary_attempts"])
+    live.publish(f"run:{run.pk}", "document", {"name": f"summary/{name}", "value": value})
+
+
+def record_read_offset(job: Job, file: str, offset: int) -> None:
+    """How far the server has stored one outbox file, or "output.log#<incarnation>"."""
+    if offset > job.outbox_read.get(file, 0):
+        job.outbox_read[file] = offset
+        job.save(update_fields=["outbox_read"])
+
+
+def _moment(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)

@@ -1,0 +1,163 @@
+"""A submitted spec against what is there: names become rows, and every fault is found at once with its pointer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from control_plane.accounts.caller import Caller
+from control_plane.catalog import selectors as catalog
+from control_plane.catalog.models import BaseModel, Checkpoint, CheckpointState, DatasetVersion
+from control_plane.catalog.rewards import known_rewards
+from control_plane.common.errors import FieldError
+from oolong.contracts.run_spec import RunSpec, spec_errors
+
+
+@dataclass
+class Resolved:
+    document: dict[str, Any] | None = None  # the spec with every default filled in and every name made exact
+    spec: RunSpec | None = None
+    errors: list[FieldError] = field(default_factory=list)
+    dataset_version: DatasetVersion | None = None
+    evaluation_version: DatasetVersion | None = None
+    base_model: BaseModel | None = None
+    initial_checkpoint: Checkpoint | None = None
+
+    def refuse(self, pointer: str, code: str, message: str) -> None:
+        self.errors.append(FieldError(pointer, code, message))
+
+
+def resolve_spec(caller: Caller, document: Any) -> Resolved:
+    found = spec_errors(document)
+    if found:
+        return Resolved(errors=[FieldError(fault.pointer, fault.code, fault.message) for fault in found])
+    spec = RunSpec.model_validate(document)
+    resolved = Resolved(spec=spec)
+    _resolve_model(caller, spec, resolved)
+    _resolve_dataset(caller, spec, resolved)
+    _resolve_evaluation(caller, spec, resolved)
+    _check_reward(spec, resolved)
+    if not resolved.errors:
+        resolved.document = _exact(spec, resolved)
+        resolved.spec = RunSpec.model_validate(resolved.document)
+    return resolved
+
+
+def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
+    if spec.model.base_model is not None:
+        resolved.base_model = catalog.find_model(caller, spec.model.base_model)
+        if resolved.base_model is None:
+            resolved.refuse(
+                "/model/base_model", "unknown_model",
+                f"there is no base model {spec.model.base_model!r}; register one, or see GET /api/v1/models",
+            )  # fmt: skip
+        return
+    checkpoint = catalog.checkpoints(caller).filter(pk=spec.model.checkpoint).first()
+    if checkpoint is None:
+        resolved.refuse(
+            "/model/checkpoint", "unknown_checkpoint", f"there is no checkpoint {spec.model.checkpoint!r}"
+        )
+    elif checkpoint.state != CheckpointState.STORED:
+        resolved.refuse(
+            "/model/checkpoint", "not_stored",
+            f"checkpoint {checkpoint.pk} is only on its node so far; take a STORED one",
+        )  # fmt: skip
+    else:
+        resolved.initial_checkpoint = checkpoint
+
+
+def _resolve_dataset(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
+    version = catalog.find_version(caller, spec.dataset.version)
+    if version is None:
+        resolved.refuse("/dataset/version", "unknown_dataset", _no_version(spec.dataset.version))
+        return
+    resolved.dataset_version = version
+    at_least = spec.sft.batch_size if spec.kind == "sft" else spec.trainer.groups_per_step
+    needing = "sft.batch_size" if spec.kind == "sft" else "trainer.groups_per_step"
+    _check_split(resolved, version, spec.dataset.split, "/dataset/split", at_least, needing)
+    if spec.kind != "sft":
+        return
+    rows, demonstrations = (
+        version.splits.get(spec.dataset.split, 0),
+        version.with_completion.get(spec.dataset.split, 0),
+    )
+    if demonstrations < rows:
+        resolved.refuse(
+            "/dataset/version", "no_completions",
+            f"{rows - demonstrations} of {rows} rows of {version.ref} split {spec.dataset.split!r} have no "
+            "demonstration; upload a version whose mapping names completion_column",
+        )  # fmt: skip
+    if spec.sft.validation_split is not None:
+        _check_split(
+            resolved, version, spec.sft.validation_split, "/sft/validation_split", spec.sft.validation_rows,
+            "sft.validation_rows",
+        )  # fmt: skip
+
+
+def _resolve_evaluation(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
+    evaluation = spec.evaluation
+    if evaluation is None:
+        return
+    version = resolved.dataset_version
+    if evaluation.dataset is not None:
+        version = catalog.find_version(caller, evaluation.dataset)
+        if version is None:
+            resolved.refuse("/evaluation/dataset", "unknown_dataset", _no_version(evaluation.dataset))
+    if version is None:
+        return
+    resolved.evaluation_version = version
+    _check_split(
+        resolved, version, evaluation.split, "/evaluation/split", evaluation.prompts, "evaluation.prompts"
+    )
+    same_rows = version == resolved.dataset_version and evaluation.split == spec.dataset.split
+    if same_rows:
+        resolved.refuse(
+            "/evaluation/split", "trained_on",
+            f"split {evaluation.split!r} of {version.ref} is what the run trains on; evaluate on a held-out split",
+        )  # fmt: skip
+
+
+def _check_split(
+    resolved: Resolved, version: DatasetVersion, split: str, pointer: str, at_least: int, needing: str
+) -> None:
+    rows = version.splits.get(split)
+    if rows is None:
+        resolved.refuse(
+            pointer, "unknown_split",
+            f"{version.ref} has no split {split!r}; it has {', '.join(sorted(version.splits))}",
+        )  # fmt: skip
+    elif rows < at_least:
+        resolved.refuse(
+            pointer, "split_too_small",
+            f"split {split!r} of {version.ref} has {rows} rows, {needing}={at_least} needs at least as many",
+        )  # fmt: skip
+
+
+def _check_reward(spec: RunSpec, resolved: Resolved) -> None:
+    if spec.kind == "sft":
+        return
+    if "source" in spec.reward.options or spec.reward.name.endswith(".py") or ":" in spec.reward.name:
+        resolved.refuse(
+            "/reward/name", "not_supported_yet",
+            "reward functions from users wait for the sandbox; take one of " + ", ".join(known_rewards()),
+        )  # fmt: skip
+    elif spec.reward.name not in known_rewards():
+        resolved.refuse(
+            "/reward/name", "unknown_reward",
+            f"there is no reward {spec.reward.name!r}; known: {', '.join(known_rewards())}",
+        )  # fmt: skip
+
+
+def _exact(spec: RunSpec, resolved: Resolved) -> dict[str, Any]:
+    document: dict[str, Any] = spec.model_dump(mode="json")
+    assert resolved.dataset_version is not None
+    document["dataset"]["version"] = resolved.dataset_version.pk
+    if resolved.base_model is not None:
+        document["model"]["base_model"] = resolved.base_model.pk
+    if document["evaluation"] is not None and resolved.evaluation_version is not None:
+        document["evaluation"]["dataset"] = resolved.evaluation_version.pk
+    return document
+
+
+def _no_version(reference: str) -> str:
+    return f"there is no dataset version {reference!r}; give its id, name@3 or name@latest"

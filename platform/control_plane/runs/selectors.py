@@ -1,0 +1,94 @@
+"""Every read of runs shown to anyone; and what a node is told to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+
+from control_plane.accounts.caller import Caller
+from control_plane.accounts.models import Team
+from control_plane.catalog.models import Checkpoint, CheckpointState
+from control_plane.common.clock import rfc3339
+from control_plane.common.errors import not_found
+from control_plane.fleet.selectors import pool_as_json
+from control_plane.runs.models import Attempt, Job, Run, RunEvent
+from oolong.contracts.lifecycle import ENDED, AttemptStatus, RunStatus
+
+_RELATED = ("dataset_version__dataset", "base_model", "initial_checkpoint", "created_by", "project__team")
+
+
+def runs(caller: Caller) -> QuerySet[Run]:
+    return Run.objects.filter(project=caller.project).select_related(*_RELATED)
+
+
+def run_for(caller: Caller, run_id: str) -> Run:
+    """404 for what does not exist and for what is another project's, alike."""
+    run = runs(caller).filter(pk=run_id).first()
+    if run is None:
+        raise not_found("run", run_id)
+    return run
+
+
+def events(run: Run) -> QuerySet[RunEvent]:
+    return run.events.all()
+
+
+def attempts(run: Run) -> QuerySet[Attempt]:
+    return run.attempts.select_related("node")
+
+
+def jobs(run: Run) -> QuerySet[Job]:
+    """Of all attempts; the newest attempt's jobs come last."""
+    return (
+        Job.objects.filter(attempt__run=run).select_related("attempt__node").order_by("attempt__number", "pk")
+    )
+
+
+def checkpoints(caller: Caller, run_id: str = "") -> QuerySet[Checkpoint]:
+    found = Checkpoint.objects.filter(project=caller.project)
+    return found.filter(run_id=run_id) if run_id else found
+
+
+def newest_stored_checkpoint(run: Run) -> Checkpoint | None:
+    return (
+        Checkpoint.objects.filter(run_id=run.pk, state=CheckpointState.STORED)
+        .order_by("-step", "-stored_at")
+        .first()
+    )
+
+
+def live_attempt(run: Run) -> Attempt | None:
+    return run.attempts.exclude(status=AttemptStatus.ENDED).select_related("node").first()
+
+
+def queue() -> list[Run]:
+    """Queued runs of all projects, in the order of the last plan."""
+    return list(
+        Run.objects.filter(status=RunStatus.QUEUED)
+        .select_related(*_RELATED)
+        .order_by("-priority", "created_at", "pk")
+    )
+
+
+def pool(team: Team) -> dict[str, Any]:
+    """Slots, nodes, quota and queue as one team sees them: other teams' runs keep their names to themselves."""
+    entries = []
+    for position, run in enumerate(queue(), start=1):
+        own = run.project.team_id == team.pk
+        entries.append(
+            {
+                "run_id": run.pk if own else "",
+                "name": run.name if own else "another team's run",
+                "priority": run.priority,
+                "slots_needed": run.slots_needed,
+                "why": (run.waiting_why or "not looked at yet") if own else "",
+                "position": run.queue_position or position,
+                "submitted_at": rfc3339(run.created_at),
+            }
+        )
+    return {**pool_as_json(team), "queue": entries}
+
+
+def unended_runs() -> list[str]:
+    return list(Run.objects.exclude(status__in=ENDED).order_by("pk").values_list("pk", flat=True))

@@ -1,0 +1,119 @@
+"""How runs look in the API and on the stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from control_plane.catalog.models import Checkpoint, CheckpointState
+from control_plane.catalog.show import checkpoint_as_json
+from control_plane.common import live
+from control_plane.common.clock import rfc3339
+from control_plane.runs.models import Attempt, Job, Run, RunEvent
+from oolong.contracts.lifecycle import OUTCOMES, EndReason
+
+
+def run_as_json(run: Run) -> dict[str, Any]:
+    """A run as lists and the stream show it: everything but `metrics_seq`."""
+    latest = (
+        Checkpoint.objects.filter(run_id=run.pk, state=CheckpointState.STORED)
+        .order_by("-step", "-stored_at")
+        .first()
+    )
+    return {
+        "id": run.pk,
+        "name": run.name,
+        "kind": run.kind,
+        "status": str(run.status),
+        "status_at": rfc3339(run.status_at),
+        "reason": str(run.reason),
+        "reason_message": run.reason_message,
+        "advice": OUTCOMES[EndReason(run.reason)].advice if run.reason else "",
+        "fault": str(run.fault),
+        "conditions": run.conditions,
+        "waiting_why": run.waiting_why,
+        "queue_position": run.queue_position,
+        "priority": run.priority,
+        "slots_needed": run.slots_needed,
+        "attempt_number": run.attempt_number,
+        "train_step": run.train_step,
+        "total_train_steps": run.total_train_steps,
+        "policy_version": run.policy_version,
+        "progress": run.progress,
+        "reward_mean": run.reward_mean,
+        "staleness_mean": run.staleness_mean,
+        "spec": run.spec,
+        "dataset": {"id": run.dataset_version_id, "ref": run.dataset_version.ref},
+        "model": _model(run),
+        "created_by": run.created_by.username,
+        "created_at": rfc3339(run.created_at),
+        "started_at": rfc3339(run.started_at),
+        "ended_at": rfc3339(run.ended_at),
+        "notes": run.notes,
+        "latest_checkpoint": {"id": latest.pk, "step": latest.step} if latest else None,
+        "summary": run.summary,
+    }
+
+
+def run_detail_as_json(run: Run) -> dict[str, Any]:
+    """With the stream's position: subscribe to run:<id> after it and nothing is missed."""
+    return {"metrics_seq": live.current_seq(f"run:{run.pk}"), **run_as_json(run)}
+
+
+def event_as_json(event: RunEvent) -> dict[str, Any]:
+    return {
+        "id": f"evt_{event.pk:012d}",
+        "kind": event.kind,
+        "message": event.message,
+        "attempt_number": event.attempt_number,
+        "at": rfc3339(event.at),
+        "data": event.data,
+    }
+
+
+def attempt_as_json(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "id": attempt.pk,
+        "number": attempt.number,
+        "epoch": attempt.epoch,
+        "status": str(attempt.status),
+        "node": {"id": attempt.node_id, "name": attempt.node.name},
+        "reason": str(attempt.reason),
+        "message": attempt.message,
+        "resume_checkpoint": attempt.resume_checkpoint_id,
+        "created_at": rfc3339(attempt.created_at),
+        "running_at": rfc3339(attempt.running_at),
+        "ended_at": rfc3339(attempt.ended_at),
+    }
+
+
+def job_as_json(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.pk,
+        "name": job.name,
+        "kind": job.kind,
+        "attempt_number": job.attempt.number,
+        "state": str(job.state),
+        "node": {"id": job.attempt.node_id, "name": job.attempt.node.name},
+        "slots": job.slots,
+        "incarnation": job.incarnation,
+        "pid": job.pid,
+        "exit_code": job.exit_code,
+        "reason": str(job.reason),
+        "message": job.message,
+        "started_at": rfc3339(job.started_at),
+        "ended_at": rfc3339(job.ended_at),
+    }
+
+
+def _model(run: Run) -> dict[str, Any]:
+    if run.base_model is not None:
+        return {"kind": "base_model", "id": run.base_model.pk, "name": run.base_model.name}
+    assert run.initial_checkpoint is not None
+    checkpoint = run.initial_checkpoint
+    return {
+        "kind": "checkpoint", "id": checkpoint.pk,
+        "name": f"{checkpoint.run_name} step {checkpoint.step}",
+    }  # fmt: skip
+
+
+__all__ = ["checkpoint_as_json"]

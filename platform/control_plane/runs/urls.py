@@ -1,0 +1,22 @@
+from django.urls import path
+
+from control_plane.runs import agent_api, api
+
+urlpatterns = [
+    path("presets", api.PresetsView.as_view()),
+    path("runs", api.RunsView.as_view()),
+    path("runs/validate", api.ValidateView.as_view()),
+    path("runs/<str:run_id>", api.RunView.as_view()),
+    path("runs/<str:run_id>/stop", api.StopView.as_view()),
+    path("runs/<str:run_id>/cancel", api.CancelView.as_view()),
+    path("runs/<str:run_id>/events", api.EventsView.as_view()),
+    path("runs/<str:run_id>/attempts", api.AttemptsView.as_view()),
+    path("runs/<str:run_id>/jobs", api.JobsView.as_view()),
+    path("pool", api.PoolView.as_view()),
+    path("agent/enrol", agent_api.EnrolView.as_view()),
+    path("agent/heartbeat", agent_api.HeartbeatView.as_view()),
+    path("agent/artifacts/<str:sha256>", agent_api.ArtifactView.as_view()),
+    path("agent/attempts/<str:attempt_id>/checkpoints", agent_api.CheckpointUploadsView.as_view()),
+    path("agent/uploads/<str:upload_id>/parts/<int:number>", agent_api.UploadPartView.as_view()),
+    path("agent/uploads/<str:upload_id>/complete", agent_api.UploadCompleteView.as_view()),
+]

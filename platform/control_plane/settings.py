@@ -1,0 +1,109 @@
+"""Django's settings. Every value from outside comes through `environment.read_environment`."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from control_plane.environment import database_settings, read_environment
+
+ENVIRONMENT = read_environment()
+
+SECRET_KEY = ENVIRONMENT.secret_key
+DEBUG = ENVIRONMENT.debug
+ALLOWED_HOSTS = ENVIRONMENT.allowed_hosts
+CSRF_TRUSTED_ORIGINS = ENVIRONMENT.trusted_origins
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "control_plane.common",
+    "control_plane.accounts",
+    "control_plane.catalog",
+    "control_plane.fleet",
+    "control_plane.runs",
+]
+if find_spec("control_plane.telemetry") is not None:
+    INSTALLED_APPS.append("control_plane.telemetry")
+
+MIDDLEWARE = [
+    "control_plane.common.middleware.request_id",
+    "django.middleware.security.SecurityMiddleware",
+    "control_plane.common.dashboard.DashboardMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "control_plane.urls"
+ASGI_APPLICATION = "control_plane.asgi.application"
+TEMPLATES: list[dict[str, object]] = []
+
+DATABASES = {"default": database_settings(ENVIRONMENT.database_url)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+AUTH_USER_MODEL = "accounts.User"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = False
+STATIC_URL = "/static/"
+
+# Bodies are streamed to disk by the views that take files; everything else is small JSON.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024
+
+SESSION_COOKIE_SECURE = ENVIRONMENT.secure_cookies
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_AGE = 14 * 24 * 3600
+CSRF_COOKIE_SECURE = ENVIRONMENT.secure_cookies
+CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_FAILURE_VIEW = "control_plane.common.errors.csrf_failure"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "control_plane.accounts.authentication.TokenAuthentication",
+        "control_plane.accounts.authentication.CallerSessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["control_plane.accounts.permissions.HasScope"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PAGINATION_CLASS": None,
+    "DEFAULT_SCHEMA_CLASS": "control_plane.common.schema.ProblemAwareSchema",
+    "EXCEPTION_HANDLER": "control_plane.common.errors.exception_handler",
+    "UNAUTHENTICATED_USER": None,
+}
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Oolong",
+    "DESCRIPTION": "Asynchronous reinforcement learning of language models on a shared GPU pool.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "ENUM_NAME_OVERRIDES": {
+        "RunStatus": "control_plane.common.schema.RUN_STATUSES",
+        "NodeStatus": "control_plane.common.schema.NODE_STATUSES",
+        "RunKind": "control_plane.common.schema.RUN_KINDS",
+        "ModelKind": "control_plane.common.schema.MODEL_KINDS",
+    },
+}
+
+CELERY_BROKER_URL = ENVIRONMENT.redis_url
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": "INFO"},
+}

@@ -1,0 +1,29 @@
+from django.conf import settings
+from django.urls import include, path, re_path
+from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
+from rest_framework.permissions import AllowAny
+
+from control_plane.accounts.api import login_link_view
+from control_plane.common.dashboard import dashboard
+from control_plane.common.errors import not_found_view, server_error_view
+
+_open = {"permission_classes": [AllowAny], "authentication_classes": []}
+
+api = [
+    path("openapi.json", SpectacularJSONAPIView.as_view(**_open), name="schema"),
+    path("docs", SpectacularSwaggerView.as_view(url_name="schema", **_open)),
+    path("", include("control_plane.accounts.urls")),
+    path("", include("control_plane.catalog.urls")),
+    path("", include("control_plane.fleet.urls")),
+    path("", include("control_plane.runs.urls")),
+]
+if "control_plane.telemetry" in settings.INSTALLED_APPS:
+    api.append(path("", include("control_plane.telemetry.urls")))
+
+urlpatterns = [
+    path("api/v1/", include(api)),
+    path("login/<str:token>", login_link_view),
+    re_path(r"^(?!api/|ws/|static/)(?P<path>.*)$", dashboard),
+]
+handler404 = not_found_view
+handler500 = server_error_view

@@ -1,0 +1,113 @@
+import { ActionIcon, Menu, Tooltip, useMantineColorScheme } from "@mantine/core";
+import {
+  IconBox, IconBrightness, IconChevronUp, IconCoffee, IconCpu, IconDatabase, IconDeviceDesktop, IconKey, IconLogout, IconMoon, IconPlus, IconRoute,
+  IconSun, type Icon,
+} from "@tabler/icons-react";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Navigate, NavLink, Outlet, useLocation, useNavigate, useNavigation } from "react-router";
+
+import { change, forgetCsrfToken } from "../api/http.ts";
+import { Problem } from "../api/problem.ts";
+import * as queries from "../api/queries.ts";
+import { ProblemNotice, Waiting } from "../common/notices.tsx";
+import { ConnectionBadge } from "./connection-badge.tsx";
+import { Shortcuts } from "./shortcuts.tsx";
+import classes from "./shell.module.css";
+
+const PAGES: { to: string; label: string; icon: Icon }[] = [
+  { to: "/runs", label: "Runs", icon: IconRoute },
+  { to: "/datasets", label: "Datasets", icon: IconDatabase },
+  { to: "/models", label: "Models", icon: IconBox },
+  { to: "/pool", label: "Pool", icon: IconCpu },
+  { to: "/tokens", label: "Tokens", icon: IconKey },
+];
+
+/** The frame of every page behind the login. */
+export function Shell() {
+  const { data: me, error, refetch } = useQuery(queries.me);
+  const location = useLocation();
+  const navigation = useNavigation();
+  if (error instanceof Problem && (error.status === 401 || error.status === 403)) {
+    return <Navigate to={`/login?next=${encodeURIComponent(location.pathname + location.search)}`} replace />;
+  }
+  if (error !== null) return <main className={classes.alone}><ProblemNotice error={error} retry={() => void refetch()} /></main>;
+  if (me === undefined) return <main className={classes.alone}><Waiting label="Connecting" /></main>;
+  return (
+    <div className={classes.frame}>
+      <a className={classes.skip} href="#content">Skip to the page</a>
+      <nav className={classes.side} aria-label="Pages">
+        <NavLink to="/runs" className={classes.brand} aria-label="Oolong, to the runs">
+          <span className={classes.mark}><IconCoffee size={18} stroke={1.9} aria-hidden /></span> Oolong
+        </NavLink>
+        <NavLink to="/runs/new" className={classes.start}>
+          <IconPlus size={15} stroke={2.2} aria-hidden /> Start a run
+        </NavLink>
+        {PAGES.map(({ to, label, icon: PageIcon }) => (
+          <NavLink key={to} to={to} className={classes.link} data-active={location.pathname.startsWith(to) && location.pathname !== "/runs/new"}>
+            <PageIcon size={16} stroke={1.8} aria-hidden /> {label}
+          </NavLink>
+        ))}
+        <div className={classes.foot}>
+          <ConnectionBadge />
+          <div className={classes.who}>
+            <AccountMenu name={me.user.username} project={`${me.team.name} / ${me.project.name}`} />
+            <SchemeSwitch />
+          </div>
+        </div>
+      </nav>
+      <main id="content" className={classes.content} data-busy={navigation.state === "loading"} tabIndex={-1}>
+        <Outlet />
+      </main>
+      <Shortcuts />
+    </div>
+  );
+}
+
+function AccountMenu({ name, project }: { name: string; project: string }) {
+  const navigate = useNavigate();
+  const client = useQueryClient();
+  const logOut = useMutation({
+    mutationFn: () => change<void>("DELETE", "/session"),
+    onSettled: () => {
+      forgetCsrfToken();
+      client.clear();
+      void navigate("/login");
+    },
+  });
+  return (
+    <Menu position="top-start" width={190}>
+      <Menu.Target>
+        <button type="button" className={classes.account}>
+          <span className={classes.initial} aria-hidden>{name.slice(0, 1).toUpperCase()}</span>
+          <span className={classes.names}>{name}<small>{project}</small></span>
+          <IconChevronUp size={13} aria-hidden />
+        </button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Item leftSection={<IconLogout size={14} />} onClick={() => logOut.mutate()}>Log out</Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+const SCHEMES = { auto: { icon: IconDeviceDesktop, label: "System" }, light: { icon: IconSun, label: "Light" }, dark: { icon: IconMoon, label: "Dark" } } as const;
+
+function SchemeSwitch() {
+  const { colorScheme, setColorScheme } = useMantineColorScheme();
+  const names = ["auto", "light", "dark"] as const;
+  return (
+    <Menu position="top-end" width={140}>
+      <Menu.Target>
+        <Tooltip label={`Colours: ${SCHEMES[colorScheme].label.toLowerCase()}`}>
+          <ActionIcon variant="subtle" color="gray" aria-label="Colour scheme"><IconBrightness size={16} /></ActionIcon>
+        </Tooltip>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {names.map((name) => {
+          const { icon: SchemeIcon, label } = SCHEMES[name];
+          return <Menu.Item key={name} leftSection={<SchemeIcon size={14} />} onClick={() => setColorScheme(name)}>{label}{name === colorScheme ? " ✓" : ""}</Menu.Item>;
+        })}
+      </Menu.Dropdown>
+    </Menu>
+  );
+}

@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { insert, joinAttempts, overSteps, overTime, smooth, type Points } from "./series.ts";
+
+const points = (pairs: [number, number][], at = 0): Points => ({
+  x: pairs.map(([x]) => x), y: pairs.map(([, y]) => y), at: pairs.map(([x]) => at + x * 10),
+});
+
+test("smoothing starts at the first value and keeps a constant series constant", () => {
+  assert.deepEqual(smooth([2, 2, 2], 0.9).map((value) => Number(value.toFixed(9))), [2, 2, 2]);
+  assert.equal(smooth([4, 0], 0.5)[0], 4);
+  assert.deepEqual(smooth([1, 5], 0), [1, 5]);
+});
+
+test("a point that comes late is put in its place and a repeated x changes nothing", () => {
+  const series = points([[1, 10], [3, 30]]);
+  assert.equal(insert(series, 2, 20, 20), true);
+  assert.equal(insert(series, 2, 99, 20), false);
+  assert.deepEqual(series.x, [1, 2, 3]);
+  assert.deepEqual(series.y, [10, 20, 30]);
+});
+
+test("a resumed attempt replaces the steps that were lost", () => {
+  const joined = joinAttempts([points([[1, 1], [2, 2], [3, 3], [4, 4]]), points([[3, 30], [4, 40], [5, 50]], 100)]);
+  assert.deepEqual(joined.x, [1, 2, 3, 4, 5]);
+  assert.deepEqual(joined.y, [1, 2, 30, 40, 50]);
+});
+
+test("an attempt without points leaves the line as it was", () => {
+  assert.deepEqual(joinAttempts([points([[1, 1]]), points([])]).y, [1]);
+});
+
+test("values by the clock are placed within the step under way", () => {
+  const steps: Points = { x: [1, 2, 3], y: [0, 0, 0], at: [100, 110, 130] };
+  const placed = overSteps({ x: [0, 1, 2, 3], y: [5, 6, 7, 8], at: [90, 105, 120, 140] }, steps);
+  assert.deepEqual(placed.x, [1.5, 2.5, 3]);
+  assert.deepEqual(placed.y, [6, 7, 8]);
+});
+
+test("over time the x is seconds since the origin and rises strictly", () => {
+  const placed = overTime({ x: [1, 2, 3], y: [1, 2, 3], at: [100, 100, 107] }, 100);
+  assert.deepEqual(placed.x, [0, 7]);
+});

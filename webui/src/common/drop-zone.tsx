@@ -1,0 +1,51 @@
+import { Progress } from "@mantine/core";
+import { IconFileCheck, IconUpload } from "@tabler/icons-react";
+import { useMutation } from "@tanstack/react-query";
+import { useRef, useState } from "react";
+
+import { upload } from "../api/http.ts";
+import type { Upload } from "../api/types.ts";
+import classes from "./drop-zone.module.css";
+import { bytes } from "./format.ts";
+import { ProblemNotice } from "./notices.tsx";
+
+type Props = { purpose: "dataset" | "model"; accept: string; hint: string; onUploaded: (upload: Upload) => void };
+
+/** Takes one file by drop or choice and sends it, showing how much has gone out. */
+export function DropZone({ purpose, accept, hint, onUploaded }: Props) {
+  const input = useRef<HTMLInputElement>(null);
+  const [isOver, setIsOver] = useState(false);
+  const [sent, setSent] = useState(0);
+  const [file, setFile] = useState<File | null>(null);
+  const sending = useMutation({
+    mutationFn: (chosen: File) => upload<Upload>("/uploads", { filename: chosen.name, purpose }, chosen, setSent),
+    onSuccess: onUploaded,
+  });
+  const take = (files: FileList | null) => {
+    const chosen = files?.[0];
+    if (chosen === undefined) return;
+    setFile(chosen);
+    setSent(0);
+    sending.mutate(chosen);
+  };
+  return (
+    <div>
+      <ProblemNotice error={sending.error} retry={() => file !== null && sending.mutate(file)} />
+      <button
+        type="button"
+        className={classes.zone}
+        data-over={isOver}
+        onClick={() => input.current?.click()}
+        onDragOver={(event) => { event.preventDefault(); setIsOver(true); }}
+        onDragLeave={() => setIsOver(false)}
+        onDrop={(event) => { event.preventDefault(); setIsOver(false); take(event.dataTransfer.files); }}
+      >
+        {sending.isSuccess ? <IconFileCheck size={24} stroke={1.5} aria-hidden /> : <IconUpload size={24} stroke={1.5} aria-hidden />}
+        {file === null ? <strong>Drop a file here, or choose one</strong> : <strong>{file.name}</strong>}
+        <span>{file === null ? hint : sending.isSuccess ? `${bytes(file.size)} uploaded and checked. Drop another file to replace it.` : `${bytes(sent)} of ${bytes(file.size)}`}</span>
+        {sending.isPending && file !== null && <Progress w="60%" mt={6} value={(100 * sent) / Math.max(1, file.size)} aria-label="Uploaded" />}
+      </button>
+      <input ref={input} type="file" accept={accept} className="visually-hidden" tabIndex={-1} aria-label="File" data-testid="file" onChange={(event) => take(event.currentTarget.files)} />
+    </div>
+  );
+}

@@ -1,0 +1,58 @@
+import { Button, Loader } from "@mantine/core";
+import { IconAlertTriangle, IconInbox } from "@tabler/icons-react";
+import type { ReactNode } from "react";
+
+import { Problem, type FieldProblem } from "../api/problem.ts";
+import classes from "./notices.module.css";
+
+/** An error of the API: what was wrong, where, and what to do next. */
+export function ProblemNotice({ error, retry, hidePointers = [] }: { error: unknown; retry?: () => void; hidePointers?: string[] }) {
+  if (error === null || error === undefined) return null;
+  const problem = error instanceof Problem ? error : new Problem({ status: 0, code: "page", title: "The page failed", detail: String(error) });
+  const errors = problem.errors.filter((entry) => !hidePointers.includes(entry.pointer));
+  return (
+    <div className={classes.problem} role="alert" data-code={problem.code}>
+      <IconAlertTriangle size={17} aria-hidden />
+      <div className={classes.problemText}>
+        <strong>{problem.title}</strong>
+        {problem.message !== problem.title && <p>{problem.message}</p>}
+        <FieldProblems errors={errors} />
+        {problem.requestId !== "" && <p className={classes.request}>Request {problem.requestId}</p>}
+      </div>
+      {retry !== undefined && <Button variant="default" onClick={retry}>Try again</Button>}
+    </div>
+  );
+}
+
+export function FieldProblems({ errors }: { errors: FieldProblem[] }) {
+  if (errors.length === 0) return null;
+  return (
+    <ul className={classes.fields}>
+      {errors.map((entry, index) => (
+        <li key={`${entry.pointer}-${index}`}>
+          {entry.pointer !== "" && <code className="mono">{entry.pointer}</code>} {entry.message}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** Says in one line what would be here and how it comes to be here. */
+export function Empty({ title, children, action }: { title: string; children?: ReactNode; action?: ReactNode }) {
+  return (
+    <div className={classes.empty}>
+      <IconInbox size={26} stroke={1.4} aria-hidden />
+      <strong>{title}</strong>
+      {children !== undefined && <p>{children}</p>}
+      {action}
+    </div>
+  );
+}
+
+export function Waiting({ label = "Loading" }: { label?: string }) {
+  return (
+    <div className={classes.waiting} role="status">
+      <Loader size="xs" /> {label}
+    </div>
+  );
+}

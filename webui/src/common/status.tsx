@@ -1,0 +1,53 @@
+import {
+  IconAlertTriangle, IconCircleCheck, IconCircleX, IconClock, IconFlag, IconHelpCircle, IconPlayerPlay, IconPlayerStop,
+  IconPlugConnectedX, IconRefresh, IconRocket, IconSquareCheck, type Icon,
+} from "@tabler/icons-react";
+
+import classes from "./status.module.css";
+import { words } from "./format.ts";
+
+type Look = { label: string; icon: Icon; tone: "neutral" | "info" | "active" | "good" | "warn" | "bad"; moves?: boolean };
+
+const LOOKS: Record<string, Look> = {
+  QUEUED: { label: "Queued", icon: IconClock, tone: "neutral" },
+  STARTING: { label: "Starting", icon: IconRocket, tone: "info", moves: true },
+  RUNNING: { label: "Running", icon: IconPlayerPlay, tone: "active", moves: true },
+  RECOVERING: { label: "Recovering", icon: IconRefresh, tone: "warn", moves: true },
+  STOPPING: { label: "Stopping", icon: IconPlayerStop, tone: "warn", moves: true },
+  FINISHING: { label: "Finishing", icon: IconFlag, tone: "info", moves: true },
+  SUCCEEDED: { label: "Succeeded", icon: IconCircleCheck, tone: "good" },
+  STOPPED: { label: "Stopped", icon: IconPlayerStop, tone: "neutral" },
+  FAILED: { label: "Failed", icon: IconCircleX, tone: "bad" },
+  // attempts and jobs
+  PLACED: { label: "Placed", icon: IconClock, tone: "info" },
+  ENDING: { label: "Ending", icon: IconPlayerStop, tone: "warn" },
+  ENDED: { label: "Ended", icon: IconSquareCheck, tone: "neutral" },
+  pending: { label: "Pending", icon: IconClock, tone: "neutral" },
+  preparing: { label: "Preparing", icon: IconRocket, tone: "info", moves: true },
+  running: { label: "Running", icon: IconPlayerPlay, tone: "active", moves: true },
+  exited: { label: "Exited", icon: IconSquareCheck, tone: "neutral" },
+  // nodes and slots
+  READY: { label: "Ready", icon: IconCircleCheck, tone: "good" },
+  UNRESPONSIVE: { label: "Unresponsive", icon: IconAlertTriangle, tone: "warn" },
+  CORDONED: { label: "Cordoned", icon: IconPlayerStop, tone: "neutral" },
+  DRAINING: { label: "Draining", icon: IconClock, tone: "warn" },
+  LOST: { label: "Lost", icon: IconPlugConnectedX, tone: "bad" },
+  free: { label: "Free", icon: IconCircleCheck, tone: "good" },
+  held: { label: "Held", icon: IconPlayerPlay, tone: "active" },
+  unhealthy: { label: "Unhealthy", icon: IconAlertTriangle, tone: "bad" },
+  // checkpoints
+  LOCAL: { label: "On its node", icon: IconClock, tone: "info" },
+  STORED: { label: "Stored", icon: IconCircleCheck, tone: "good" },
+};
+
+/** Colour, icon and word together; a status that this page does not know yet is shown by its own word. */
+export function StatusBadge({ status, size = "sm" }: { status: string; size?: "sm" | "md" }) {
+  const look: Look = LOOKS[status] ?? { label: words(status.toLowerCase()), icon: IconHelpCircle, tone: "neutral" };
+  const Icon = look.icon;
+  return (
+    <span className={classes.badge} data-tone={look.tone} data-size={size} data-status={status} data-moves={look.moves ?? false}>
+      <Icon size={size === "md" ? 15 : 13} stroke={2} aria-hidden />
+      {look.label}
+    </span>
+  );
+}

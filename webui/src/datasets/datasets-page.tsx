@@ -1,0 +1,57 @@
+import { Button, Table } from "@mantine/core";
+import { IconPlus } from "@tabler/icons-react";
+import { useQuery } from "@tanstack/react-query";
+import { Link, Navigate, useSearchParams } from "react-router";
+
+import * as queries from "../api/queries.ts";
+import { ago, bytes, DASH, grouped, moment } from "../common/format.ts";
+import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
+import { PageHeader, Panel } from "../common/panel.tsx";
+
+export function DatasetsPage() {
+  const { data, error, isPending, refetch } = useQuery(queries.datasets);
+  const [search] = useSearchParams();
+  const list = data?.data ?? [];
+  const wanted = search.get("version");
+  const owner = wanted === null ? undefined : list.find((dataset) => dataset.versions.some((version) => version.id === wanted));
+  if (owner !== undefined) return <Navigate to={`/datasets/${owner.id}?version=${wanted}`} replace />;
+  return (
+    <>
+      <PageHeader title="Datasets" aside={<Button component={Link} to="/datasets/new" leftSection={<IconPlus size={14} />}>Upload a dataset</Button>}>
+        A dataset is a row of versions that never change; a run names one of them, as name@3.
+      </PageHeader>
+      <ProblemNotice error={error} retry={() => void refetch()} />
+      <Panel flush>
+        {isPending ? <Waiting /> : list.length === 0 ? (
+          <Empty title="No dataset yet" action={<Button component={Link} to="/datasets/new">Upload a dataset</Button>}>
+            JSONL or CSV, one prompt and its expected answer a row; you say which column is which.
+          </Empty>
+        ) : (
+          <Table className="tabular" data-testid="datasets">
+            <Table.Thead>
+              <Table.Tr><Table.Th>Name</Table.Th><Table.Th>Newest version</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th>Splits</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th ta="right">Added</Table.Th></Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {list.map((dataset) => (
+                <Table.Tr key={dataset.id}>
+                  <Table.Td><Link to={`/datasets/${dataset.id}`} style={{ fontWeight: 580 }}>{dataset.name}</Link><div style={{ color: "var(--ink-faint)", fontSize: "0.74rem" }}>{dataset.description}</div></Table.Td>
+                  <Table.Td>{dataset.latest?.ref ?? "no version stored"}</Table.Td>
+                  <Table.Td ta="right">{grouped(dataset.latest?.rows)}</Table.Td>
+                  <Table.Td><Splits splits={dataset.latest?.splits ?? {}} /></Table.Td>
+                  <Table.Td ta="right">{bytes(dataset.latest?.bytes)}</Table.Td>
+                  <Table.Td ta="right" title={moment(dataset.created_at)}>{ago(dataset.latest?.created_at ?? dataset.created_at)}</Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        )}
+      </Panel>
+    </>
+  );
+}
+
+export function Splits({ splits }: { splits: Record<string, number> }) {
+  const entries = Object.entries(splits);
+  if (entries.length === 0) return DASH;
+  return <span>{entries.map(([name, count]) => `${name} ${grouped(count)}`).join(", ")}</span>;
+}

@@ -1,0 +1,136 @@
+import { Button, Group, Select, Textarea, TextInput } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
+import { notifications } from "@mantine/notifications";
+import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { useNavigate, useSearchParams } from "react-router";
+
+import { change } from "../api/http.ts";
+import { Problem } from "../api/problem.ts";
+import * as queries from "../api/queries.ts";
+import type { Dataset, DatasetVersion, Mapping, Preview, Upload } from "../api/types.ts";
+import { DropZone } from "../common/drop-zone.tsx";
+import { ProblemNotice, Waiting } from "../common/notices.tsx";
+import { PageHeader, Panel } from "../common/panel.tsx";
+import { guessMapping } from "./guess-mapping.ts";
+import { RowErrors } from "./row-errors.tsx";
+import { RowsTable } from "./rows-table.tsx";
+import classes from "./upload-page.module.css";
+
+const PREVIEW_ROWS = 5;
+
+/** Three steps on one page: the file, what its columns mean, the name it is stored under. */
+export function UploadPage() {
+  const [uploaded, setUploaded] = useState<Upload | null>(null);
+  return (
+    <>
+      <PageHeader title="Upload a dataset">A row is one prompt and what its reward needs. Faulty rows are all reported at once, and then nothing is stored.</PageHeader>
+      <div className={classes.steps}>
+        <Panel title="1. File">
+          <DropZone purpose="dataset" accept=".jsonl,.json,.csv,.gz,.zst,.parquet" hint="JSONL or CSV, with column names" onUploaded={setUploaded} />
+        </Panel>
+        {uploaded !== null && <Columns key={uploaded.id} upload={uploaded} />}
+      </div>
+    </>
+  );
+}
+
+function Columns({ upload }: { upload: Upload }) {
+  const raw = useQuery({
+    queryKey: ["preview", upload.id],
+    queryFn: () => change<Preview>("POST", "/datasets/preview", { upload_id: upload.id, limit: PREVIEW_ROWS }),
+    staleTime: Infinity,
+    retry: false,
+  });
+  if (raw.isPending) return <Waiting label="Reading the first rows" />;
+  if (raw.data === undefined) return <><ProblemNotice error={raw.error} retry={() => void raw.refetch()} /></>;
+  return <MappingForm upload={upload} raw={raw.data} />;
+}
+
+function MappingForm({ upload, raw }: { upload: Upload; raw: Preview }) {
+  const [search] = useSearchParams();
+  const names = raw.columns.map((column) => column.name);
+  const [mapping, setMapping] = useState<Mapping>(() => guessMapping(names));
+  const [name, setName] = useState(search.get("name") ?? upload.filename.replace(/\.(jsonl|json|csv|parquet|gz|zst)/g, "").replaceAll(/[^\w.-]+/g, "-"));
+  const [description, setDescription] = useState("");
+  const navigate = useNavigate();
+  const client = useQueryClient();
+  const { data: datasets } = useQuery(queries.datasets);
+  const isComplete = mapping.prompt_column !== "" && mapping.answer_column !== "";
+
+  const [settled] = useDebouncedValue(mapping, 350);
+  const rendered = useQuery({
+    queryKey: ["preview", upload.id, settled],
+    queryFn: () => change<Preview>("POST", "/datasets/preview", { upload_id: upload.id, mapping: settled, limit: PREVIEW_ROWS }),
+    enabled: settled.prompt_column !== "" && settled.answer_column !== "",
+    placeholderData: keepPreviousData,
+    staleTime: Infinity,
+    retry: false,
+  });
+
+  const store = useMutation({
+    mutationFn: async () => {
+      const known = datasets?.data.find((dataset) => dataset.name === name);
+      const dataset = known ?? (await change<Dataset>("POST", "/datasets", { name, description }));
+      return change<DatasetVersion>("POST", `/datasets/${dataset.id}/versions`, { upload_id: upload.id, mapping });
+    },
+    onSuccess: (version) => {
+      notifications.show({ message: `${version.ref} is stored with ${version.rows} rows` });
+      void navigate(`/datasets/${version.dataset.id}?version=${version.id}`);
+    },
+    onSettled: () => void client.invalidateQueries({ queryKey: queries.datasets.queryKey }),
+  });
+
+  const set = (change: Partial<Mapping>) => setMapping((old) => ({ ...old, ...change }));
+  const column = (key: "prompt_column" | "answer_column" | "completion_column" | "split_column", label: string, description: string, required: boolean) => (
+    <Select
+      label={label} description={description} required={required} clearable={!required} searchable data={names} data-testid={key}
+      value={mapping[key] ?? null} onChange={(value) => set({ [key]: value ?? (required ? "" : null) })}
+    />
+  );
+  const isRowProblem = store.error instanceof Problem && store.error.errors.some((entry) => entry.pointer.startsWith("/rows"));
+  const knownVersions = datasets?.data.find((dataset) => dataset.name === name);
+  return (
+    <>
+      <Panel title="Its first rows" aside={raw.columns.map((entry) => `${entry.name}: ${entry.type}${entry.missing > 0 ? ` (${entry.missing} missing)` : ""}`).join(" · ")} flush>
+        <RowsTable rows={raw.rows} />
+      </Panel>
+      <Panel title="2. What the columns mean">
+        <div className={classes.mapping}>
+          <div className={classes.fields}>
+            {column("prompt_column", "Prompt", "what the model is asked", true)}
+            {column("answer_column", "Answer", "what the reward compares with", true)}
+            {column("completion_column", "Completion", "a demonstration; a warm start (sft) needs it", false)}
+            {column("split_column", "Split", "train, eval, validation …; all rows are train without it", false)}
+            <Textarea label="Prompt template" description="{name} stands for a column, {{ for a brace" autosize minRows={2} maxRows={6} value={mapping.template ?? ""} onChange={(event) => set({ template: event.currentTarget.value })} classNames={{ input: "mono" }} />
+            <Textarea label="System text" description="put before every prompt; leave empty for none" autosize minRows={1} maxRows={6} value={mapping.system ?? ""} onChange={(event) => set({ system: event.currentTarget.value })} />
+          </div>
+          <div className={classes.preview} data-testid="rendered">
+            <h3>What the model will be given</h3>
+            <ProblemNotice error={rendered.error} />
+            {!isComplete && <p className={classes.hint}>Choose the prompt and the answer column.</p>}
+            {rendered.data?.rendered.map((row, index) => (
+              <article key={index} className={classes.example}>
+                {row.messages.map((message, position) => (
+                  <p key={position}><b>{message.role}</b><span className="mono">{message.content}</span></p>
+                ))}
+                <p><b>answer</b><span className="mono">{row.answer}</span></p>
+                {row.completion && <p><b>completion</b><span className="mono">{row.completion}</span></p>}
+                <p><b>split</b><span>{row.split}</span></p>
+              </article>
+            ))}
+            <RowErrors errors={rendered.data?.errors ?? []} />
+          </div>
+        </div>
+      </Panel>
+      <Panel title="3. Store it">
+        {isRowProblem ? <RowErrors errors={(store.error as Problem).errors} refused={store.error as Problem} /> : <ProblemNotice error={store.error} />}
+        <Group align="flex-end" gap={12}>
+          <TextInput label="Name" description={knownVersions ? `becomes ${name}@${(knownVersions.latest?.number ?? 0) + 1}` : "a new dataset"} required w={260} value={name} onChange={(event) => setName(event.currentTarget.value)} data-testid="dataset-name" />
+          {knownVersions === undefined && <TextInput label="Description" description="what the rows are and where they come from" w={360} value={description} onChange={(event) => setDescription(event.currentTarget.value)} />}
+          <Button size="sm" disabled={!isComplete || name === ""} loading={store.isPending} onClick={() => store.mutate()} data-testid="store">Check all rows and store</Button>
+        </Group>
+      </Panel>
+    </>
+  );
+}

@@ -1,0 +1,91 @@
+import { Button, Group, Modal, SegmentedControl, Table, TextInput } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { notifications } from "@mantine/notifications";
+import { IconPlus } from "@tabler/icons-react";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { Link } from "react-router";
+
+import { change } from "../api/http.ts";
+import * as queries from "../api/queries.ts";
+import type { BaseModel, Upload } from "../api/types.ts";
+import { CopyId } from "../common/copy-id.tsx";
+import { DropZone } from "../common/drop-zone.tsx";
+import { bytes, compact, moment } from "../common/format.ts";
+import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
+import { PageHeader, Panel } from "../common/panel.tsx";
+
+export function ModelsPage() {
+  const { data, error, isPending, refetch } = useQuery(queries.models);
+  const [isOpen, { open, close }] = useDisclosure(false);
+  const list = data?.data ?? [];
+  return (
+    <>
+      <PageHeader title="Base models" aside={<Button onClick={open} leftSection={<IconPlus size={14} />}>Register a model</Button>}>
+        Where a run's initial weights come from: safetensors with their config and tokenizer, never code.
+      </PageHeader>
+      <ProblemNotice error={error} retry={() => void refetch()} />
+      <Panel flush>
+        {isPending ? <Waiting /> : list.length === 0 ? (
+          <Empty title="No base model yet" action={<Button onClick={open}>Register a model</Button>}>Upload an archive of a Hugging Face directory, or name a path that the nodes can read.</Empty>
+        ) : (
+          <Table className="tabular" data-testid="models">
+            <Table.Thead>
+              <Table.Tr><Table.Th>Name</Table.Th><Table.Th>Family</Table.Th><Table.Th ta="right">Parameters</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Source</Table.Th><Table.Th>sha256</Table.Th><Table.Th>Registered</Table.Th><Table.Th /></Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {list.map((model) => (
+                <Table.Tr key={model.id}>
+                  <Table.Td><span style={{ fontWeight: 580 }}>{model.name}</span><div style={{ color: "var(--ink-faint)" }}><CopyId id={model.id} /></div></Table.Td>
+                  <Table.Td>{model.family}</Table.Td>
+                  <Table.Td ta="right">{compact(model.parameters)}</Table.Td>
+                  <Table.Td ta="right">{bytes(model.bytes)}</Table.Td>
+                  <Table.Td>{model.source}</Table.Td>
+                  <Table.Td>{model.sha256 ? <CopyId id={model.sha256} shown={model.sha256.slice(0, 12)} /> : null}</Table.Td>
+                  <Table.Td c="dimmed">{moment(model.created_at)}</Table.Td>
+                  <Table.Td ta="right"><Link to={`/runs/new?model=${model.id}`}>Start a run</Link></Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        )}
+      </Panel>
+      <Modal opened={isOpen} onClose={close} title="Register a base model" size="lg">
+        <Register onDone={close} />
+      </Modal>
+    </>
+  );
+}
+
+function Register({ onDone }: { onDone: () => void }) {
+  const [door, setDoor] = useState<"upload" | "path">("upload");
+  const [name, setName] = useState("");
+  const [path, setPath] = useState("");
+  const [uploaded, setUploaded] = useState<Upload | null>(null);
+  const client = useQueryClient();
+  const register = useMutation({
+    mutationFn: () => change<BaseModel>("POST", "/models", door === "upload" ? { name, upload_id: uploaded?.id } : { name, path }),
+    onSuccess: (model) => {
+      void client.invalidateQueries({ queryKey: queries.models.queryKey });
+      notifications.show({ message: `${model.name} is registered: ${model.family}, ${compact(model.parameters)} parameters` });
+      onDone();
+    },
+  });
+  const isReady = name !== "" && (door === "upload" ? uploaded !== null : path !== "");
+  return (
+    <div style={{ display: "grid", gap: 12 }}>
+      <ProblemNotice error={register.error} />
+      <SegmentedControl value={door} onChange={(value) => setDoor(value as "upload" | "path")} data={[{ value: "upload", label: "Upload an archive" }, { value: "path", label: "Path on the nodes" }]} />
+      {door === "upload" ? (
+        <DropZone
+          purpose="model" accept=".tar,.tar.gz,.tgz,.zip" hint="tar, tar.gz or zip of a Hugging Face directory: config.json, tokenizer.json, *.safetensors"
+          onUploaded={(upload) => { setUploaded(upload); setName((old) => old || upload.filename.replace(/\.(tar|gz|tgz|zip)/g, "")); }}
+        />
+      ) : (
+        <TextInput label="Path" description="a directory that every node of the pool can read" placeholder="/models/qwen3-0.6b" value={path} onChange={(event) => setPath(event.currentTarget.value)} />
+      )}
+      <TextInput label="Name" required value={name} onChange={(event) => setName(event.currentTarget.value)} />
+      <Group justify="flex-end"><Button disabled={!isReady} loading={register.isPending} onClick={() => register.mutate()}>Register</Button></Group>
+    </div>
+  );
+}

@@ -1,0 +1,187 @@
+import { Button, Code, CopyButton, Group, Menu, Modal, NumberInput, Table, Text, Tooltip } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { IconDots, IconPlus } from "@tabler/icons-react";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { Link } from "react-router";
+
+import { change } from "../api/http.ts";
+import * as queries from "../api/queries.ts";
+import type { Node, Pool, Slot } from "../api/types.ts";
+import { ago, DASH, grouped, moment } from "../common/format.ts";
+import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
+import { PageHeader, Panel } from "../common/panel.tsx";
+import { StatusBadge } from "../common/status.tsx";
+import { useNow } from "../common/use-now.ts";
+import { useTopic } from "../stream/stream.ts";
+import classes from "./pool-page.module.css";
+
+export function PoolPage() {
+  const { data: pool, error, isPending, refetch } = useQuery(queries.pool);
+  const [isOpen, { open, close }] = useDisclosure(false);
+  useTopic("pool", () => void refetch(), () => void refetch());
+  if (isPending) return <Waiting />;
+  if (pool === undefined) return <ProblemNotice error={error} retry={() => void refetch()} />;
+  const held = pool.slots.filter((slot) => slot.held_by !== null).length;
+  return (
+    <>
+      <PageHeader title="Pool" aside={<Button onClick={open} leftSection={<IconPlus size={14} />}>Add a node</Button>}>
+        {grouped(held)} of {grouped(pool.slots.length)} slots held on {grouped(pool.nodes.length)} node{pool.nodes.length === 1 ? "" : "s"}; {pool.queue.length === 0 ? "nobody waits" : `${grouped(pool.queue.length)} waiting`}.
+      </PageHeader>
+      <ProblemNotice error={error} />
+      <div className={classes.page}>
+        <Slots pool={pool} />
+        <Queue pool={pool} />
+        <div className={classes.pair}>
+          <Nodes pool={pool} />
+          <Quota pool={pool} />
+        </div>
+      </div>
+      <Modal opened={isOpen} onClose={close} title="Add a node" size="lg"><AddNode /></Modal>
+    </>
+  );
+}
+
+/** Every slot of the pool as a tile, by node: at a glance what is free and who holds the rest. */
+function Slots({ pool }: { pool: Pool }) {
+  if (pool.slots.length === 0) {
+    return <Panel title="Slots"><Empty title="No slot yet">A node brings its GPUs, or CPU slots where it has none, when its agent enrols.</Empty></Panel>;
+  }
+  return (
+    <Panel title="Slots">
+      {pool.nodes.map((node) => (
+        <div key={node.id} className={classes.row}>
+          <div className={classes.node}><strong>{node.name}</strong><StatusBadge status={node.status} /></div>
+          <div className={classes.tiles}>{pool.slots.filter((slot) => slot.node.id === node.id).map((slot) => <Tile key={slot.id} slot={slot} />)}</div>
+        </div>
+      ))}
+    </Panel>
+  );
+}
+
+function Tile({ slot }: { slot: Slot }) {
+  const holder = slot.held_by;
+  const content = (
+    <>
+      <span className={classes.device}>{slot.device}<StatusBadge status={slot.state} /></span>
+      <span className={classes.holder}>{holder === null ? slot.model : holder.run_name}</span>
+      <span className={classes.job}>{holder === null ? " " : holder.job}</span>
+    </>
+  );
+  return (
+    <Tooltip label={holder === null ? `${slot.device}, ${slot.model}` : `${slot.device}, ${slot.model}: held by ${holder.job} of ${holder.run_name}`}>
+      {holder === null
+        ? <div className={classes.tile} data-state={slot.state}>{content}</div>
+        : <Link to={`/runs/${holder.run_id}`} className={classes.tile} data-state={slot.state}>{content}</Link>}
+    </Tooltip>
+  );
+}
+
+function Queue({ pool }: { pool: Pool }) {
+  const now = useNow(10_000);
+  return (
+    <Panel title="Queue" aside="highest priority first, then the oldest" flush>
+      {pool.queue.length === 0 ? <Empty title="Nobody waits">A run that does not fit at once is listed here with the reason why.</Empty> : (
+        <Table className="tabular" data-testid="queue">
+          <Table.Thead><Table.Tr><Table.Th w={50}>Place</Table.Th><Table.Th>Run</Table.Th><Table.Th ta="right">Priority</Table.Th><Table.Th ta="right">Slots</Table.Th><Table.Th>Why it waits</Table.Th><Table.Th ta="right">Waiting since</Table.Th></Table.Tr></Table.Thead>
+          <Table.Tbody>
+            {pool.queue.map((entry) => (
+              <Table.Tr key={entry.run_id}>
+                <Table.Td>{entry.position}</Table.Td>
+                <Table.Td><Link to={`/runs/${entry.run_id}`}>{entry.name}</Link></Table.Td>
+                <Table.Td ta="right">{entry.priority}</Table.Td>
+                <Table.Td ta="right">{entry.slots_needed}</Table.Td>
+                <Table.Td>{entry.why}</Table.Td>
+                <Table.Td ta="right" title={moment(entry.submitted_at)}>{ago(entry.submitted_at, now)}</Table.Td>
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      )}
+    </Panel>
+  );
+}
+
+const ACTIONS: { verb: "cordon" | "uncordon" | "drain"; label: string; help: string; when: (status: string) => boolean }[] = [
+  { verb: "cordon", label: "Cordon", help: "No new run is placed on it; what runs goes on", when: (status) => status === "READY" || status === "UNRESPONSIVE" },
+  { verb: "drain", label: "Drain", help: "Cordon it, and end what runs at the next checkpoint", when: (status) => status === "READY" || status === "CORDONED" },
+  { verb: "uncordon", label: "Uncordon", help: "New runs may be placed on it again", when: (status) => status === "CORDONED" || status === "DRAINING" },
+];
+
+function Nodes({ pool }: { pool: Pool }) {
+  const now = useNow(5_000);
+  const client = useQueryClient();
+  const act = useMutation({
+    mutationFn: ({ node, verb }: { node: Node; verb: string }) => change<unknown>("POST", `/pool/nodes/${node.id}/${verb}`),
+    onSettled: () => void client.invalidateQueries({ queryKey: queries.pool.queryKey }),
+  });
+  const slotsOf = (node: Node) => pool.slots.filter((slot) => slot.node.id === node.id);
+  return (
+    <Panel title="Nodes" flush>
+      <ProblemNotice error={act.error} />
+      <Table className="tabular" data-testid="nodes">
+        <Table.Thead><Table.Tr><Table.Th>Node</Table.Th><Table.Th>Status</Table.Th><Table.Th ta="right">Slots held</Table.Th><Table.Th ta="right">Heard from</Table.Th><Table.Th w={44} /></Table.Tr></Table.Thead>
+        <Table.Tbody>
+          {pool.nodes.map((node) => (
+            <Table.Tr key={node.id}>
+              <Table.Td fw={560}>{node.name}</Table.Td>
+              <Table.Td><StatusBadge status={node.status} /></Table.Td>
+              <Table.Td ta="right">{slotsOf(node).filter((slot) => slot.held_by !== null).length} of {slotsOf(node).length}</Table.Td>
+              <Table.Td ta="right" title={moment(node.last_seen_at)}>{ago(node.last_seen_at, now)}</Table.Td>
+              <Table.Td>
+                <Menu position="bottom-end" width={270}>
+                  <Menu.Target><Button variant="subtle" color="gray" px={6} aria-label={`Actions on ${node.name}`}><IconDots size={15} /></Button></Menu.Target>
+                  <Menu.Dropdown>
+                    {ACTIONS.filter(({ when }) => when(node.status)).map(({ verb, label, help }) => (
+                      <Menu.Item key={verb} onClick={() => act.mutate({ node, verb })}>{label}<Text size="xs" c="dimmed">{help}</Text></Menu.Item>
+                    ))}
+                  </Menu.Dropdown>
+                </Menu>
+              </Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Panel>
+  );
+}
+
+function Quota({ pool }: { pool: Pool }) {
+  const { quota } = pool;
+  const [limit, setLimit] = useState<number | string>(quota.limit_slots ?? "");
+  const client = useQueryClient();
+  const save = useMutation({
+    mutationFn: () => change<unknown>("PATCH", "/pool/quota", { limit_slots: limit === "" ? null : Number(limit) }),
+    onSuccess: () => void client.invalidateQueries({ queryKey: queries.pool.queryKey }),
+  });
+  return (
+    <Panel title="Quota">
+      <ProblemNotice error={save.error} />
+      <Text size="sm" mb={10}>Team {quota.team} holds {grouped(quota.used_slots)} of at most {quota.limit_slots === null ? DASH : grouped(quota.limit_slots)} slots.</Text>
+      <Group align="flex-end" gap={8}>
+        <NumberInput label="Hard limit, slots" min={0} w={140} value={limit} onChange={setLimit} />
+        <Button variant="default" loading={save.isPending} disabled={limit === "" || limit === quota.limit_slots} onClick={() => save.mutate()}>Set</Button>
+      </Group>
+    </Panel>
+  );
+}
+
+function AddNode() {
+  const make = useMutation({ mutationFn: () => change<{ token: string; expires_at: string }>("POST", "/pool/enrolment-tokens") });
+  const command = make.data === undefined ? "" : `python -m gpu_agents.agent run --server ${window.location.origin} --data-dir /var/lib/oolong-agent --enrol-token ${make.data.token} --node-python /path/to/node/bin/python`;
+  return (
+    <div style={{ display: "grid", gap: 12 }}>
+      <ProblemNotice error={make.error} />
+      <Text size="sm">A node joins with a token that works once. Its agent only opens connections outwards, to this address.</Text>
+      {make.data === undefined ? <Group><Button loading={make.isPending} onClick={() => make.mutate()}>Make an enrolment token</Button></Group> : (
+        <>
+          <Code block style={{ whiteSpace: "pre-wrap", overflowWrap: "anywhere" }}>{command}</Code>
+          <Group justify="space-between">
+            <Text size="xs" c="dimmed">Valid until {moment(make.data.expires_at)}</Text>
+            <CopyButton value={command}>{({ copied, copy }) => <Button variant="default" onClick={copy}>{copied ? "Copied" : "Copy"}</Button>}</CopyButton>
+          </Group>
+        </>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,51 @@
+import { Button, Table } from "@mantine/core";
+import { IconDownload, IconPlus } from "@tabler/icons-react";
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "react-router";
+
+import { API } from "../api/http.ts";
+import * as queries from "../api/queries.ts";
+import type { Run } from "../api/types.ts";
+import { CopyId } from "../common/copy-id.tsx";
+import { bytes, moment } from "../common/format.ts";
+import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
+import { Panel } from "../common/panel.tsx";
+import { StatusBadge } from "../common/status.tsx";
+
+export function CheckpointsTab({ run }: { run: Run }) {
+  const { data, error, isPending, refetch } = useQuery(queries.checkpoints(run.id));
+  return (
+    <Panel flush>
+      <ProblemNotice error={error} retry={() => void refetch()} />
+      {isPending ? <Waiting /> : data === undefined || data.data.length === 0 ? (
+        <Empty title="No checkpoint yet">The trainer commits one every {String((run.spec["checkpoint"] as { every_steps?: number } | undefined)?.every_steps ?? "few")} steps and at the end.</Empty>
+      ) : (
+        <Table className="tabular">
+          <Table.Thead>
+            <Table.Tr><Table.Th>Step</Table.Th><Table.Th>State</Table.Th><Table.Th>Id</Table.Th><Table.Th>sha256 of the manifest</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Committed</Table.Th><Table.Th /></Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {data.data.map((checkpoint) => (
+              <Table.Tr key={checkpoint.id}>
+                <Table.Td fw={560}>{checkpoint.step}{checkpoint.final && <small style={{ color: "var(--ink-faint)" }}> final</small>}</Table.Td>
+                <Table.Td><StatusBadge status={checkpoint.state} /></Table.Td>
+                <Table.Td><CopyId id={checkpoint.id} /></Table.Td>
+                <Table.Td><CopyId id={checkpoint.sha256} shown={checkpoint.sha256.slice(0, 12)} /></Table.Td>
+                <Table.Td ta="right">{bytes(checkpoint.bytes)}</Table.Td>
+                <Table.Td c="dimmed">{moment(checkpoint.created_at)}</Table.Td>
+                <Table.Td ta="right" style={{ whiteSpace: "nowrap" }}>
+                  {checkpoint.state === "STORED" && (
+                    <>
+                      <Button component="a" href={`${API}/checkpoints/${checkpoint.id}/download`} download variant="subtle" leftSection={<IconDownload size={14} />}>Download</Button>
+                      <Button component={Link} to={`/runs/new?checkpoint=${checkpoint.id}&from=${run.id}`} variant="subtle" leftSection={<IconPlus size={14} />}>Start from it</Button>
+                    </>
+                  )}
+                </Table.Td>
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      )}
+    </Panel>
+  );
+}

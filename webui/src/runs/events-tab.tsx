@@ -1,0 +1,34 @@
+import { Table } from "@mantine/core";
+import { useInfiniteQuery } from "@tanstack/react-query";
+
+import * as queries from "../api/queries.ts";
+import type { Run } from "../api/types.ts";
+import { moment, words } from "../common/format.ts";
+import { More } from "../common/more.tsx";
+import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
+import { Panel } from "../common/panel.tsx";
+
+export function EventsTab({ run }: { run: Run }) {
+  const query = useInfiniteQuery(queries.runEvents(run.id));
+  const events = query.data?.pages.flatMap((page) => page.data) ?? [];
+  return (
+    <Panel flush>
+      <ProblemNotice error={query.error} retry={() => void query.refetch()} />
+      {query.isPending ? <Waiting /> : events.length === 0 ? <Empty title="No event yet">Every change of the run's state leaves a line here.</Empty> : (
+        <Table className="tabular">
+          <Table.Thead><Table.Tr><Table.Th w={190}>When</Table.Th><Table.Th w={170}>What</Table.Th><Table.Th>Message</Table.Th></Table.Tr></Table.Thead>
+          <Table.Tbody>
+            {events.map((event) => (
+              <Table.Tr key={event.id}>
+                <Table.Td c="dimmed">{moment(event.at)}</Table.Td>
+                <Table.Td>{words(event.kind)}</Table.Td>
+                <Table.Td style={{ overflowWrap: "anywhere" }}>{event.message}</Table.Td>
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      )}
+      <More query={query} />
+    </Panel>
+  );
+}

@@ -1,0 +1,49 @@
+import { Table } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "react-router";
+
+import * as queries from "../api/queries.ts";
+import type { Job, Run } from "../api/types.ts";
+import { DASH, duration, words } from "../common/format.ts";
+import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
+import { Panel } from "../common/panel.tsx";
+import { StatusBadge } from "../common/status.tsx";
+import { useNow } from "../common/use-now.ts";
+
+export function JobsTab({ run }: { run: Run }) {
+  const { data, error, isPending, refetch } = useQuery(queries.runJobs(run.id));
+  const now = useNow(5_000);
+  const age = (job: Job) => (job.started_at === null ? null : ((job.ended_at === null ? now : Date.parse(job.ended_at)) - Date.parse(job.started_at)) / 1000);
+  return (
+    <Panel flush>
+      <ProblemNotice error={error} retry={() => void refetch()} />
+      {isPending ? <Waiting /> : data === undefined || data.data.length === 0 ? <Empty title="No job yet">Jobs appear when the scheduler has placed the run on slots of a node.</Empty> : (
+        <Table className="tabular">
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>Job</Table.Th><Table.Th>State</Table.Th><Table.Th>Attempt</Table.Th><Table.Th>Node</Table.Th><Table.Th ta="right">Slots</Table.Th>
+              <Table.Th ta="right">Starts</Table.Th><Table.Th ta="right">Process</Table.Th><Table.Th ta="right">Exit</Table.Th><Table.Th ta="right">Lasted</Table.Th><Table.Th>Reason</Table.Th><Table.Th />
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {data.data.map((job) => (
+              <Table.Tr key={job.id}>
+                <Table.Td fw={560}>{job.name}</Table.Td>
+                <Table.Td><StatusBadge status={job.state} /></Table.Td>
+                <Table.Td>{job.attempt_number}</Table.Td>
+                <Table.Td>{job.node.name}</Table.Td>
+                <Table.Td ta="right">{job.slots.length}</Table.Td>
+                <Table.Td ta="right">{job.incarnation}</Table.Td>
+                <Table.Td ta="right">{job.pid ?? DASH}</Table.Td>
+                <Table.Td ta="right">{job.exit_code ?? DASH}</Table.Td>
+                <Table.Td ta="right">{duration(age(job))}</Table.Td>
+                <Table.Td>{words(job.reason)}{job.message !== "" && <div style={{ color: "var(--ink-soft)" }}>{job.message}</div>}</Table.Td>
+                <Table.Td><Link to={`?tab=logs&job=${job.id}`}>Log</Link></Table.Td>
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      )}
+    </Panel>
+  );
+}

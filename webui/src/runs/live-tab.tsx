@@ -1,0 +1,94 @@
+import { SegmentedControl, Slider } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
+import { useSearchParams } from "react-router";
+
+import * as queries from "../api/queries.ts";
+import type { Run } from "../api/types.ts";
+import { numberAt, object } from "../common/json.ts";
+import { hasEnded } from "./ended.ts";
+import { LedgerPanel } from "./ledger-panel.tsx";
+import { useMetricsVersion } from "./live.ts";
+import type { MetricsStore } from "./metrics-store.ts";
+import { unixSeconds } from "./metrics-store.ts";
+import { PipelineStrip } from "./pipeline-strip.tsx";
+import { RunChart, type Axis } from "./run-chart.tsx";
+import classes from "./run-chart.module.css";
+import { otherCharts, RL_CHARTS, SFT_CHARTS, type ChartPlan } from "./run-charts.ts";
+import { StalenessPanel } from "./staleness-panel.tsx";
+import { SyncPanel } from "./sync-panel.tsx";
+
+const DEFAULT_SMOOTHING = 0.5;
+
+/** Everything that moves while the run does. */
+export function LiveTab({ run, metrics }: { run: Run; metrics: MetricsStore }) {
+  const [search, setSearch] = useSearchParams();
+  const axis: Axis = search.get("axis") === "time" ? "time" : "step";
+  const smoothing = Number(search.get("smooth") ?? DEFAULT_SMOOTHING);
+  const set = (name: string, value: string) =>
+    setSearch((old) => { old.set(name, value); return old; }, { replace: true });
+  const isRl = run.kind === "rl";
+  const pipeline = useQuery({ ...queries.runDocument(run.id, "pipeline"), enabled: isRl }).data?.value ?? null;
+  const histograms = useQuery({ ...queries.runHistograms(run.id, "staleness/consumed_trajectories"), enabled: isRl }).data?.data ?? [];
+  const controller = object(run.summary["controller"]);
+  const bound = numberAt(run.spec, "staleness", "max");
+  const origin = unixSeconds(run.started_at ?? run.created_at);
+  const planned = isRl ? RL_CHARTS : SFT_CHARTS;
+  const chart = (plan: ChartPlan) => (
+    <Described key={plan.id} plan={plan} metrics={metrics} axis={axis} smoothing={smoothing} origin={origin} maxStaleness={bound} />
+  );
+  return (
+    <>
+      {isRl && <PipelineStrip pipeline={pipeline} groupsPerStep={numberAt(run.spec, "trainer", "groups_per_step")} ended={hasEnded(run.status)} />}
+      <div className={classes.tools}>
+        <label>
+          x axis
+          <SegmentedControl value={axis} onChange={(value) => set("axis", value)} data={[{ value: "step", label: isRl ? "Train step" : "Step" }, { value: "time", label: "Time" }]} />
+        </label>
+        <label>
+          Smoothing
+          <Slider w={130} size="sm" min={0} max={0.95} step={0.05} value={smoothing} onChange={(value) => set("smooth", String(value))} label={(value) => value.toFixed(2)} thumbLabel="Smoothing" />
+          <span className="tabular">{smoothing.toFixed(2)}</span>
+        </label>
+        <span>Drag across a chart to zoom, double-click to see all</span>
+      </div>
+      <div className={classes.grid}>
+        {planned.slice(0, 2).map(chart)}
+        {isRl && <StalenessPanel histograms={histograms} bound={bound} unit="trajectories" />}
+        {planned.slice(2).map(chart)}
+      </div>
+      {isRl && (
+        <div className={classes.grid} style={{ marginTop: 10, gridTemplateColumns: "repeat(auto-fit, minmax(420px, 1fr))" }}>
+          <LedgerPanel ledger={object(pipeline?.["ledger"]) ?? object(controller?.["ledger"])} tokens={object(pipeline?.["tokens"]) ?? object(controller?.["tokens"])} />
+          <SyncPanel metrics={metrics} />
+        </div>
+      )}
+      <OtherMetrics planned={planned} metrics={metrics} chart={chart} />
+    </>
+  );
+}
+
+function OtherMetrics({ planned, metrics, chart }: { planned: ChartPlan[]; metrics: MetricsStore; chart: (plan: ChartPlan) => React.ReactNode }) {
+  const version = useMetricsVersion(metrics);
+  const others = useMemo(() => otherCharts(metrics.names(), planned), [metrics, planned, version]);
+  if (others.length === 0) return null;
+  return (
+    <details>
+      <summary className={classes.section}>All other metrics <small>{others.length}</small></summary>
+      <div className={classes.grid}>{others.map(chart)}</div>
+    </details>
+  );
+}
+
+type DescribedProps = { plan: ChartPlan; metrics: MetricsStore; axis: Axis; smoothing: number; origin: number; maxStaleness: number | null };
+
+/** A chart with the help text of the metric catalogue. */
+function Described(props: DescribedProps) {
+  const { data } = useQuery(queries.metricCatalogue);
+  const help = props.plan.lines
+    .map(({ metric, label }) => [label, data?.data.find((entry) => entry.name === metric)?.help] as const)
+    .filter(([, text]) => text !== undefined)
+    .map(([label, text]) => (props.plan.lines.length > 1 ? `${label}: ${text}` : text))
+    .join(". ");
+  return <RunChart {...props} help={help} />;
+}

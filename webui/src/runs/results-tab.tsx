@@ -1,0 +1,84 @@
+import { Table } from "@mantine/core";
+
+import type { Run } from "../api/types.ts";
+import { DASH, duration, grouped, number, percent, words } from "../common/format.ts";
+import { numberAt, object } from "../common/json.ts";
+import { Empty } from "../common/notices.tsx";
+import { Fact, Facts, Panel } from "../common/panel.tsx";
+import { hasEnded } from "./ended.ts";
+
+/** Evaluation before and after, and the closing measurements that each job left. */
+export function ResultsTab({ run }: { run: Run }) {
+  const evaluation = object(run.summary["evaluation"]);
+  const names = Object.keys(run.summary).filter((name) => name !== "evaluation").sort();
+  if (evaluation === null && names.length === 0) {
+    return (
+      <Panel>
+        <Empty title="No result yet">
+          {hasEnded(run.status) ? "The run ended before any job left its closing measurements." : "Evaluation results and each job's closing measurements appear here, the evaluation at the start first."}
+        </Empty>
+      </Panel>
+    );
+  }
+  return (
+    <div style={{ display: "grid", gap: 10 }}>
+      {evaluation !== null && <Evaluation evaluation={evaluation} />}
+      {names.map((name) => (
+        <Panel key={name} title={words(name)}>
+          <Measurements value={run.summary[name]} />
+        </Panel>
+      ))}
+    </div>
+  );
+}
+
+function Evaluation({ evaluation }: { evaluation: Record<string, unknown> }) {
+  const labels = [...new Set(["start", ...Object.keys(evaluation).filter((key) => key !== "start" && key !== "end"), "end"])].filter((key) => object(evaluation[key]) !== null);
+  const gain = (name: string) => {
+    const [before, after] = [numberAt(evaluation, "start", name), numberAt(evaluation, "end", name)];
+    return before === null || after === null ? DASH : `${after >= before ? "+" : "−"}${(Math.abs(after - before) * 100).toFixed(1)} points`;
+  };
+  return (
+    <Panel title="Evaluation, held-out prompts at a pinned version" flush>
+      <Table className="tabular" data-testid="evaluation">
+        <Table.Thead>
+          <Table.Tr><Table.Th>When</Table.Th><Table.Th ta="right">Policy version</Table.Th><Table.Th ta="right">Prompts</Table.Th><Table.Th ta="right">Greedy</Table.Th><Table.Th ta="right">Sampled</Table.Th><Table.Th ta="right">Mean tokens</Table.Th></Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {labels.map((label) => (
+            <Table.Tr key={label}>
+              <Table.Td>{label === "start" ? "Before" : label === "end" ? "After" : words(label)}</Table.Td>
+              <Table.Td ta="right">{number(numberAt(evaluation, label, "version"))}</Table.Td>
+              <Table.Td ta="right">{grouped(numberAt(evaluation, label, "prompts"))}</Table.Td>
+              <Table.Td ta="right">{percent(numberAt(evaluation, label, "greedy"))}</Table.Td>
+              <Table.Td ta="right">{percent(numberAt(evaluation, label, "sampled"))}</Table.Td>
+              <Table.Td ta="right">{number(numberAt(evaluation, label, "mean_tokens"), 1)}</Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+        <Table.Tfoot>
+          <Table.Tr><Table.Th>Change</Table.Th><Table.Th /><Table.Th /><Table.Th ta="right">{gain("greedy")}</Table.Th><Table.Th ta="right">{gain("sampled")}</Table.Th><Table.Th /></Table.Tr>
+        </Table.Tfoot>
+      </Table>
+    </Panel>
+  );
+}
+
+function shown(name: string, value: unknown): string {
+  if (typeof value !== "number") return value === null || value === undefined ? DASH : String(value);
+  if (/share|accuracy/.test(name)) return percent(value);
+  if (/seconds/.test(name)) return duration(value);
+  return number(value);
+}
+
+/** Any nested document as a grid of facts; a key keeps the names of what it lies in. */
+function Measurements({ value }: { value: unknown }) {
+  const facts: [string, string][] = [];
+  const walk = (path: string[], inner: unknown) => {
+    const nested = object(inner);
+    if (nested !== null) for (const [key, part] of Object.entries(nested)) walk([...path, key], part);
+    else facts.push([path.join(" · "), Array.isArray(inner) ? inner.join(", ") : shown(path.join("_"), inner)]);
+  };
+  walk([], value);
+  return <Facts>{facts.map(([name, text]) => <Fact key={name} label={name.replaceAll("_", " ")}>{text}</Fact>)}</Facts>;
+}

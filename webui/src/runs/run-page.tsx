@@ -1,0 +1,214 @@
+import { Button, Group, Modal, Progress, Tabs, Text } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { notifications } from "@mantine/notifications";
+import { IconCopy, IconPlayerStop } from "@tabler/icons-react";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useParams, useSearchParams } from "react-router";
+
+import { change } from "../api/http.ts";
+import * as queries from "../api/queries.ts";
+import type { Run } from "../api/types.ts";
+import { CopyId } from "../common/copy-id.tsx";
+import { ago, clock, DASH, duration, moment, number, percent, words } from "../common/format.ts";
+import { numberAt, textAt } from "../common/json.ts";
+import { ProblemNotice, Waiting } from "../common/notices.tsx";
+import { StatusBadge } from "../common/status.tsx";
+import { useNow } from "../common/use-now.ts";
+import { CheckpointsTab } from "./checkpoints-tab.tsx";
+import { canStop, hasEnded } from "./ended.ts";
+import { EventsTab } from "./events-tab.tsx";
+import { JobsTab } from "./jobs-tab.tsx";
+import { LiveTab } from "./live-tab.tsx";
+import { useLiveRun, useMetricsVersion } from "./live.ts";
+import { LogsTab } from "./logs-tab.tsx";
+import type { MetricsStore } from "./metrics-store.ts";
+import { ResultsTab } from "./results-tab.tsx";
+import classes from "./run-page.module.css";
+import { SpecTab } from "./spec-tab.tsx";
+import { TrajectoriesTab } from "./trajectories-tab.tsx";
+
+export function RunPage() {
+  const { runId = "" } = useParams();
+  const { data: run, error, refetch } = useQuery(queries.run(runId));
+  const { metrics, error: metricsError } = useLiveRun(runId);
+  if (run === undefined) return error === null ? <Waiting label="Loading the run" /> : <ProblemNotice error={error} retry={() => void refetch()} />;
+  return (
+    <>
+      <Header run={run} />
+      <ProblemNotice error={metricsError} />
+      <Figures run={run} metrics={metrics} />
+      <RunTabs run={run} metrics={metrics} />
+    </>
+  );
+}
+
+function Header({ run }: { run: Run }) {
+  const clonePath = `/runs/new?from=${run.id}`;
+  const base = textAt(run.model, "name") || textAt(run.spec, "model", "base_model") || textAt(run.spec, "model", "checkpoint");
+  return (
+    <header className={classes.header}>
+      <div className={classes.titles}>
+        <div className={classes.name}>
+          <h1>{run.name}</h1>
+          <StatusBadge status={run.status} size="md" />
+          {run.conditions.map((condition) => <StatusBadge key={condition} status={condition} />)}
+        </div>
+        <div className={classes.about}>
+          <CopyId id={run.id} />
+          <span>{run.kind}</span>
+          {run.dataset !== null && <Link to={`/datasets?version=${run.dataset.id}`}>{run.dataset.ref}</Link>}
+          {base !== "" && <span>{base}</span>}
+          <span title={moment(run.created_at)}>created {ago(run.created_at)}</span>
+          {run.attempt_number > 1 && <span>attempt {run.attempt_number}</span>}
+        </div>
+      </div>
+      <Group gap={8}>
+        <Button variant="default" component={Link} to={clonePath} leftSection={<IconCopy size={14} />}>Start another like it</Button>
+        <StopButton run={run} />
+      </Group>
+      <Reason run={run} />
+    </header>
+  );
+}
+
+/** Why the run ended or waits, whose fault it was, and what to do about it. */
+function Reason({ run }: { run: Run }) {
+  const why = run.status === "QUEUED" ? run.waiting_why : run.reason_message;
+  if (why === "" && (run.reason === "" || run.status === "SUCCEEDED")) return null;
+  const tone = run.status === "FAILED" ? "bad" : run.status === "RECOVERING" ? "warn" : "neutral";
+  return (
+    <div className={classes.reason} data-tone={tone} role={tone === "bad" ? "alert" : "status"}>
+      <strong>{run.status === "QUEUED" ? `Waiting${run.queue_position === null ? "" : `, number ${run.queue_position} in the queue`}` : words(run.reason)}</strong>
+      {why !== "" && <span>{why}</span>}
+      {run.advice !== "" && <span>{run.advice}</span>}
+      {run.fault !== "" && run.fault !== "none" && <span className={classes.fault}>fault: {run.fault}</span>}
+      {run.status === "FAILED" && <Link to="?tab=logs">Last log lines</Link>}
+    </div>
+  );
+}
+
+function StopButton({ run }: { run: Run }) {
+  const [asked, { open, close }] = useDisclosure(false);
+  const client = useQueryClient();
+  const queued = run.status === "QUEUED";
+  const stop = useMutation({
+    mutationFn: () => change<Run>("POST", `/runs/${run.id}/${queued ? "cancel" : "stop"}`),
+    onSuccess: (stopped) => {
+      client.setQueryData(queries.run(run.id).queryKey, stopped);
+      void client.invalidateQueries({ queryKey: ["runs"] });
+      notifications.show({ message: queued ? `${run.name} is cancelled` : `${run.name} is stopping: it finishes its step and commits a checkpoint` });
+      close();
+    },
+  });
+  if (!canStop(run.status)) return null;
+  return (
+    <>
+      <Button color="red" variant="light" leftSection={<IconPlayerStop size={14} />} onClick={open} data-testid="stop">{queued ? "Cancel" : "Stop"}</Button>
+      <Modal opened={asked} onClose={close} title={queued ? "Cancel this run?" : "Stop this run?"}>
+        <ProblemNotice error={stop.error} />
+        <Text size="sm" mb="md">
+          {queued
+            ? <>{run.name} leaves the queue. It has not used any slot.</>
+            : <>{run.name} finishes the train step under way, commits a checkpoint and frees its slots. Groups that are generated but not trained are dropped. A new run can start from the checkpoint.</>}
+        </Text>
+        <Group justify="flex-end" gap={8}>
+          <Button variant="default" onClick={close} data-autofocus>Keep it</Button>
+          <Button color="red" loading={stop.isPending} onClick={() => stop.mutate()} data-testid="confirm-stop">{queued ? "Cancel the run" : "Stop the run"}</Button>
+        </Group>
+      </Modal>
+    </>
+  );
+}
+
+/** The figures that answer "how is it going" without a chart. */
+function Figures({ run, metrics }: { run: Run; metrics: MetricsStore }) {
+  useMetricsVersion(metrics);
+  const now = useNow(1_000);
+  const last = (name: string) => {
+    const values = metrics.lines(name).flatMap((line) => line.points.y.slice(-1));
+    return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0);
+  };
+  const rewards = metrics.lines("reward/mean")[0]?.points.y ?? [];
+  const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  const gain = rewards.length >= 20 ? mean(rewards.slice(-10)) - mean(rewards.slice(0, 10)) : null;
+  const isRl = run.kind === "rl";
+  const step = run.train_step ?? last(isRl ? "policy/version" : "sft/loss");
+  const total = isRl ? (run.total_train_steps ?? numberAt(run.spec, "trainer", "total_train_steps")) : (run.total_train_steps ?? numberAt(run.spec, "sft", "steps"));
+  const started = run.started_at === null ? null : Date.parse(run.started_at);
+  const elapsed = started === null ? null : ((run.ended_at === null ? now : Date.parse(run.ended_at)) - started) / 1000;
+  const steps = metrics.lines("time/step_seconds")[0]?.points;
+  const pace = steps !== undefined && steps.at.length > 2 ? (steps.at.at(-1)! - steps.at[Math.max(0, steps.at.length - 11)]!) / Math.min(10, steps.at.length - 1) : null;
+  const left = !hasEnded(run.status) && pace !== null && step !== null && total !== null ? Math.max(0, total - step) * pace : null;
+  const bound = numberAt(run.spec, "staleness", "max");
+  const preparing = run.progress !== null && !hasEnded(run.status) && run.progress.phase !== "train";
+  return (
+    <dl className={classes.figures}>
+      <div className={classes.wide}>
+        <dt>{isRl ? "Train step" : "Step"}</dt>
+        <dd>{number(step ?? 0)} <small>of {total === null ? DASH : number(total)}</small></dd>
+        <Progress value={total ? (100 * (step ?? 0)) / total : 0} size={4} mt={4} aria-label="Share of the train steps done" />
+        {preparing && run.progress !== null && (
+          <p className={classes.phase}>{words(run.progress.phase)}{run.progress.total > 0 ? ` ${run.progress.done} of ${run.progress.total}` : ""}{run.progress.message !== "" ? `: ${run.progress.message}` : ""}</p>
+        )}
+      </div>
+      {isRl ? (
+        <>
+          <Figure label="Reward" note={gain === null ? "mean of the batch" : `${gain >= 0 ? "+" : "−"}${Math.abs(gain).toFixed(2)} since the first 10 steps`}>{number(last("reward/mean"), 3)}</Figure>
+          <Figure label="Staleness, mean" note={`max ${number(last("staleness/max"))}, bound η = ${bound ?? DASH}`}>{number(last("staleness/mean"), 2)}</Figure>
+          <Figure label="Policy version" note={`engine at ${number(last("engine/version"))}`}>{number(last("policy/version"))}</Figure>
+          <Figure label="Generated" note="tokens a second">{number(last("perf/generated_tokens_per_second"), 0)}</Figure>
+          <Figure label="Trained" note="tokens a second">{number(last("perf/trained_tokens_per_second"), 0)}</Figure>
+          <Figure label="Idle, trainer" note={`rollout ${percent(last("idle/rollout_share"), 0)}`}>{percent(last("idle/trainer_share"), 0)}</Figure>
+        </>
+      ) : (
+        <>
+          <Figure label="Loss" note="token mean, nats">{number(last("sft/loss"), 3)}</Figure>
+          <Figure label="Greedy accuracy" note={`stops at ${percent(numberAt(run.spec, "sft", "stop_at_greedy_accuracy"), 0)}`}>{percent(last("sft/greedy_accuracy"))}</Figure>
+          <Figure label="Learning rate" note="">{last("sft/learning_rate")?.toExponential(1) ?? DASH}</Figure>
+        </>
+      )}
+      <Figure label={run.ended_at === null ? "Elapsed" : "Took"} note={left === null ? (run.started_at === null ? "not started" : `started ${moment(run.started_at).split(", ").at(-1)}`) : `about ${duration(left)} left`}>
+        {elapsed === null ? DASH : clock(elapsed)}
+      </Figure>
+    </dl>
+  );
+}
+
+function Figure({ label, note, children }: { label: string; note: string; children: React.ReactNode }) {
+  return (
+    <div data-figure={label}>
+      <dt>{label}</dt>
+      <dd>{children}</dd>
+      <p className={classes.phase}>{note}</p>
+    </div>
+  );
+}
+
+const TABS = ["live", "trajectories", "logs", "events", "jobs", "checkpoints", "results", "spec"] as const;
+
+function RunTabs({ run, metrics }: { run: Run; metrics: MetricsStore }) {
+  const [search, setSearch] = useSearchParams();
+  const tab = search.get("tab") ?? "live";
+  return (
+    <Tabs
+      value={tab}
+      keepMounted={false}
+      classNames={{ tab: classes.tab, list: classes.tabs }}
+      onChange={(value) => setSearch((old) => { if (value === "live" || value === null) old.delete("tab"); else old.set("tab", value); return old; })}
+    >
+      <Tabs.List>
+        {TABS.filter((name) => name !== "trajectories" || run.kind === "rl").map((name) => (
+          <Tabs.Tab key={name} value={name}>{words(name)}</Tabs.Tab>
+        ))}
+      </Tabs.List>
+      <Tabs.Panel value="live" pt={12}><LiveTab run={run} metrics={metrics} /></Tabs.Panel>
+      <Tabs.Panel value="trajectories" pt={12}><TrajectoriesTab run={run} /></Tabs.Panel>
+      <Tabs.Panel value="logs" pt={12}><LogsTab run={run} /></Tabs.Panel>
+      <Tabs.Panel value="events" pt={12}><EventsTab run={run} /></Tabs.Panel>
+      <Tabs.Panel value="jobs" pt={12}><JobsTab run={run} /></Tabs.Panel>
+      <Tabs.Panel value="checkpoints" pt={12}><CheckpointsTab run={run} /></Tabs.Panel>
+      <Tabs.Panel value="results" pt={12}><ResultsTab run={run} /></Tabs.Panel>
+      <Tabs.Panel value="spec" pt={12}><SpecTab run={run} /></Tabs.Panel>
+    </Tabs>
+  );
+}

@@ -1,0 +1,132 @@
+import { Button, Progress, SegmentedControl, Table, TextInput } from "@mantine/core";
+import { IconPlus } from "@tabler/icons-react";
+import { useInfiniteQuery, useQueryClient, type InfiniteData } from "@tanstack/react-query";
+import { Link, useNavigate, useSearchParams } from "react-router";
+
+import * as queries from "../api/queries.ts";
+import type { Page, Run } from "../api/types.ts";
+import { ago, clock, DASH, moment, number } from "../common/format.ts";
+import { numberAt } from "../common/json.ts";
+import { More } from "../common/more.tsx";
+import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
+import { PageHeader, Panel } from "../common/panel.tsx";
+import { StatusBadge } from "../common/status.tsx";
+import { useNow } from "../common/use-now.ts";
+import { useTopic } from "../stream/stream.ts";
+import { hasEnded } from "./ended.ts";
+import classes from "./runs-page.module.css";
+
+const FILTERS = [
+  { value: "", label: "All" },
+  { value: "QUEUED,STARTING,RUNNING,RECOVERING,STOPPING,FINISHING", label: "Active" },
+  { value: "SUCCEEDED", label: "Succeeded" },
+  { value: "STOPPED", label: "Stopped" },
+  { value: "FAILED", label: "Failed" },
+];
+
+/** Replaces the run where a list shows it; says whether any list did. */
+function mergeInto(data: InfiniteData<Page<Run>> | undefined, changed: Partial<Run> & { id: string }): { data: InfiniteData<Page<Run>> | undefined; found: boolean } {
+  let found = false;
+  if (data === undefined) return { data, found };
+  const pages = data.pages.map((page) => ({
+    ...page,
+    data: page.data.map((run) => {
+      if (run.id !== changed.id) return run;
+      found = true;
+      return { ...run, ...changed };
+    }),
+  }));
+  return { data: { ...data, pages }, found };
+}
+
+export function RunsPage() {
+  const [search, setSearch] = useSearchParams();
+  const status = search.get("status") ?? "";
+  const name = search.get("name") ?? "";
+  const client = useQueryClient();
+  const query = useInfiniteQuery({ ...queries.runs({ status, name }), refetchInterval: 60_000 });
+  const set = (key: string, value: string) => setSearch((old) => { if (value === "") old.delete(key); else old.set(key, value); return old; }, { replace: true });
+
+  const readAgain = () => void client.invalidateQueries({ queryKey: ["runs"] });
+  useTopic("runs", (frame) => {
+    const changed = frame.data as Partial<Run> & { id?: string };
+    if (typeof changed.id !== "string") return readAgain();
+    let known = false;
+    client.setQueriesData<InfiniteData<Page<Run>>>({ queryKey: ["runs"] }, (old) => {
+      const merged = mergeInto(old, changed as Partial<Run> & { id: string });
+      known ||= merged.found;
+      return merged.data;
+    });
+    if (!known) readAgain(); // a new run, or one that a filter hid until now
+  }, readAgain);
+
+  const runs = query.data?.pages.flatMap((page) => page.data) ?? [];
+  return (
+    <>
+      <PageHeader title="Runs" aside={<Button component={Link} to="/runs/new" leftSection={<IconPlus size={14} />}>Start a run</Button>} />
+      <div className={classes.tools}>
+        <SegmentedControl value={status} onChange={(value) => set("status", value)} data={FILTERS} />
+        <TextInput type="search" placeholder="Find by name  /" aria-label="Find by name" w={220} value={name} onChange={(event) => set("name", event.currentTarget.value)} />
+      </div>
+      <ProblemNotice error={query.error} retry={() => void query.refetch()} />
+      <Panel flush>
+        {query.isPending ? <Waiting /> : runs.length === 0 ? (
+          status === "" && name === "" ? (
+            <Empty title="No run yet" action={<Button component={Link} to="/runs/new">Start a run</Button>}>
+              A run trains one model on one dataset version with one reward; it needs <Link to="/datasets">a dataset</Link> and <Link to="/models">a base model</Link> first.
+            </Empty>
+          ) : <Empty title="No run matches">Take another status or clear the name.</Empty>
+        ) : <RunsTable runs={runs} />}
+        <More query={query} />
+      </Panel>
+    </>
+  );
+}
+
+function RunsTable({ runs }: { runs: Run[] }) {
+  const navigate = useNavigate();
+  const now = useNow(2_000);
+  const took = (run: Run) => (run.started_at === null ? DASH : clock(((run.ended_at === null ? now : Date.parse(run.ended_at)) - Date.parse(run.started_at)) / 1000));
+  return (
+    <Table highlightOnHover className="tabular" data-testid="runs">
+      <Table.Thead>
+        <Table.Tr>
+          <Table.Th>Run</Table.Th><Table.Th w={130}>Status</Table.Th><Table.Th w={170}>Progress</Table.Th><Table.Th ta="right">Reward</Table.Th>
+          <Table.Th ta="right">Staleness</Table.Th><Table.Th ta="right">Version</Table.Th><Table.Th>Dataset</Table.Th><Table.Th ta="right">Time</Table.Th><Table.Th ta="right">Created</Table.Th>
+        </Table.Tr>
+      </Table.Thead>
+      <Table.Tbody>
+        {runs.map((run) => {
+          const bound = numberAt(run.spec, "staleness", "max");
+          return (
+            <Table.Tr key={run.id} className={classes.row} data-run={run.id} onClick={() => void navigate(`/runs/${run.id}`)}>
+              <Table.Td>
+                <Link to={`/runs/${run.id}`} className={classes.name} onClick={(event) => event.stopPropagation()}>{run.name}</Link>
+                <div className={classes.sub}>
+                  {run.kind} · <span className="mono">{run.id}</span>
+                  {run.status === "QUEUED" && run.waiting_why !== "" && <> · {run.waiting_why}</>}
+                  {run.status === "FAILED" && <> · {run.reason_message || run.reason}</>}
+                </div>
+              </Table.Td>
+              <Table.Td><StatusBadge status={run.status} /></Table.Td>
+              <Table.Td>
+                {run.total_train_steps ? (
+                  <div className={classes.progress}>
+                    <Progress value={(100 * (run.train_step ?? 0)) / run.total_train_steps} size={4} color={hasEnded(run.status) ? "gray" : undefined} aria-label="Progress" />
+                    <span>{run.train_step ?? 0} / {run.total_train_steps}</span>
+                  </div>
+                ) : DASH}
+              </Table.Td>
+              <Table.Td ta="right">{number(run.reward_mean)}</Table.Td>
+              <Table.Td ta="right">{number(run.staleness_mean, 2)}{run.kind === "rl" && bound !== null && <span className={classes.bound}> / {bound}</span>}</Table.Td>
+              <Table.Td ta="right">{run.policy_version ?? DASH}</Table.Td>
+              <Table.Td>{run.dataset?.ref ?? DASH}</Table.Td>
+              <Table.Td ta="right">{took(run)}</Table.Td>
+              <Table.Td ta="right" title={moment(run.created_at)}>{ago(run.created_at, now)}</Table.Td>
+            </Table.Tr>
+          );
+        })}
+      </Table.Tbody>
+    </Table>
+  );
+}

@@ -1,0 +1,107 @@
+import { SegmentedControl, Tooltip } from "@mantine/core";
+import { useMemo, useState } from "react";
+
+import type { Histogram } from "../api/types.ts";
+import { grouped, percent } from "../common/format.ts";
+import classes from "./staleness-panel.module.css";
+
+
+const LAST_STEPS = 10;
+const COLUMNS = 90;
+
+function add(histograms: Histogram[]): number[] {
+  const total: number[] = [];
+  for (const { counts } of histograms) {
+    for (const [bucket, count] of Object.entries(counts)) {
+      const index = Number(bucket);
+      if (Number.isInteger(index) && index >= 0) total[index] = (total[index] ?? 0) + count;
+    }
+  }
+  return Array.from(total, (count) => count ?? 0);
+}
+
+/** One histogram per step: trainer and controller both write it, and a resumed attempt trains steps again. */
+function onePerStep(histograms: Histogram[]): Histogram[] {
+  const steps = new Map<number, Histogram>();
+  for (const candidate of histograms) {
+    const known = steps.get(candidate.x);
+    const isBetter = known === undefined || candidate.attempt > known.attempt
+      || (candidate.attempt === known.attempt && candidate.source.startsWith("trainer"));
+    if (isBetter) steps.set(candidate.x, candidate);
+  }
+  return [...steps.values()].sort((a, b) => a.x - b.x);
+}
+
+/** Steps side by side; a long run's neighbouring steps share a column. */
+function columnsOf(histograms: Histogram[]): { label: string; counts: number[] }[] {
+  const width = Math.max(1, Math.ceil(histograms.length / COLUMNS));
+  const columns = [];
+  for (let start = 0; start < histograms.length; start += width) {
+    const part = histograms.slice(start, start + width);
+    const [first, last] = [part[0]!.x, part.at(-1)!.x];
+    columns.push({ label: first === last ? `Step ${first}` : `Steps ${first} to ${last}`, counts: add(part) });
+  }
+  return columns;
+}
+
+/** Realised staleness against the configured bound: bars for the whole run or its newest steps, and how it moved. */
+export function StalenessPanel({ histograms: received, bound, unit }: { histograms: Histogram[]; bound: number | null; unit: string }) {
+  const [span, setSpan] = useState("all");
+  const histograms = useMemo(() => onePerStep(received), [received]);
+  const shown = span === "all" ? histograms : histograms.slice(-LAST_STEPS);
+  const counts = useMemo(() => add(shown), [shown]);
+  const columns = useMemo(() => columnsOf(histograms), [histograms]);
+  const total = counts.reduce((sum, count) => sum + count, 0);
+  const most = Math.max(1, ...counts);
+  const over = bound === null ? 0 : counts.slice(bound + 1).reduce((sum, count) => sum + count, 0);
+  const buckets = Math.max(counts.length, (bound ?? 0) + 2);
+  return (
+    <div className={classes.panel} data-testid="staleness-histogram" data-total={total}>
+      <div className={classes.head}>
+        <h3 className={classes.title}>Staleness against the bound</h3>
+        <SegmentedControl size="xs" value={span} onChange={setSpan} data={[{ value: "all", label: "Run" }, { value: "last", label: `Last ${LAST_STEPS} steps` }]} />
+      </div>
+      {total === 0 ? <div className={classes.none}>No train step yet</div> : (
+        <>
+          <div className={classes.bars} role="img" aria-label={`Histogram of staleness in versions: ${counts.map((count, index) => `${index}: ${count}`).join(", ")}`}>
+            {Array.from({ length: buckets }, (_, index) => {
+              const count = counts[index] ?? 0;
+              const isOver = bound !== null && index > bound;
+              return (
+                <Tooltip key={index} label={`${grouped(count)} ${unit} (${percent(total === 0 ? 0 : count / total)}) trained ${index} version${index === 1 ? "" : "s"} late${isOver ? ", over the bound" : ""}`}>
+                  <div className={classes.bucket} data-over={isOver} data-bound={index === bound}>
+                    <span className="tabular">{count > 0 ? percent(count / total, count / total < 0.1 ? 1 : 0).replace(" ", " ") : ""}</span>
+                    <i style={{ height: `${Math.max(count > 0 ? 2 : 0, (74 * count) / most)}px` }} />
+                    <b className="tabular">{index}</b>
+                  </div>
+                </Tooltip>
+              );
+            })}
+          </div>
+          <p className={classes.note}>
+            versions between the oldest token and the step trained{bound !== null && <>; <strong data-over={over > 0}>{percent(over / total)} over η = {bound}</strong></>}
+          </p>
+          <Heat columns={columns} buckets={buckets} bound={bound} />
+        </>
+      )}
+    </div>
+  );
+}
+
+function Heat({ columns, buckets, bound }: { columns: { label: string; counts: number[] }[]; buckets: number; bound: number | null }) {
+  const cell = 7;
+  return (
+    <svg className={classes.heat} viewBox={`0 0 ${columns.length * 10} ${buckets * cell}`} preserveAspectRatio="none" height={buckets * cell} role="img" aria-label="Staleness over train steps">
+      {columns.map((column, x) => {
+        const total = column.counts.reduce((sum, count) => sum + count, 0) || 1;
+        return column.counts.map((count, index) =>
+          count === 0 ? null : (
+            <rect key={`${x}-${index}`} x={x * 10} y={(buckets - 1 - index) * cell} width={9.4} height={cell - 0.6} fill={`rgba(var(--heat), ${0.12 + 0.88 * (count / total)})`}>
+              <title>{`${column.label}: ${percent(count / total)} at staleness ${index}`}</title>
+            </rect>
+          ));
+      })}
+      {bound !== null && <line x1="0" x2={columns.length * 10} y1={(buckets - 1 - bound) * cell} y2={(buckets - 1 - bound) * cell} stroke="var(--bad)" strokeDasharray="6 4" strokeWidth="1" vectorEffect="non-scaling-stroke" />}
+    </svg>
+  );
+}

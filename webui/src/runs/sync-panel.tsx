@@ -1,0 +1,50 @@
+import { Table } from "@mantine/core";
+
+import { Panel } from "../common/panel.tsx";
+import { duration, grouped, percent } from "../common/format.ts";
+import { extremes } from "../charts/series.ts";
+import { useMetricsVersion } from "./live.ts";
+import type { MetricsStore } from "./metrics-store.ts";
+
+const STAGES: { metric: string; label: string; who: string }[] = [
+  { metric: "time/gather_seconds", label: "Gather the full weights", who: "trainer waits" },
+  { metric: "time/write_seconds", label: "Write them", who: "trainer waits" },
+  { metric: "time/publish_seconds", label: "Publish, in all", who: "trainer waits" },
+  { metric: "sync/load_seconds", label: "Engine loads", who: "engine" },
+  { metric: "sync/paused_seconds", label: "Engine paused", who: "engine waits" },
+  { metric: "sync/delay_seconds", label: "Announced to loaded", who: "both go on" },
+];
+
+function mean(values: number[]): number | null {
+  return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+/** What a new policy version costs on its way to the engines. */
+export function SyncPanel({ metrics }: { metrics: MetricsStore }) {
+  useMetricsVersion(metrics);
+  const values = (name: string) => metrics.lines(name).flatMap((line) => line.points.y);
+  const pausedShare = mean(values("sync/engine_paused_share"));
+  return (
+    <Panel title="Weight sync" aside={pausedShare === null ? undefined : `engines paused ${percent(pausedShare)} of the time`} flush>
+      <Table verticalSpacing={4} className="tabular" data-testid="weight-sync">
+        <Table.Thead>
+          <Table.Tr><Table.Th>Stage</Table.Th><Table.Th ta="right">last</Table.Th><Table.Th ta="right">mean</Table.Th><Table.Th ta="right">max</Table.Th><Table.Th ta="right">versions</Table.Th></Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {STAGES.map(({ metric, label, who }) => {
+            const found = values(metric);
+            return (
+              <Table.Tr key={metric}>
+                <Table.Td>{label} <small style={{ color: "var(--ink-faint)" }}>{who}</small></Table.Td>
+                <Table.Td ta="right">{duration(found.at(-1))}</Table.Td>
+                <Table.Td ta="right">{duration(mean(found))}</Table.Td>
+                <Table.Td ta="right">{duration(extremes(found)?.max)}</Table.Td>
+                <Table.Td ta="right">{grouped(found.length)}</Table.Td>
+              </Table.Tr>
+            );
+          })}
+        </Table.Tbody>
+      </Table>
+    </Panel>
+  );
+}

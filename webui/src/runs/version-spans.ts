@@ -1,0 +1,31 @@
+export type Span = { version: number; tokens: number; text: string };
+
+type Sample = { completion: string; policy_versions: number[]; version_texts?: string[] | null };
+
+/**
+ * The completion cut where the policy version changes. The writer sends the text of each run of versions; where
+ * it did not, the text is cut in proportion to the tokens and `isExact` says that the bounds are a guess.
+ */
+export function spansOf(sample: Sample): { spans: Span[]; isExact: boolean } {
+  const runs: { version: number; tokens: number }[] = [];
+  for (let index = 0; index + 1 < sample.policy_versions.length; index += 2) {
+    runs.push({ version: sample.policy_versions[index]!, tokens: sample.policy_versions[index + 1]! });
+  }
+  if (runs.length === 0) return { spans: [{ version: 0, tokens: 0, text: sample.completion }], isExact: false };
+  const texts = sample.version_texts ?? [];
+  if (texts.length === runs.length) {
+    return { spans: runs.map((run, index) => ({ ...run, text: texts[index]! })), isExact: true };
+  }
+  const total = runs.reduce((sum, run) => sum + run.tokens, 0) || 1;
+  const characters = [...sample.completion];
+  let tokens = 0;
+  let from = 0;
+  const spans = runs.map((run) => {
+    tokens += run.tokens;
+    const to = Math.round((characters.length * tokens) / total);
+    const text = characters.slice(from, to).join("");
+    from = to;
+    return { ...run, text };
+  });
+  return { spans, isExact: runs.length === 1 };
+}

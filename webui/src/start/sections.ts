@@ -1,0 +1,32 @@
+import { pointerOf, SPEC_FIELDS, type SpecField } from "./spec-schema.ts";
+
+export type Section = { title: string; note: string; kinds: string[]; roots: string[]; first: string[] };
+
+/** How the form is cut. `first` fields are always shown, the others of the section's roots on demand. */
+export const SECTIONS: Section[] = [
+  { title: "Run", note: "", kinds: ["rl", "sft"], roots: ["kind", "name", "notes", "seed", "placement", "budget"], first: ["/name", "/kind", "/placement/priority", "/seed", "/notes"] },
+  { title: "Model", note: "where the initial weights come from: one of the two", kinds: ["rl", "sft"], roots: ["model"], first: ["/model/base_model", "/model/checkpoint"] },
+  { title: "Dataset", note: "", kinds: ["rl", "sft"], roots: ["dataset"], first: ["/dataset/version", "/dataset/split"] },
+  { title: "Reward", note: "", kinds: ["rl"], roots: ["reward", "workflow"], first: ["/reward/name", "/reward/options", "/reward/scale", "/reward/bias"] },
+  {
+    title: "Staleness and rollout", note: "", kinds: ["rl"], roots: ["staleness", "rollout"],
+    first: ["/staleness/max", "/staleness/on_straggler", "/rollout/engines", "/rollout/group_size", "/rollout/max_concurrent_groups", "/rollout/temperature", "/rollout/max_new_tokens", "/rollout/interruptible"],
+  },
+  {
+    title: "Trainer", note: "", kinds: ["rl"], roots: ["trainer", "weight_sync"],
+    first: ["/trainer/total_train_steps", "/trainer/groups_per_step", "/trainer/minibatches", "/trainer/learning_rate", "/trainer/microbatch_tokens", "/trainer/ranks"],
+  },
+  {
+    title: "Algorithm", note: "", kinds: ["rl"], roots: ["algorithm"],
+    first: ["/algorithm/objective", "/algorithm/clip_low", "/algorithm/clip_high", "/algorithm/behaviour_weight/mode", "/algorithm/advantage/mean", "/algorithm/advantage/std"],
+  },
+  { title: "Warm start", note: "", kinds: ["sft"], roots: ["sft"], first: ["/sft/steps", "/sft/batch_size", "/sft/learning_rate", "/sft/stop_at_greedy_accuracy", "/sft/required_greedy_accuracy"] },
+  { title: "Checkpoints and evaluation", note: "", kinds: ["rl", "sft"], roots: ["checkpoint", "evaluation"], first: ["/checkpoint/every_steps", "/checkpoint/keep_last", "/evaluation/prompts", "/evaluation/split"] },
+];
+
+/** The section's fields to show: the first ones in their order, then, if wanted, all the others. */
+export function fieldsOf(section: Section, showAll: boolean): SpecField[] {
+  const own = SPEC_FIELDS.filter((field) => section.roots.includes(field.path[0]!));
+  const first = section.first.map((pointer) => own.find((field) => pointerOf(field.path) === pointer)).filter((field) => field !== undefined);
+  return showAll ? [...first, ...own.filter((field) => !first.includes(field))] : first;
+}

@@ -1,0 +1,68 @@
+import { useQuery } from "@tanstack/react-query";
+
+import type { FieldProblem } from "../api/problem.ts";
+import * as queries from "../api/queries.ts";
+import { FieldProblems } from "../common/notices.tsx";
+import { Panel } from "../common/panel.tsx";
+import { fieldsOf, SECTIONS } from "./sections.ts";
+import { SpecFieldInput } from "./spec-field.tsx";
+import { pointerOf } from "./spec-schema.ts";
+import { valueAt } from "./spec-text.ts";
+import classes from "./start-page.module.css";
+
+type Props = { spec: Record<string, unknown>; errors: FieldProblem[]; showAll: boolean; onChange: (path: string[], value: unknown) => void };
+type Option = { value: string; label: string };
+
+/** What the project has to choose from, by the pointer of the field that takes it. */
+function useChoices(): Record<string, Option[]> {
+  const datasets = useQuery(queries.datasets).data?.data ?? [];
+  const models = useQuery(queries.models).data?.data ?? [];
+  const checkpoints = useQuery(queries.allCheckpoints).data?.data ?? [];
+  const versions = datasets.flatMap((dataset) => [
+    ...(dataset.latest === null ? [] : [{ value: `${dataset.name}@latest`, label: `${dataset.name}@latest` }]),
+    ...dataset.versions.map((version) => ({ value: version.ref, label: `${version.ref} (${version.rows} rows)` })),
+  ]);
+  return {
+    "/dataset/version": versions,
+    "/evaluation/dataset": versions,
+    "/model/base_model": models.map((model) => ({ value: model.name, label: model.name })),
+    "/model/checkpoint": checkpoints.filter((entry) => entry.state === "STORED").map((entry) => ({ value: entry.id, label: `${entry.run.name}, step ${entry.step} (${entry.id})` })),
+  };
+}
+
+export function SpecForm({ spec, errors, showAll, onChange }: Props) {
+  const choices = useChoices();
+  const kind = String(spec["kind"] ?? "rl");
+  const sections = SECTIONS.filter((section) => section.kinds.includes(kind)).map((section) => ({ section, fields: fieldsOf(section, showAll || faultyBeyondFirst(section.roots, section.first, errors)) }));
+  const shown = new Set(sections.flatMap(({ fields }) => fields.map((field) => pointerOf(field.path))));
+  const elsewhere = errors.filter((error) => !shown.has(error.pointer));
+  return (
+    <>
+      <FieldProblems errors={elsewhere} />
+      <div className={classes.form}>
+        {sections.map(({ section, fields }) => (
+          <Panel key={section.title} title={section.title} aside={section.note}>
+            <div className={classes.fields}>
+              {fields.map((field) => {
+                const pointer = pointerOf(field.path);
+                return (
+                  <div key={pointer} className={pointer === "/notes" ? classes.wide : undefined}>
+                    <SpecFieldInput
+                      field={field} value={valueAt(spec, field.path)} options={choices[pointer]} onChange={(value) => onChange(field.path, value)}
+                      error={errors.find((error) => error.pointer === pointer)?.message}
+                    />
+                  </div>
+                );
+              })}
+            </div>
+          </Panel>
+        ))}
+      </div>
+    </>
+  );
+}
+
+/** A fault in a field that is usually hidden opens its section. */
+function faultyBeyondFirst(roots: string[], first: string[], errors: FieldProblem[]): boolean {
+  return errors.some((error) => roots.includes(error.pointer.split("/")[1] ?? "") && !first.includes(error.pointer));
+}

@@ -1,0 +1,61 @@
+import schema from "../api/run-spec.schema.json" with { type: "json" };
+
+/** What the form knows of one key of the RunSpec, read from the schema that the server validates with. */
+export type SpecField = {
+  path: string[];
+  kind: "text" | "number" | "integer" | "boolean" | "choice" | "document";
+  choices: string[];
+  description: string;
+  standard: unknown;
+};
+
+type Node = {
+  $ref?: string; type?: string; enum?: unknown[]; const?: unknown; anyOf?: Node[]; properties?: Record<string, Node>;
+  description?: string; default?: unknown;
+};
+
+const definitions = schema.$defs as Record<string, Node>;
+
+function resolve(node: Node): Node {
+  if (node.$ref !== undefined) return resolve({ ...definitions[node.$ref.split("/").at(-1)!]!, ...withoutRef(node) });
+  const choices = node.anyOf?.filter((choice) => choice.type !== "null") ?? [];
+  if (choices.length === 1) return resolve({ ...choices[0]!, ...withoutAnyOf(node) });
+  return node;
+}
+
+function withoutRef({ $ref: _, ...rest }: Node): Node {
+  return rest;
+}
+
+function withoutAnyOf({ anyOf: _, ...rest }: Node): Node {
+  return rest;
+}
+
+function kindOf(node: Node): SpecField["kind"] {
+  if (node.enum !== undefined || node.const !== undefined) return "choice";
+  if (node.type === "boolean" || node.type === "integer" || node.type === "number") return node.type;
+  return node.type === "string" ? "text" : "document";
+}
+
+function fieldsBelow(node: Node, path: string[], standard: unknown): SpecField[] {
+  return Object.entries(node.properties ?? {}).flatMap(([name, child]) => {
+    const resolved = resolve(child);
+    const inherited = (standard as Record<string, unknown> | undefined)?.[name];
+    const own = inherited === undefined ? resolved.default : inherited;
+    if (resolved.properties !== undefined) return fieldsBelow(resolved, [...path, name], own);
+    return [{
+      path: [...path, name],
+      kind: kindOf(resolved),
+      choices: (resolved.enum ?? (resolved.const === undefined ? [] : [resolved.const])).map(String),
+      description: resolved.description ?? "",
+      standard: own,
+    }];
+  });
+}
+
+/** Every leaf of the RunSpec in the order of its declaration. */
+export const SPEC_FIELDS: SpecField[] = fieldsBelow(schema as Node, [], undefined);
+
+export function pointerOf(path: readonly (string | number)[]): string {
+  return path.map((part) => `/${part}`).join("");
+}

@@ -1,0 +1,125 @@
+import { Button, Group, SegmentedControl, Switch, Text } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
+import { IconCheck, IconDownload } from "@tabler/icons-react";
+import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+import { useNavigate, useSearchParams } from "react-router";
+
+import { change } from "../api/http.ts";
+import { Problem, type FieldProblem } from "../api/problem.ts";
+import * as queries from "../api/queries.ts";
+import type { Preset, Run, Spec, Validation } from "../api/types.ts";
+import { ProblemNotice, Waiting } from "../common/notices.tsx";
+import { PageHeader, Panel } from "../common/panel.tsx";
+import { SpecEditor } from "./spec-editor.tsx";
+import { SpecForm } from "./spec-form.tsx";
+import { asJson, asYaml, isJson, parseSpec, withValue } from "./spec-text.ts";
+import classes from "./start-page.module.css";
+
+type View = "form" | "yaml" | "json";
+
+/** A key that makes a repeated submit of the same form the same run. */
+function idempotencyKey(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Where the first spec comes from: another run, or a preset; then what the address asks for is put in. */
+export function StartPage() {
+  const [search] = useSearchParams();
+  const from = search.get("from");
+  const presets = useQuery(queries.presets);
+  const model = useQuery({ ...queries.run(from ?? ""), enabled: from !== null });
+  const error = presets.error ?? model.error;
+  if (error !== null) return <ProblemNotice error={error} retry={() => void presets.refetch()} />;
+  if (presets.data === undefined || (from !== null && model.data === undefined)) return <Waiting label="Loading presets" />;
+  const wanted = presets.data.find((preset) => preset.name === search.get("preset")) ?? presets.data.find((preset) => preset.spec["kind"] !== "sft") ?? presets.data[0];
+  const spec: Spec = model.data?.spec ?? wanted?.spec ?? { name: "" };
+  return <StartForm presets={presets.data} first={adapted(spec, search, model.data)} firstPreset={from === null ? (wanted?.name ?? "") : ""} />;
+}
+
+function adapted(spec: Spec, search: URLSearchParams, model: Run | undefined): string {
+  let text = asYaml(spec);
+  if (model !== undefined) text = withValue(text, ["name"], `${model.name}-again`);
+  const [dataset, base, checkpoint] = [search.get("dataset"), search.get("model"), search.get("checkpoint")];
+  if (dataset !== null) text = withValue(text, ["dataset", "version"], dataset);
+  if (base !== null) text = withValue(withValue(text, ["model", "checkpoint"], undefined), ["model", "base_model"], base);
+  if (checkpoint !== null) text = withValue(withValue(text, ["model", "base_model"], undefined), ["model", "checkpoint"], checkpoint);
+  return text;
+}
+
+function StartForm({ presets, first, firstPreset }: { presets: Preset[]; first: string; firstPreset: string }) {
+  const [text, setText] = useState(first);
+  const [preset, setPreset] = useState(firstPreset);
+  const [view, setView] = useState<View>("form");
+  const [showAll, setShowAll] = useState(false);
+  const [key, setKey] = useState(idempotencyKey);
+  const navigate = useNavigate();
+  const client = useQueryClient();
+  const parsed = useMemo(() => parseSpec(text), [text]);
+  const spec = "spec" in parsed ? parsed.spec : null;
+
+  const [settled] = useDebouncedValue(spec, 350);
+  const check = useQuery({
+    queryKey: ["validate", settled],
+    queryFn: () => change<Validation>("POST", "/runs/validate", { spec: settled }),
+    enabled: settled !== null,
+    placeholderData: keepPreviousData,
+    retry: false,
+    staleTime: 10_000,
+  });
+  const start = useMutation({
+    mutationFn: () => change<Run>("POST", "/runs", { spec }, { "Idempotency-Key": key }),
+    onSuccess: (run) => {
+      client.setQueryData(queries.run(run.id).queryKey, run);
+      void client.invalidateQueries({ queryKey: ["runs"] });
+      void navigate(`/runs/${run.id}`);
+    },
+    onError: () => setKey(idempotencyKey()),
+  });
+  const refused = start.error instanceof Problem ? start.error.errors : [];
+  const errors: FieldProblem[] = check.data?.errors ?? refused;
+
+  const show = (next: View) => {
+    if (spec !== null && next === "json" && !isJson(text)) setText(asJson(spec));
+    if (spec !== null && next !== "json" && isJson(text)) setText(asYaml(spec));
+    setView(next);
+  };
+  const choose = (chosen: Preset) => {
+    setPreset(chosen.name);
+    setText(view === "json" ? asJson(chosen.spec) : asYaml(chosen.spec));
+    start.reset();
+  };
+  return (
+    <>
+      <PageHeader title="Start a run">Begin with a preset; every key of the spec can be changed in the form or in its text.</PageHeader>
+      <div className={classes.presets} role="radiogroup" aria-label="Preset">
+        {presets.map((entry) => (
+          <button key={entry.name} type="button" role="radio" aria-checked={entry.name === preset} className={classes.preset} onClick={() => choose(entry)} data-preset={entry.name}>
+            <strong>{entry.title}</strong>
+            <span>{entry.description}</span>
+          </button>
+        ))}
+      </div>
+      <div className={classes.bar}>
+        <SegmentedControl value={view} onChange={(value) => show(value as View)} data={[{ value: "form", label: "Form" }, { value: "yaml", label: "YAML" }, { value: "json", label: "JSON" }]} />
+        {view === "form" && <Switch label="All fields" checked={showAll} onChange={(event) => setShowAll(event.currentTarget.checked)} />}
+        <span className={classes.verdict} data-valid={check.data?.valid ?? "unknown"} role="status" data-testid="verdict">
+          {spec === null ? "The text cannot be read" : check.data === undefined ? "Checking" : check.data.valid ? <><IconCheck size={14} /> Valid</> : `${errors.length} thing${errors.length === 1 ? "" : "s"} to mend`}
+        </span>
+        <Group gap={8} ml="auto">
+          <Button variant="default" component="a" download="run.yaml" leftSection={<IconDownload size={14} />} href={`data:application/yaml;charset=utf-8,${encodeURIComponent(spec === null ? text : asYaml(spec))}`}>run.yaml</Button>
+          <Button disabled={spec === null} loading={start.isPending} onClick={() => start.mutate()} data-testid="start">Start the run</Button>
+        </Group>
+      </div>
+      <ProblemNotice error={check.error} />
+      <ProblemNotice error={start.error} />
+      {view === "form" ? (
+        spec === null
+          ? <Panel><Text size="sm">The text has a fault{"line" in parsed ? ` in line ${parsed.line}: ${parsed.fault}` : ""}. Mend it there; the form follows.</Text></Panel>
+          : <SpecForm spec={spec} errors={errors} showAll={showAll} onChange={(path, value) => setText((old) => withValue(old, path, value))} />
+      ) : (
+        <SpecEditor text={text} errors={errors} fault={"fault" in parsed ? parsed : null} onChange={setText} />
+      )}
+    </>
+  );
+}

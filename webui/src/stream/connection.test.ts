@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { StreamConnection, type Frame, type WebSocketLike } from "./connection.ts";
+
+/** A browser without a network: the test opens, feeds and breaks the sockets itself. */
+function world() {
+  const sockets: (WebSocketLike & { sent: Record<string, unknown>[] })[] = [];
+  const timers = new Map<number, { due: number; then: () => void }>();
+  let now = 1_000;
+  let nextTimer = 0;
+  const connection = new StreamConnection({
+    open: () => {
+      const socket = {
+        sent: [] as Record<string, unknown>[],
+        send(text: string) { this.sent.push(JSON.parse(text) as Record<string, unknown>); },
+        close() {},
+        onopen: null, onclose: null, onmessage: null,
+      } as WebSocketLike & { sent: Record<string, unknown>[] };
+      sockets.push(socket);
+      return socket;
+    },
+    now: () => now,
+    after: (milliseconds, then) => {
+      const id = nextTimer++;
+      timers.set(id, { due: now + milliseconds, then });
+      return () => timers.delete(id);
+    },
+  });
+  return {
+    connection,
+    sockets,
+    newest: () => sockets.at(-1)!,
+    frame: (topic: string, seq: number, type = "points", data: unknown = {}) =>
+      sockets.at(-1)!.onmessage?.({ data: JSON.stringify({ topic, seq, type, data }) }),
+    pass: (milliseconds: number) => {
+      now += milliseconds;
+      for (const [id, timer] of [...timers]) {
+        if (timer.due <= now && timers.delete(id)) timer.then();
+      }
+    },
+  };
+}
+
+function collector() {
+  const seen: number[] = [];
+  return { seen, onFrame: (frame: Frame) => void seen.push(frame.seq), onGap: () => assert.fail("no gap expected") };
+}
+
+test("a break resumes after the last frame seen and repeats nothing", () => {
+  const { connection, newest, frame, pass, sockets } = world();
+  const listener = collector();
+  connection.subscribe("run:1", 10, listener);
+  newest().onopen?.();
+  assert.deepEqual(newest().sent, [{ op: "subscribe", topic: "run:1", after_seq: 10 }]);
+  frame("run:1", 11);
+  frame("run:1", 12);
+  newest().onclose?.({ code: 1006 });
+  assert.equal(connection.getState().status, "reconnecting");
+  assert.equal(connection.getState().staleSince, 1_000);
+  pass(2_000);
+  assert.equal(sockets.length, 2);
+  newest().onopen?.();
+  assert.deepEqual(newest().sent, [{ op: "subscribe", topic: "run:1", after_seq: 12 }]);
+  frame("run:1", 12);
+  frame("run:1", 13);
+  assert.deepEqual(listener.seen, [11, 12, 13]);
+  assert.equal(connection.getState().status, "live");
+  assert.equal(connection.getState().staleSince, null);
+});
+
+test("a gap asks for a refetch and goes on from what the refetch had", () => {
+  const { connection, newest, frame } = world();
+  const seen: number[] = [];
+  let resume: (seq: number) => void = () => assert.fail("not asked");
+  connection.subscribe("run:1", 1, { onFrame: (f) => void seen.push(f.seq), onGap: (resumeAfter) => { resume = resumeAfter; } });
+  newest().onopen?.();
+  frame("run:1", 50, "gap", { from: 2, to: 50 });
+  frame("run:1", 51);
+  assert.deepEqual(seen, []);
+  resume(50);
+  assert.deepEqual(newest().sent.at(-1), { op: "subscribe", topic: "run:1", after_seq: 50 });
+  frame("run:1", 51);
+  assert.deepEqual(seen, [51]);
+});
+
+test("two listeners of one topic each get what they lack", () => {
+  const { connection, newest, frame } = world();
+  const early = collector();
+  const late = collector();
+  connection.subscribe("runs", 5, early);
+  newest().onopen?.();
+  frame("runs", 6);
+  connection.subscribe("runs", 4, late);
+  assert.deepEqual(newest().sent.at(-1), { op: "subscribe", topic: "runs", after_seq: 4 });
+  frame("runs", 5);
+  frame("runs", 6);
+  frame("runs", 7);
+  assert.deepEqual(early.seen, [6, 7]);
+  assert.deepEqual(late.seen, [5, 6, 7]);
+});
+
+test("a silent connection is given up", () => {
+  const { connection, newest, pass, sockets } = world();
+  connection.subscribe("pool", null, collector());
+  newest().onopen?.();
+  pass(46_000);
+  assert.equal(connection.getState().status, "reconnecting");
+  pass(2_000);
+  assert.equal(sockets.length, 2);
+});
+
+test("a refused session is reported", () => {
+  const { connection, newest } = world();
+  let refused = 0;
+  connection.onUnauthenticated = () => { refused += 1; };
+  connection.subscribe("pool", null, collector());
+  newest().onclose?.({ code: 4401 });
+  assert.equal(refused, 1);
+});

@@ -1,0 +1,111 @@
+import { Alert, Button, Checkbox, Code, CopyButton, Group, Modal, Select, SimpleGrid, Table, Text, TextInput } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { IconPlus } from "@tabler/icons-react";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+
+import { change } from "../api/http.ts";
+import * as queries from "../api/queries.ts";
+import type { CreatedToken, Token } from "../api/types.ts";
+import { ago, moment } from "../common/format.ts";
+import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
+import { PageHeader, Panel } from "../common/panel.tsx";
+
+export function TokensPage() {
+  const { data, error, isPending, refetch } = useQuery(queries.tokens);
+  const [isOpen, { open, close }] = useDisclosure(false);
+  const [revoked, setRevoked] = useState<Token | null>(null);
+  const list = data?.data ?? [];
+  return (
+    <>
+      <PageHeader title="Tokens" aside={<Button onClick={open} leftSection={<IconPlus size={14} />}>New token</Button>}>
+        For the command line, the SDK and CI. A token does what its scopes say, in this project only.
+      </PageHeader>
+      <ProblemNotice error={error} retry={() => void refetch()} />
+      <Panel flush>
+        {isPending ? <Waiting /> : list.length === 0 ? (
+          <Empty title="No token yet" action={<Button onClick={open}>New token</Button>}>Its text is shown once, when it is made; only a hash of it is kept.</Empty>
+        ) : (
+          <Table className="tabular" data-testid="tokens">
+            <Table.Thead><Table.Tr><Table.Th>Name</Table.Th><Table.Th>Begins with</Table.Th><Table.Th>Scopes</Table.Th><Table.Th>Created</Table.Th><Table.Th>Expires</Table.Th><Table.Th>Last used</Table.Th><Table.Th /></Table.Tr></Table.Thead>
+            <Table.Tbody>
+              {list.map((token) => (
+                <Table.Tr key={token.id}>
+                  <Table.Td fw={580}>{token.name}</Table.Td>
+                  <Table.Td className="mono">{token.prefix}…</Table.Td>
+                  <Table.Td>{token.scopes.join(", ")}</Table.Td>
+                  <Table.Td title={moment(token.created_at)}>{ago(token.created_at)}</Table.Td>
+                  <Table.Td>{token.expires_at === null ? "never" : moment(token.expires_at)}</Table.Td>
+                  <Table.Td>{token.last_used_at === null ? "never" : ago(token.last_used_at)}</Table.Td>
+                  <Table.Td ta="right"><Button variant="subtle" color="red" onClick={() => setRevoked(token)}>Revoke</Button></Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        )}
+      </Panel>
+      <Modal opened={isOpen} onClose={close} title="New token" size="lg"><NewToken onDone={close} /></Modal>
+      <Revoke token={revoked} onDone={() => setRevoked(null)} />
+    </>
+  );
+}
+
+function NewToken({ onDone }: { onDone: () => void }) {
+  const { data: me } = useQuery(queries.me);
+  const [name, setName] = useState("");
+  const [scopes, setScopes] = useState<string[]>([]);
+  const [days, setDays] = useState<string | null>("30");
+  const client = useQueryClient();
+  const make = useMutation({
+    mutationFn: () => change<CreatedToken>("POST", "/tokens", {
+      name, scopes, expires_at: days === "never" || days === null ? null : new Date(Date.now() + Number(days) * 86_400_000).toISOString(),
+    }),
+    onSuccess: () => void client.invalidateQueries({ queryKey: queries.tokens.queryKey }),
+  });
+  if (make.data !== undefined) {
+    return (
+      <div style={{ display: "grid", gap: 12 }}>
+        <Alert color="yellow" title="Copy it now">It is not shown again. Whoever has it can do what its scopes allow.</Alert>
+        <Code block style={{ overflowWrap: "anywhere" }} data-testid="new-token">{make.data.token}</Code>
+        <Group justify="flex-end" gap={8}>
+          <CopyButton value={make.data.token}>{({ copied, copy }) => <Button variant="default" onClick={copy}>{copied ? "Copied" : "Copy"}</Button>}</CopyButton>
+          <Button onClick={onDone}>Done</Button>
+        </Group>
+      </div>
+    );
+  }
+  return (
+    <div style={{ display: "grid", gap: 12 }}>
+      <ProblemNotice error={make.error} />
+      <Group grow>
+        <TextInput label="Name" description="who or what uses it" required data-autofocus value={name} onChange={(event) => setName(event.currentTarget.value)} />
+        <Select label="Expires" description="after that it is refused" value={days} onChange={setDays} data={[{ value: "7", label: "in 7 days" }, { value: "30", label: "in 30 days" }, { value: "90", label: "in 90 days" }, { value: "never", label: "never" }]} />
+      </Group>
+      <Checkbox.Group label="Scopes" description="take no more than it needs" required value={scopes} onChange={setScopes}>
+        <SimpleGrid cols={3} mt={8} spacing={6}>{(me?.scopes ?? []).map((scope) => <Checkbox key={scope} size="xs" value={scope} label={scope} />)}</SimpleGrid>
+      </Checkbox.Group>
+      <Group justify="flex-end"><Button disabled={name === "" || scopes.length === 0} loading={make.isPending} onClick={() => make.mutate()}>Make the token</Button></Group>
+    </div>
+  );
+}
+
+function Revoke({ token, onDone }: { token: Token | null; onDone: () => void }) {
+  const client = useQueryClient();
+  const revoke = useMutation({
+    mutationFn: (id: string) => change<void>("DELETE", `/tokens/${id}`),
+    onSuccess: () => {
+      void client.invalidateQueries({ queryKey: queries.tokens.queryKey });
+      onDone();
+    },
+  });
+  return (
+    <Modal opened={token !== null} onClose={onDone} title={`Revoke ${token?.name ?? ""}?`}>
+      <ProblemNotice error={revoke.error} />
+      <Text size="sm" mb="md">Whatever uses it is refused from now on. Runs that it started go on.</Text>
+      <Group justify="flex-end" gap={8}>
+        <Button variant="default" onClick={onDone} data-autofocus>Keep it</Button>
+        <Button color="red" loading={revoke.isPending} onClick={() => token !== null && revoke.mutate(token.id)}>Revoke</Button>
+      </Group>
+    </Modal>
+  );
+}

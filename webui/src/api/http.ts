@@ -1,19 +1,28 @@
 import { Problem, problemFrom, unreachable } from "./problem.ts";
+import type { paths } from "./schema.d.ts";
 
-export const API = "/api/v1";
+/** The addresses of the API that know a method, and what each takes and answers, all read from its schema. */
+type Method = "get" | "post" | "patch" | "delete";
+type Operation = { parameters: { query?: unknown; path?: unknown }; responses: unknown };
+export type PathWith<M extends Method> = { [P in keyof paths]: paths[P][M & keyof paths[P]] extends Operation ? P : never }[keyof paths];
+type OperationAt<P extends keyof paths, M extends Method> = Extract<paths[P][M & keyof paths[P]], Operation>;
+type JsonOf<R> = R extends { content: { "application/json": infer T } } ? T : undefined;
+type Succeeded<R> = R[Extract<keyof R, 200 | 201 | 202 | 204>];
+export type Answer<P extends keyof paths, M extends Method> = JsonOf<Succeeded<OperationAt<P, M>["responses"]>>;
+type BodyAt<P extends keyof paths, M extends Method> = OperationAt<P, M> extends { requestBody?: infer B } ? JsonOf<NonNullable<B>> : undefined;
+type In<P extends keyof paths, M extends Method> = {
+  path?: OperationAt<P, M>["parameters"]["path"];
+  query?: OperationAt<P, M>["parameters"]["query"];
+};
 
-export type Query = Record<string, string | number | boolean | null | undefined>;
-
-type Options = { query?: Query; body?: unknown; headers?: Record<string, string>; signal?: AbortSignal };
+type Query = Record<string, unknown>;
+type Sent = { path?: unknown; query?: unknown; body?: unknown; headers?: Record<string, string>; signal?: AbortSignal };
 
 let csrfToken: string | null = null;
 
 /** The token that Django wants back with every change made under a session cookie. */
 async function csrf(): Promise<string> {
-  if (csrfToken === null) {
-    const reply = await send<{ csrf_token: string }>("GET", "/session/csrf", {});
-    csrfToken = reply.csrf_token;
-  }
+  csrfToken ??= (await get("/api/v1/session/csrf")).csrf_token;
   return csrfToken;
 }
 
@@ -22,17 +31,19 @@ export function forgetCsrfToken(): void {
   csrfToken = null;
 }
 
-export function address(path: string, query: Query = {}): string {
-  const wanted = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+/** `{run_id}` in the path is filled from `into`; absent and empty query values are left out. */
+export function address(path: keyof paths, into: unknown = {}, query: unknown = {}): string {
+  const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String((into as Query)[name])));
+  const wanted = Object.entries(query as Query).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const search = new URLSearchParams(wanted.map(([name, value]) => [name, String(value)]));
-  return `${API}${path}${wanted.length > 0 ? `?${search}` : ""}`;
+  return `${filled}${wanted.length > 0 ? `?${search}` : ""}`;
 }
 
-async function send<T>(method: string, path: string, { query, body, headers, signal }: Options): Promise<T> {
+async function send(method: Method, path: keyof paths, { path: into, query, body, headers, signal }: Sent): Promise<unknown> {
   let reply: Response;
   try {
-    reply = await fetch(address(path, query), {
-      method,
+    reply = await fetch(address(path, into, query), {
+      method: method.toUpperCase(),
       credentials: "same-origin",
       headers: {
         Accept: "application/json",
@@ -48,16 +59,18 @@ async function send<T>(method: string, path: string, { query, body, headers, sig
   }
   const received = await reply.text();
   if (!reply.ok) throw problemFrom(reply.status, reply.statusText, received);
-  return (received === "" ? undefined : JSON.parse(received)) as T;
+  return received === "" ? undefined : JSON.parse(received);
 }
 
-export function get<T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> {
-  return send<T>("GET", path, { query, signal });
+export async function get<P extends PathWith<"get">>(path: P, input: In<P, "get"> = {}, signal?: AbortSignal): Promise<Answer<P, "get">> {
+  return (await send("get", path, { ...input, signal })) as Answer<P, "get">;
 }
+
+type Change<P extends keyof paths, M extends Method> = In<P, M> & { body?: BodyAt<P, M>; headers?: Record<string, string> };
 
 /** POST, PATCH or DELETE under the session; a stale CSRF token is fetched anew once. */
-export async function change<T>(method: "POST" | "PATCH" | "DELETE", path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
-  const attempt = async () => send<T>(method, path, { body, headers: { ...headers, "X-CSRFToken": await csrf() } });
+async function change(method: Method, path: keyof paths, input: Sent): Promise<unknown> {
+  const attempt = async () => send(method, path, { ...input, headers: { ...input.headers, "X-CSRFToken": await csrf() } });
   try {
     return await attempt();
   } catch (error) {
@@ -67,18 +80,32 @@ export async function change<T>(method: "POST" | "PATCH" | "DELETE", path: strin
   }
 }
 
+export async function post<P extends PathWith<"post">>(path: P, input: Change<P, "post"> = {}): Promise<Answer<P, "post">> {
+  return (await change("post", path, input)) as Answer<P, "post">;
+}
+
+export async function patch<P extends PathWith<"patch">>(path: P, input: Change<P, "patch"> = {}): Promise<Answer<P, "patch">> {
+  return (await change("patch", path, input)) as Answer<P, "patch">;
+}
+
+export async function remove<P extends PathWith<"delete">>(path: P, input: Change<P, "delete"> = {}): Promise<void> {
+  await change("delete", path, input);
+}
+
+type UploadQuery = OperationAt<"/api/v1/uploads", "post">["parameters"]["query"];
+
 /** Sends a file as the raw body; `fetch` does not report how much has gone out, XMLHttpRequest does. */
-export async function upload<T>(path: string, query: Query, file: File, onProgress: (sentBytes: number) => void): Promise<T> {
+export async function upload(query: UploadQuery, file: File, onProgress: (sentBytes: number) => void): Promise<Answer<"/api/v1/uploads", "post">> {
   const token = await csrf();
-  return new Promise<T>((resolve, reject) => {
+  return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.open("POST", address(path, query));
+    request.open("POST", address("/api/v1/uploads", {}, query));
     request.setRequestHeader("X-CSRFToken", token);
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.upload.onprogress = (event) => onProgress(event.loaded);
     request.onerror = () => reject(unreachable(new Error("the connection broke during the upload")));
     request.onload = () => {
-      if (request.status >= 200 && request.status < 300) resolve(JSON.parse(request.responseText) as T);
+      if (request.status >= 200 && request.status < 300) resolve(JSON.parse(request.responseText) as Answer<"/api/v1/uploads", "post">);
       else reject(problemFrom(request.status, request.statusText, request.responseText));
     };
     request.send(file);

@@ -6,7 +6,7 @@ import {
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Navigate, NavLink, Outlet, useLocation, useNavigate, useNavigation } from "react-router";
 
-import { change, forgetCsrfToken } from "../api/http.ts";
+import { forgetCsrfToken, remove } from "../api/http.ts";
 import { Problem } from "../api/problem.ts";
 import * as queries from "../api/queries.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
@@ -67,7 +67,7 @@ function AccountMenu({ name, project }: { name: string; project: string }) {
   const navigate = useNavigate();
   const client = useQueryClient();
   const logOut = useMutation({
-    mutationFn: () => change<void>("DELETE", "/session"),
+    mutationFn: () => remove("/api/v1/session"),
     onSettled: () => {
       forgetCsrfToken();
       client.clear();

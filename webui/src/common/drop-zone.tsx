@@ -4,7 +4,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useRef, useState } from "react";
 
 import { upload } from "../api/http.ts";
-import type { Upload } from "../api/types.ts";
+import type { Upload } from "../api/schema.d.ts";
 import classes from "./drop-zone.module.css";
 import { bytes } from "./format.ts";
 import { ProblemNotice } from "./notices.tsx";
@@ -18,7 +18,7 @@ export function DropZone({ purpose, accept, hint, onUploaded }: Props) {
   const [sent, setSent] = useState(0);
   const [file, setFile] = useState<File | null>(null);
   const sending = useMutation({
-    mutationFn: (chosen: File) => upload<Upload>("/uploads", { filename: chosen.name, purpose }, chosen, setSent),
+    mutationFn: (chosen: File) => upload({ filename: chosen.name, purpose }, chosen, setSent),
     onSuccess: onUploaded,
   });
   const take = (files: FileList | null) => {

@@ -4,7 +4,7 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
-import type { DatasetVersion } from "../api/types.ts";
+import type { Version } from "../api/schema.d.ts";
 import { CopyId } from "../common/copy-id.tsx";
 import { bytes, grouped, moment } from "../common/format.ts";
 import { More } from "../common/more.tsx";
@@ -55,7 +55,7 @@ export function DatasetPage() {
   );
 }
 
-function Rows({ version }: { version: DatasetVersion }) {
+function Rows({ version }: { version: Version }) {
   const query = useInfiniteQuery(queries.datasetRows(version.id));
   const rows = query.data?.pages.flatMap((page) => page.data) ?? [];
   return (

@@ -1,4 +1,4 @@
-import type { Mapping } from "../api/types.ts";
+import type { MappingRequest as Mapping } from "../api/schema.d.ts";
 
 const USUAL: Record<"prompt_column" | "answer_column" | "completion_column" | "split_column", string[]> = {
   prompt_column: ["prompt", "question", "problem", "input", "instruction", "query"],

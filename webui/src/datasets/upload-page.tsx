@@ -5,10 +5,10 @@ import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tansta
 import { useState } from "react";
 import { useNavigate, useSearchParams } from "react-router";
 
-import { change } from "../api/http.ts";
+import { post } from "../api/http.ts";
 import { Problem } from "../api/problem.ts";
 import * as queries from "../api/queries.ts";
-import type { Dataset, DatasetVersion, Mapping, Preview, Upload } from "../api/types.ts";
+import type { MappingRequest as Mapping, Preview, Upload } from "../api/schema.d.ts";
 import { DropZone } from "../common/drop-zone.tsx";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
@@ -38,7 +38,7 @@ export function UploadPage() {
 function Columns({ upload }: { upload: Upload }) {
   const raw = useQuery({
     queryKey: ["preview", upload.id],
-    queryFn: () => change<Preview>("POST", "/datasets/preview", { upload_id: upload.id, limit: PREVIEW_ROWS }),
+    queryFn: () => post("/api/v1/datasets/preview", { body: { upload_id: upload.id, limit: PREVIEW_ROWS } }),
     staleTime: Infinity,
     retry: false,
   });
@@ -61,7 +61,7 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: Preview }) {
   const [settled] = useDebouncedValue(mapping, 350);
   const rendered = useQuery({
     queryKey: ["preview", upload.id, settled],
-    queryFn: () => change<Preview>("POST", "/datasets/preview", { upload_id: upload.id, mapping: settled, limit: PREVIEW_ROWS }),
+    queryFn: () => post("/api/v1/datasets/preview", { body: { upload_id: upload.id, mapping: settled, limit: PREVIEW_ROWS } }),
     enabled: settled.prompt_column !== "" && settled.answer_column !== "",
     placeholderData: keepPreviousData,
     staleTime: Infinity,
@@ -71,8 +71,8 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: Preview }) {
   const store = useMutation({
     mutationFn: async () => {
       const known = datasets?.data.find((dataset) => dataset.name === name);
-      const dataset = known ?? (await change<Dataset>("POST", "/datasets", { name, description }));
-      return change<DatasetVersion>("POST", `/datasets/${dataset.id}/versions`, { upload_id: upload.id, mapping });
+      const dataset = known ?? (await post("/api/v1/datasets", { body: { name, description } }));
+      return post("/api/v1/datasets/{dataset_id}/versions", { path: { dataset_id: dataset.id }, body: { upload_id: upload.id, mapping } });
     },
     onSuccess: (version) => {
       notifications.show({ message: `${version.ref} is stored with ${version.rows} rows` });

@@ -4,9 +4,8 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { useNavigate, useSearchParams } from "react-router";
 
-import { change, forgetCsrfToken } from "../api/http.ts";
+import { forgetCsrfToken, post } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
-import type { Me } from "../api/types.ts";
 import { ProblemNotice } from "../common/notices.tsx";
 import classes from "./login-page.module.css";
 
@@ -22,7 +21,7 @@ export function LoginPage() {
   const navigate = useNavigate();
   const client = useQueryClient();
   const logIn = useMutation({
-    mutationFn: () => change<Me>("POST", "/session", { username, password }),
+    mutationFn: () => post("/api/v1/session", { body: { username, password } }),
     onSuccess: (me) => {
       forgetCsrfToken();
       client.setQueryData(queries.me.queryKey, me);

@@ -6,9 +6,9 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link } from "react-router";
 
-import { change } from "../api/http.ts";
+import { post } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
-import type { BaseModel, Upload } from "../api/types.ts";
+import type { Upload } from "../api/schema.d.ts";
 import { CopyId } from "../common/copy-id.tsx";
 import { DropZone } from "../common/drop-zone.tsx";
 import { bytes, compact, moment } from "../common/format.ts";
@@ -64,7 +64,7 @@ function Register({ onDone }: { onDone: () => void }) {
   const [uploaded, setUploaded] = useState<Upload | null>(null);
   const client = useQueryClient();
   const register = useMutation({
-    mutationFn: () => change<BaseModel>("POST", "/models", door === "upload" ? { name, upload_id: uploaded?.id } : { name, path }),
+    mutationFn: () => post("/api/v1/models", { body: door === "upload" ? { name, upload_id: uploaded?.id } : { name, path } }),
     onSuccess: (model) => {
       void client.invalidateQueries({ queryKey: queries.models.queryKey });
       notifications.show({ message: `${model.name} is registered: ${model.family}, ${compact(model.parameters)} parameters` });

@@ -5,9 +5,9 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link } from "react-router";
 
-import { change } from "../api/http.ts";
+import { patch, post } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
-import type { Node, Pool, Slot } from "../api/types.ts";
+import type { Node, Pool, Slot } from "../api/schema.d.ts";
 import { ago, DASH, grouped, moment } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
@@ -63,13 +63,13 @@ function Tile({ slot }: { slot: Slot }) {
   const holder = slot.held_by;
   const content = (
     <>
-      <span className={classes.device}>{slot.device}<StatusBadge status={slot.state} /></span>
+      <span className={classes.device}>{slot.name}<StatusBadge status={slot.state} /></span>
       <span className={classes.holder}>{holder === null ? slot.model : holder.run_name}</span>
       <span className={classes.job}>{holder === null ? " " : holder.job}</span>
     </>
   );
   return (
-    <Tooltip label={holder === null ? `${slot.device}, ${slot.model}` : `${slot.device}, ${slot.model}: held by ${holder.job} of ${holder.run_name}`}>
+    <Tooltip label={holder === null ? `${slot.name}, ${slot.model}` : `${slot.name}, ${slot.model}: held by ${holder.job} of ${holder.run_name}`}>
       {holder === null
         ? <div className={classes.tile} data-state={slot.state}>{content}</div>
         : <Link to={`/runs/${holder.run_id}`} className={classes.tile} data-state={slot.state}>{content}</Link>}
@@ -102,7 +102,9 @@ function Queue({ pool }: { pool: Pool }) {
   );
 }
 
-const ACTIONS: { verb: "cordon" | "uncordon" | "drain"; label: string; help: string; when: (status: string) => boolean }[] = [
+type Verb = "cordon" | "uncordon" | "drain";
+
+const ACTIONS: { verb: Verb; label: string; help: string; when: (status: string) => boolean }[] = [
   { verb: "cordon", label: "Cordon", help: "No new run is placed on it; what runs goes on", when: (status) => status === "READY" || status === "UNRESPONSIVE" },
   { verb: "drain", label: "Drain", help: "Cordon it, and end what runs at the next checkpoint", when: (status) => status === "READY" || status === "CORDONED" },
   { verb: "uncordon", label: "Uncordon", help: "New runs may be placed on it again", when: (status) => status === "CORDONED" || status === "DRAINING" },
@@ -112,7 +114,7 @@ function Nodes({ pool }: { pool: Pool }) {
   const now = useNow(5_000);
   const client = useQueryClient();
   const act = useMutation({
-    mutationFn: ({ node, verb }: { node: Node; verb: string }) => change<unknown>("POST", `/pool/nodes/${node.id}/${verb}`),
+    mutationFn: ({ node, verb }: { node: Node; verb: Verb }) => post(`/api/v1/pool/nodes/{node_id}/${verb}`, { path: { node_id: node.id } }),
     onSettled: () => void client.invalidateQueries({ queryKey: queries.pool.queryKey }),
   });
   const slotsOf = (node: Node) => pool.slots.filter((slot) => slot.node.id === node.id);
@@ -151,13 +153,13 @@ function Quota({ pool }: { pool: Pool }) {
   const [limit, setLimit] = useState<number | string>(quota.limit_slots ?? "");
   const client = useQueryClient();
   const save = useMutation({
-    mutationFn: () => change<unknown>("PATCH", "/pool/quota", { limit_slots: limit === "" ? null : Number(limit) }),
+    mutationFn: () => patch("/api/v1/pool/quota", { body: { limit_slots: limit === "" ? null : Number(limit) } }),
     onSuccess: () => void client.invalidateQueries({ queryKey: queries.pool.queryKey }),
   });
   return (
     <Panel title="Quota">
       <ProblemNotice error={save.error} />
-      <Text size="sm" mb={10}>Team {quota.team} holds {grouped(quota.used_slots)} of at most {quota.limit_slots === null ? DASH : grouped(quota.limit_slots)} slots.</Text>
+      <Text size="sm" mb={10}>Team {quota.team.name} holds {grouped(quota.used_slots)} of at most {quota.limit_slots === null ? DASH : grouped(quota.limit_slots)} slots.</Text>
       <Group align="flex-end" gap={8}>
         <NumberInput label="Hard limit, slots" min={0} w={140} value={limit} onChange={setLimit} />
         <Button variant="default" loading={save.isPending} disabled={limit === "" || limit === quota.limit_slots} onClick={() => save.mutate()}>Set</Button>
@@ -167,7 +169,7 @@ function Quota({ pool }: { pool: Pool }) {
 }
 
 function AddNode() {
-  const make = useMutation({ mutationFn: () => change<{ token: string; expires_at: string }>("POST", "/pool/enrolment-tokens") });
+  const make = useMutation({ mutationFn: () => post("/api/v1/pool/enrolment-tokens") });
   const command = make.data === undefined ? "" : `python -m gpu_agents.agent run --server ${window.location.origin} --data-dir /var/lib/oolong-agent --enrol-token ${make.data.token} --node-python /path/to/node/bin/python`;
   return (
     <div style={{ display: "grid", gap: 12 }}>

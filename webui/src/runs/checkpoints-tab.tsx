@@ -3,9 +3,9 @@ import { IconDownload, IconPlus } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 
-import { API } from "../api/http.ts";
+import { address } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
-import type { Run } from "../api/types.ts";
+import type { Run } from "../api/schema.d.ts";
 import { CopyId } from "../common/copy-id.tsx";
 import { bytes, moment } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
@@ -36,7 +36,7 @@ export function CheckpointsTab({ run }: { run: Run }) {
                 <Table.Td ta="right" style={{ whiteSpace: "nowrap" }}>
                   {checkpoint.state === "STORED" && (
                     <>
-                      <Button component="a" href={`${API}/checkpoints/${checkpoint.id}/download`} download variant="subtle" leftSection={<IconDownload size={14} />}>Download</Button>
+                      <Button component="a" href={address("/api/v1/checkpoints/{checkpoint_id}/download", { checkpoint_id: checkpoint.id })} download variant="subtle" leftSection={<IconDownload size={14} />}>Download</Button>
                       <Button component={Link} to={`/runs/new?checkpoint=${checkpoint.id}&from=${run.id}`} variant="subtle" leftSection={<IconPlus size={14} />}>Start from it</Button>
                     </>
                   )}

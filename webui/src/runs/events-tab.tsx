@@ -2,7 +2,7 @@ import { Table } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 
 import * as queries from "../api/queries.ts";
-import type { Run } from "../api/types.ts";
+import type { Run } from "../api/schema.d.ts";
 import { moment, words } from "../common/format.ts";
 import { More } from "../common/more.tsx";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 
 import * as queries from "../api/queries.ts";
-import type { Job, Run } from "../api/types.ts";
+import type { Job, Run } from "../api/schema.d.ts";
 import { DASH, duration, words } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { Panel } from "../common/panel.tsx";

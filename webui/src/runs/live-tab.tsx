@@ -4,7 +4,7 @@ import { useMemo } from "react";
 import { useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
-import type { Run } from "../api/types.ts";
+import type { Run } from "../api/schema.d.ts";
 import { numberAt, object } from "../common/json.ts";
 import { hasEnded } from "./ended.ts";
 import { LedgerPanel } from "./ledger-panel.tsx";

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
 
 import { Problem } from "../api/problem.ts";
 import * as queries from "../api/queries.ts";
-import type { Histogram, Run } from "../api/types.ts";
+import type { Histogram, RunDetail } from "../api/schema.d.ts";
 import type { Frame } from "../stream/connection.ts";
 import { stream } from "../stream/stream.ts";
 import { MetricsStore, type PointsFrame } from "./metrics-store.ts";
@@ -83,10 +83,10 @@ function receive(client: QueryClient, runId: string, metrics: MetricsStore, fram
       break;
     }
     case "progress":
-      client.setQueryData(queries.run(runId).queryKey, (old) => (old === undefined ? old : { ...old, progress: frame.data as Run["progress"] }));
+      client.setQueryData(queries.run(runId).queryKey, (old) => (old === undefined ? old : { ...old, progress: frame.data as RunDetail["progress"] }));
       break;
     case "status":
-      client.setQueryData(queries.run(runId).queryKey, (old) => (old === undefined ? old : { ...old, ...(frame.data as Partial<Run>) }));
+      client.setQueryData(queries.run(runId).queryKey, (old) => (old === undefined ? old : { ...old, ...(frame.data as Partial<RunDetail>) }));
       void client.invalidateQueries({ queryKey: key(), exact: true });
       void client.invalidateQueries({ queryKey: key("jobs") });
       void client.invalidateQueries({ queryKey: key("attempts") });

@@ -6,7 +6,7 @@ import { useSearchParams } from "react-router";
 
 import { address, get } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
-import type { LogFile, LogPart, Run } from "../api/types.ts";
+import type { LogFile, Run } from "../api/schema.d.ts";
 import { bytes } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { useTopic } from "../stream/stream.ts";
@@ -24,7 +24,7 @@ function nameOf(file: LogFile): string {
 export function LogsTab({ run }: { run: Run }) {
   const files = useQuery(queries.runLogFiles(run.id));
   const [search, setSearch] = useSearchParams();
-  const list = files.data?.data ?? [];
+  const list = files.data ?? [];
   const wanted = search.get("job");
   const file = list.find((entry) => `${entry.job}:${entry.incarnation}` === wanted) ?? list.findLast((entry) => entry.job === wanted) ?? list.findLast((entry) => entry.name === "trainer") ?? list[0];
   useTopic(`run:${run.id}:logs`, () => { if (list.length === 0) void files.refetch(); }, () => void files.refetch());
@@ -68,7 +68,9 @@ function Log({ run, file, picker }: { run: Run; file: LogFile; picker: React.Rea
       let isRead = false;
       while (!isRead) {
         readAgain.current = false;
-        const part = await get<LogPart>(`/runs/${run.id}/logs`, { job: file.job, incarnation: file.incarnation, offset: offset.current, limit: PART_BYTES });
+        const reply = await get("/api/v1/runs/{run_id}/logs", { path: { run_id: run.id }, query: { job: file.job, incarnation: file.incarnation, offset: offset.current, limit: PART_BYTES } });
+        if (!("text" in reply)) break;
+        const part = reply;
         isRead = part.next_offset === offset.current && !readAgain.current;
         offset.current = part.next_offset;
         if (part.text !== "") setText((old) => (old + part.text).slice(-MOST_CHARACTERS));
@@ -101,7 +103,7 @@ function Log({ run, file, picker }: { run: Run; file: LogFile; picker: React.Rea
         <TextInput type="search" aria-label="Search the log" placeholder="Search  /" w={240} value={filter} onChange={(event) => setFilter(event.currentTarget.value)} />
         <Switch label="Follow" checked={follow} onChange={(event) => setFollow(event.currentTarget.checked)} />
         <span className={classes.count}>{filter === "" ? "" : `${lines.length} lines`}</span>
-        <Button component="a" variant="subtle" leftSection={<IconDownload size={14} />} target="_blank" rel="noreferrer" href={address(`/runs/${run.id}/logs`, { job: file.job, incarnation: file.incarnation, offset: 0 })}>Open</Button>
+        <Button component="a" variant="subtle" leftSection={<IconDownload size={14} />} target="_blank" rel="noreferrer" href={address("/api/v1/runs/{run_id}/logs", { run_id: run.id }, { job: file.job, incarnation: file.incarnation, offset: 0, limit: 1_048_576 })}>Open</Button>
       </div>
       <ProblemNotice error={error} retry={() => void read()} />
       {start > 0 && <div className={classes.cut}>The first {bytes(start)} are not shown</div>}

@@ -1,6 +1,6 @@
 import { Table } from "@mantine/core";
 
-import type { Run } from "../api/types.ts";
+import type { Run } from "../api/schema.d.ts";
 import { DASH, duration, grouped, number, percent, words } from "../common/format.ts";
 import { numberAt, object } from "../common/json.ts";
 import { Empty } from "../common/notices.tsx";

@@ -5,12 +5,12 @@ import { IconCopy, IconPlayerStop } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams, useSearchParams } from "react-router";
 
-import { change } from "../api/http.ts";
+import { post } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
-import type { Run } from "../api/types.ts";
+import type { Run } from "../api/schema.d.ts";
 import { CopyId } from "../common/copy-id.tsx";
 import { ago, clock, DASH, duration, moment, number, percent, words } from "../common/format.ts";
-import { numberAt, textAt } from "../common/json.ts";
+import { numberAt } from "../common/json.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
@@ -44,7 +44,6 @@ export function RunPage() {
 
 function Header({ run }: { run: Run }) {
   const clonePath = `/runs/new?from=${run.id}`;
-  const base = textAt(run.model, "name") || textAt(run.spec, "model", "base_model") || textAt(run.spec, "model", "checkpoint");
   return (
     <header className={classes.header}>
       <div className={classes.titles}>
@@ -56,8 +55,8 @@ function Header({ run }: { run: Run }) {
         <div className={classes.about}>
           <CopyId id={run.id} />
           <span>{run.kind}</span>
-          {run.dataset !== null && <Link to={`/datasets?version=${run.dataset.id}`}>{run.dataset.ref}</Link>}
-          {base !== "" && <span>{base}</span>}
+          <Link to={`/datasets?version=${run.dataset.id}`}>{run.dataset.ref}</Link>
+          <span>from {run.model.name}</span>
           <span title={moment(run.created_at)}>created {ago(run.created_at)}</span>
           {run.attempt_number > 1 && <span>attempt {run.attempt_number}</span>}
         </div>
@@ -92,7 +91,7 @@ function StopButton({ run }: { run: Run }) {
   const client = useQueryClient();
   const queued = run.status === "QUEUED";
   const stop = useMutation({
-    mutationFn: () => change<Run>("POST", `/runs/${run.id}/${queued ? "cancel" : "stop"}`),
+    mutationFn: () => post(queued ? "/api/v1/runs/{run_id}/cancel" : "/api/v1/runs/{run_id}/stop", { path: { run_id: run.id } }),
     onSuccess: (stopped) => {
       client.setQueryData(queries.run(run.id).queryKey, stopped);
       void client.invalidateQueries({ queryKey: ["runs"] });
@@ -132,21 +131,21 @@ function Figures({ run, metrics }: { run: Run; metrics: MetricsStore }) {
   const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const gain = rewards.length >= 20 ? mean(rewards.slice(-10)) - mean(rewards.slice(0, 10)) : null;
   const isRl = run.kind === "rl";
-  const step = run.train_step ?? last(isRl ? "policy/version" : "sft/loss");
-  const total = isRl ? (run.total_train_steps ?? numberAt(run.spec, "trainer", "total_train_steps")) : (run.total_train_steps ?? numberAt(run.spec, "sft", "steps"));
+  const step = run.train_step;
+  const total = run.total_train_steps;
   const started = run.started_at === null ? null : Date.parse(run.started_at);
   const elapsed = started === null ? null : ((run.ended_at === null ? now : Date.parse(run.ended_at)) - started) / 1000;
   const steps = metrics.lines("time/step_seconds")[0]?.points;
   const pace = steps !== undefined && steps.at.length > 2 ? (steps.at.at(-1)! - steps.at[Math.max(0, steps.at.length - 11)]!) / Math.min(10, steps.at.length - 1) : null;
-  const left = !hasEnded(run.status) && pace !== null && step !== null && total !== null ? Math.max(0, total - step) * pace : null;
+  const left = !hasEnded(run.status) && pace !== null ? Math.max(0, total - step) * pace : null;
   const bound = numberAt(run.spec, "staleness", "max");
   const preparing = run.progress !== null && !hasEnded(run.status) && run.progress.phase !== "train";
   return (
     <dl className={classes.figures}>
       <div className={classes.wide}>
         <dt>{isRl ? "Train step" : "Step"}</dt>
-        <dd>{number(step ?? 0)} <small>of {total === null ? DASH : number(total)}</small></dd>
-        <Progress value={total ? (100 * (step ?? 0)) / total : 0} size={4} mt={4} aria-label="Share of the train steps done" />
+        <dd>{number(step)} <small>of {number(total)}</small></dd>
+        <Progress value={(100 * step) / Math.max(1, total)} size={4} mt={4} aria-label="Share of the train steps done" />
         {preparing && run.progress !== null && (
           <p className={classes.phase}>{words(run.progress.phase)}{run.progress.total > 0 ? ` ${run.progress.done} of ${run.progress.total}` : ""}{run.progress.message !== "" ? `: ${run.progress.message}` : ""}</p>
         )}

@@ -4,7 +4,7 @@ import { useInfiniteQuery, useQueryClient, type InfiniteData } from "@tanstack/r
 import { Link, useNavigate, useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
-import type { Page, Run } from "../api/types.ts";
+import type { Run, RunPage } from "../api/schema.d.ts";
 import { ago, clock, DASH, moment, number } from "../common/format.ts";
 import { numberAt } from "../common/json.ts";
 import { More } from "../common/more.tsx";
@@ -25,7 +25,7 @@ const FILTERS = [
 ];
 
 /** Replaces the run where a list shows it; says whether any list did. */
-function mergeInto(data: InfiniteData<Page<Run>> | undefined, changed: Partial<Run> & { id: string }): { data: InfiniteData<Page<Run>> | undefined; found: boolean } {
+function mergeInto(data: InfiniteData<RunPage> | undefined, changed: Partial<Run> & { id: string }): { data: InfiniteData<RunPage> | undefined; found: boolean } {
   let found = false;
   if (data === undefined) return { data, found };
   const pages = data.pages.map((page) => ({
@@ -52,7 +52,7 @@ export function RunsPage() {
     const changed = frame.data as Partial<Run> & { id?: string };
     if (typeof changed.id !== "string") return readAgain();
     let known = false;
-    client.setQueriesData<InfiniteData<Page<Run>>>({ queryKey: ["runs"] }, (old) => {
+    client.setQueriesData<InfiniteData<RunPage>>({ queryKey: ["runs"] }, (old) => {
       const merged = mergeInto(old, changed as Partial<Run> & { id: string });
       known ||= merged.found;
       return merged.data;
@@ -112,15 +112,15 @@ function RunsTable({ runs }: { runs: Run[] }) {
               <Table.Td>
                 {run.total_train_steps ? (
                   <div className={classes.progress}>
-                    <Progress value={(100 * (run.train_step ?? 0)) / run.total_train_steps} size={4} color={hasEnded(run.status) ? "gray" : undefined} aria-label="Progress" />
-                    <span>{run.train_step ?? 0} / {run.total_train_steps}</span>
+                    <Progress value={(100 * run.train_step) / run.total_train_steps} size={4} color={hasEnded(run.status) ? "gray" : undefined} aria-label="Progress" />
+                    <span>{run.train_step} / {run.total_train_steps}</span>
                   </div>
                 ) : DASH}
               </Table.Td>
               <Table.Td ta="right">{number(run.reward_mean)}</Table.Td>
               <Table.Td ta="right">{number(run.staleness_mean, 2)}{run.kind === "rl" && bound !== null && <span className={classes.bound}> / {bound}</span>}</Table.Td>
-              <Table.Td ta="right">{run.policy_version ?? DASH}</Table.Td>
-              <Table.Td>{run.dataset?.ref ?? DASH}</Table.Td>
+              <Table.Td ta="right">{run.kind === "rl" ? run.policy_version : DASH}</Table.Td>
+              <Table.Td>{run.dataset.ref}</Table.Td>
               <Table.Td ta="right">{took(run)}</Table.Td>
               <Table.Td ta="right" title={moment(run.created_at)}>{ago(run.created_at, now)}</Table.Td>
             </Table.Tr>

@@ -1,7 +1,7 @@
 import { Button, CopyButton } from "@mantine/core";
 import { stringify } from "yaml";
 
-import type { Run } from "../api/types.ts";
+import type { Run } from "../api/schema.d.ts";
 import { Panel } from "../common/panel.tsx";
 
 /** The resolved spec: every default filled in, as it was when the run was submitted. */

@@ -1,7 +1,7 @@
 import { SegmentedControl, Tooltip } from "@mantine/core";
 import { useMemo, useState } from "react";
 
-import type { Histogram } from "../api/types.ts";
+import type { Histogram } from "../api/schema.d.ts";
 import { grouped, percent } from "../common/format.ts";
 import classes from "./staleness-panel.module.css";
 

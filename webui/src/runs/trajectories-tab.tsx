@@ -3,7 +3,7 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
 import * as queries from "../api/queries.ts";
-import type { Run, Trajectory } from "../api/types.ts";
+import type { Run, Trajectory } from "../api/schema.d.ts";
 import { number, words } from "../common/format.ts";
 import { More } from "../common/more.tsx";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
@@ -25,7 +25,7 @@ export function TrajectoriesTab({ run }: { run: Run }) {
       </div>
       {query.isPending ? <Waiting /> : shown.length === 0 ? (
         <Empty title="No sampled trajectory">{all.length === 0 ? "One group in a few leaves its trajectories here once it was trained." : "None of those loaded spans so many versions."}</Empty>
-      ) : shown.map((trajectory, index) => <TrajectoryCard key={trajectory.id ?? `${trajectory.group_id}-${index}`} trajectory={trajectory} />)}
+      ) : shown.map((trajectory) => <TrajectoryCard key={trajectory.id} trajectory={trajectory} />)}
       <More query={query} />
     </>
   );

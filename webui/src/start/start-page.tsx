@@ -5,10 +5,10 @@ import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tansta
 import { useMemo, useState } from "react";
 import { useNavigate, useSearchParams } from "react-router";
 
-import { change } from "../api/http.ts";
+import { post } from "../api/http.ts";
 import { Problem, type FieldProblem } from "../api/problem.ts";
 import * as queries from "../api/queries.ts";
-import type { Preset, Run, Spec, Validation } from "../api/types.ts";
+import type { Preset, RunDetail } from "../api/schema.d.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
 import { SpecEditor } from "./spec-editor.tsx";
@@ -33,11 +33,11 @@ export function StartPage() {
   if (error !== null) return <ProblemNotice error={error} retry={() => void presets.refetch()} />;
   if (presets.data === undefined || (from !== null && model.data === undefined)) return <Waiting label="Loading presets" />;
   const wanted = presets.data.find((preset) => preset.name === search.get("preset")) ?? presets.data.find((preset) => preset.spec["kind"] !== "sft") ?? presets.data[0];
-  const spec: Spec = model.data?.spec ?? wanted?.spec ?? { name: "" };
+  const spec: Record<string, unknown> = model.data?.spec ?? wanted?.spec ?? { name: "" };
   return <StartForm presets={presets.data} first={adapted(spec, search, model.data)} firstPreset={from === null ? (wanted?.name ?? "") : ""} />;
 }
 
-function adapted(spec: Spec, search: URLSearchParams, model: Run | undefined): string {
+function adapted(spec: Record<string, unknown>, search: URLSearchParams, model: RunDetail | undefined): string {
   let text = asYaml(spec);
   if (model !== undefined) text = withValue(text, ["name"], `${model.name}-again`);
   const [dataset, base, checkpoint] = [search.get("dataset"), search.get("model"), search.get("checkpoint")];
@@ -61,14 +61,14 @@ function StartForm({ presets, first, firstPreset }: { presets: Preset[]; first: 
   const [settled] = useDebouncedValue(spec, 350);
   const check = useQuery({
     queryKey: ["validate", settled],
-    queryFn: () => change<Validation>("POST", "/runs/validate", { spec: settled }),
+    queryFn: () => post("/api/v1/runs/validate", { body: { spec: settled ?? {} } }),
     enabled: settled !== null,
     placeholderData: keepPreviousData,
     retry: false,
     staleTime: 10_000,
   });
   const start = useMutation({
-    mutationFn: () => change<Run>("POST", "/runs", { spec }, { "Idempotency-Key": key }),
+    mutationFn: () => post("/api/v1/runs", { body: { spec: spec ?? {} }, headers: { "Idempotency-Key": key } }),
     onSuccess: (run) => {
       client.setQueryData(queries.run(run.id).queryKey, run);
       void client.invalidateQueries({ queryKey: ["runs"] });

@@ -4,9 +4,9 @@ import { IconPlus } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { change } from "../api/http.ts";
+import { post, remove } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
-import type { CreatedToken, Token } from "../api/types.ts";
+import type { Token } from "../api/schema.d.ts";
 import { ago, moment } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
@@ -57,8 +57,8 @@ function NewToken({ onDone }: { onDone: () => void }) {
   const [days, setDays] = useState<string | null>("30");
   const client = useQueryClient();
   const make = useMutation({
-    mutationFn: () => change<CreatedToken>("POST", "/tokens", {
-      name, scopes, expires_at: days === "never" || days === null ? null : new Date(Date.now() + Number(days) * 86_400_000).toISOString(),
+    mutationFn: () => post("/api/v1/tokens", {
+      body: { name, scopes, expires_at: days === "never" || days === null ? null : new Date(Date.now() + Number(days) * 86_400_000).toISOString() },
     }),
     onSuccess: () => void client.invalidateQueries({ queryKey: queries.tokens.queryKey }),
   });
@@ -92,7 +92,7 @@ function NewToken({ onDone }: { onDone: () => void }) {
 function Revoke({ token, onDone }: { token: Token | null; onDone: () => void }) {
   const client = useQueryClient();
   const revoke = useMutation({
-    mutationFn: (id: string) => change<void>("DELETE", `/tokens/${id}`),
+    mutationFn: (id: string) => remove("/api/v1/tokens/{token_id}", { path: { token_id: id } }),
     onSuccess: () => {
       void client.invalidateQueries({ queryKey: queries.tokens.queryKey });
       onDone();

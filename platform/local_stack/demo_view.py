@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from textwrap import fill
 from types import TracebackType
 from typing import Any, Self
 
@@ -93,7 +94,7 @@ def closing_words(console: Console, summary: dict[str, Any], path: Path, page: s
     for name, value in _rows(summary):
         console.print(f"  {name:<14} {value}", markup=False)
     console.print(f"  {'page':<14} {page}\n  {'summary':<14} {path}\n", markup=False)
-    console.print(_WHAT_IT_SHOWS, markup=False, soft_wrap=False)
+    console.print(fill(_WHAT_IT_SHOWS, width=min(console.width, 100)), markup=False)
     for fault in shortcomings(summary):
         console.print(f"[bold red]Not shown:[/] {fault}.")
 
@@ -126,7 +127,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
             f"{summary['interruptions']} requests interrupted, "
             f"{summary['trajectories_spanning_versions']} trajectories span policy versions",
         ),
-        ("ledger", ", ".join(f"{place} {count}" for place, count in summary["ledger"].items())),
+        ("ledger", _ledger(summary["ledger"])),
         ("idle", f"trainer {_share(idle['trainer'])}, rollout {_share(idle['rollout'])}"),
         (
             "weight sync",
@@ -142,14 +143,20 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-_WHAT_IT_SHOWS = """\
-What this showed: the whole loop with its real parts, on this machine's processor. SGLang sampled while
-the FSDP2 trainer updated the weights; running generations were interrupted by new weights and continued;
-decoupled PPO trained on the mixture. What rises is mostly sampled accuracy: the warm start learned from
-demonstrations with planted slips, and RL removes those slips; greedy accuracy was already high. It shows
-nothing about speed: on two processor cores generation and training compete for the same cores, so being
-asynchronous cannot save wall time here, and a model of 116 thousand parameters says nothing about
-learning at scale."""
+_WHAT_IT_SHOWS = (
+    "What this showed: the whole loop with its real parts, on this machine's processor. SGLang sampled while the "
+    "FSDP2 trainer updated the weights; running generations were interrupted by new weights and continued; "
+    "decoupled PPO trained on the mixture. What rises is mostly sampled accuracy: the warm start learned from "
+    "demonstrations with planted slips, and RL removes those slips; greedy accuracy was already high. It shows "
+    "nothing about speed: on two processor cores generation and training compete for the same cores, so being "
+    "asynchronous cannot save wall time here, and a model of 116 thousand parameters says nothing about learning "
+    "at scale."
+)
+
+
+def _ledger(ledger: dict[str, Any]) -> str:
+    places = ("drawn", "trained", "dropped_by_reason", "waiting", "running", "buffered", "taken")
+    return ", ".join(f"{place.removesuffix('_by_reason')} {ledger.get(place) or 0}" for place in places)
 
 
 def _number(value: float | None) -> str:

@@ -11,7 +11,7 @@ from gpu_agents.job import Job, address_of, leave, read_arguments, stop_event
 from gpu_agents.rewards.pool import ChildPool
 from gpu_agents.rewards.reward import OptionsRefused, Reward
 from gpu_agents.rewards.service import RewardService
-from gpu_agents.rewards.table import IN_CHILD_PROCESSES, build_reward
+from gpu_agents.rewards.table import IN_CHILD_PROCESSES, REWARDS, build_reward
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.telemetry import Outbox, Summary
 
@@ -28,20 +28,16 @@ def main() -> int:
         reward = build_reward(section.name, section.options, with_test_rewards=with_test_rewards)
     except OptionsRefused as error:
         return leave(job, EndReason.CONFIG_REFUSED, f"reward: {error.code}: {error}")
-    return asyncio.run(serve(job, reward, with_test_rewards=with_test_rewards))
+    return asyncio.run(serve(job, reward))
 
 
-async def serve(job: Job, reward: Reward, *, with_test_rewards: bool) -> int:
+async def serve(job: Job, reward: Reward) -> int:
     section = job.attempt.run_spec.reward
     outbox = Outbox(job.directory, job.job.incarnation)
     pool = None
     if section.name in IN_CHILD_PROCESSES:
         pool = ChildPool(
-            section.name,
-            section.options,
-            size=CHILDREN,
-            timeout_seconds=section.timeout_seconds,
-            with_test_rewards=with_test_rewards,
+            REWARDS[section.name], section.options, size=CHILDREN, timeout_seconds=section.timeout_seconds
         )
         await pool.start()
     service = RewardService(pool or reward, token=job.attempt.token)

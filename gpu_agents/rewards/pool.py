@@ -11,8 +11,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from gpu_agents.rewards.reward import Completion, NoScore
-from gpu_agents.rewards.table import build_reward
+from gpu_agents.rewards.reward import Completion, Factory, NoScore
 
 log = logging.getLogger(__name__)
 
@@ -33,16 +32,9 @@ class _Child:
 class ChildPool:
     """`size` processes, each with the reward function built once. Calls wait for a free child."""
 
-    def __init__(
-        self,
-        name: str,
-        options: dict[str, Any],
-        *,
-        size: int,
-        timeout_seconds: float,
-        with_test_rewards: bool,
-    ) -> None:
-        self._arguments = (name, options, with_test_rewards)
+    def __init__(self, build: Factory, options: dict[str, Any], *, size: int, timeout_seconds: float) -> None:
+        self._build = build  # a function of a module: a child imports it by name
+        self._options = options
         self._size = size
         self._timeout_seconds = timeout_seconds
         self._free: asyncio.Queue[_Child] = asyncio.Queue()
@@ -77,7 +69,7 @@ class ChildPool:
 
     async def _start_child(self) -> None:
         ours, theirs = _spawn.Pipe()
-        process = _spawn.Process(target=_serve, args=(theirs, *self._arguments), daemon=True)
+        process = _spawn.Process(target=_serve, args=(theirs, self._build, self._options), daemon=True)
         process.start()
         theirs.close()
         child = _Child(process=process, connection=ours)
@@ -105,9 +97,9 @@ def _ask(connection: Connection, completion: Completion, timeout_seconds: float)
     return reply
 
 
-def _serve(connection: Connection, name: str, options: dict[str, Any], with_test_rewards: bool) -> None:
+def _serve(connection: Connection, build: Factory, options: dict[str, Any]) -> None:
     """The child's loop: a score, or a sentence when there is none."""
-    reward = build_reward(name, options, with_test_rewards=with_test_rewards)
+    reward = build(options)
     connection.send("ready")
     while True:
         try:

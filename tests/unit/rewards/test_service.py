@@ -1,0 +1,83 @@
+"""The service: scores, errors that are never a 0, and children that hang or die."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gpu_agents.channel import CallRefused, Peer
+from gpu_agents.rewards.pool import ChildPool
+from gpu_agents.rewards.reward import Reward
+from gpu_agents.rewards.service import RewardService
+from gpu_agents.rewards.table import build_reward
+from oolong.contracts.rollout import ScoreReply, ScoreRequest
+from tests.unit.rewards import hanging_reward
+
+
+class Served:
+    """A service on a free port and a client of it."""
+
+    def __init__(self, reward: Reward | ChildPool) -> None:
+        self.service = RewardService(reward, token="secret")
+
+    async def __aenter__(self) -> Served:
+        port = await self.service.door.open("127.0.0.1", 0)
+        self.peer = Peer("reward", f"http://127.0.0.1:{port}", "secret", connect_seconds=5)
+        self.stranger = Peer("reward", f"http://127.0.0.1:{port}", "wrong", connect_seconds=5)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.peer.close()
+        await self.stranger.close()
+        await self.service.door.close()
+
+    async def score(self, completion: str, *, answer: str = "4", row: int = 1) -> ScoreReply:
+        request = ScoreRequest(prompt="", completion=completion, answer=answer, finish_reason="stop", row=row)
+        return await self.peer.call("score", request, ScoreReply)
+
+
+async def test_a_score_and_a_token() -> None:
+    async with Served(build_reward("exact_match", {})) as served:
+        assert (await served.score(r"\boxed{4}")).score == 1.0
+        assert (await served.score(r"\boxed{5}")).score == 0.0
+        request = ScoreRequest(prompt="", completion="", answer="", finish_reason="stop")
+        with pytest.raises(CallRefused, match="unauthorised"):
+            await served.stranger.call("score", request, ScoreReply)
+
+
+async def test_a_reward_that_raises_gives_an_error_and_no_score() -> None:
+    async with Served(build_reward("fails_every_third_row", {}, with_test_rewards=True)) as served:
+        replies = [await served.score(r"\boxed{4}", row=row) for row in range(6)]
+        assert [reply.status for reply in replies] == ["error", "ok", "ok", "error", "ok", "ok"]
+        assert replies[0].score is None and "row 0" in replies[0].message
+        assert served.service.counts.failed == {"error": 2}
+
+
+async def test_a_score_that_is_not_finite_is_an_error() -> None:
+    async with Served(lambda completion: float("nan")) as served:
+        assert (await served.score("x")).status == "error"
+        assert served.service.counts.failed == {"not_finite": 1}
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[ChildPool]:
+    pool = ChildPool(hanging_reward.build, {}, size=1, timeout_seconds=0.5)
+    await pool.start()
+    yield pool
+    await pool.close()
+
+
+async def test_a_hung_child_is_killed_and_replaced_and_the_next_call_is_served(pool: ChildPool) -> None:
+    async with Served(pool) as served:
+        hung = await served.score("hang")
+        assert (hung.status, hung.score) == ("error", None)
+        assert served.service.counts.failed == {"timeout": 1}
+        assert pool.killed == 1
+        assert (await served.score("fine")).score == 0.5
+        died = await served.score("die")
+        assert died.status == "error" and "died" in died.message
+        raised = await served.score("raise")
+        assert "ZeroDivisionError: by design" in raised.message
+        assert (await served.score("fine")).score == 0.5
+        assert pool.killed == 2

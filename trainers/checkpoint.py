@@ -163,16 +163,16 @@ def verify(directory: Path) -> tuple[TrainerRecord, str]:
 
 def load_state(directory: Path, *, policy: Policy, optimizer: torch.optim.Optimizer, ranks: Ranks) -> None:
     """Fill parameters and optimizer in place, from any number of ranks to any other. Collective."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            if parameter not in optimizer.state or not optimizer.state[parameter]:
+    stored = dcp.FileSystemReader(directory / STATE).read_metadata().state_dict_metadata
+    if any(name.startswith("optimizer.") for name in stored):  # absent before the first optimizer step
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
                 optimizer.state[parameter] = {
                     "step": torch.zeros((), dtype=torch.float32, device=ranks.device),
                     "exp_avg": torch.zeros_like(parameter),
                     "exp_avg_sq": torch.zeros_like(parameter),
                 }
-    state = training_state(policy, optimizer)
-    dcp.load(state, checkpoint_id=directory / STATE, no_dist=ranks.size == 1)
+    dcp.load(training_state(policy, optimizer), checkpoint_id=directory / STATE, no_dist=ranks.size == 1)
 
 
 def training_state(policy: Policy, optimizer: torch.optim.Optimizer) -> dict[str, Any]:

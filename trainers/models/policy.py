@@ -85,9 +85,11 @@ def empty_policy(directory: Path, *, dtype: torch.dtype = torch.float32) -> Poli
     attention.register()
     config = AutoConfig.from_pretrained(directory, local_files_only=True)
     config.use_cache = False
-    return Policy(
-        AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention.NAME)
-    ).requires_grad_(False)
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # weights nobody asked for shall not use up the run's random numbers
+        causal_lm = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention.NAME)
+    return Policy(causal_lm).requires_grad_(False)
 
 
 def check_family(directory: Path) -> None:

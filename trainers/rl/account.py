@@ -24,20 +24,23 @@ class Account:
     lag0_total: float = 0.0
     lag0_largest: float = 0.0
 
-    def add_step(self, metrics: dict[str, float], seconds: dict[str, float]) -> None:
+    def add_batch(self, metrics: dict[str, float]) -> None:
+        """What was learned, before the step's checkpoint is written; the times follow after it."""
         self.steps += 1
         self.tokens_trained += int(metrics["perf/trained_tokens"])
         reward = metrics["reward/mean"]
         if len(self.first_rewards) < EDGE:
             self.first_rewards.append(reward)
         self.last_rewards = [*self.last_rewards, reward][-EDGE:]
-        for phase, spent in seconds.items():
-            self.seconds[phase] += spent
         tokens = metrics.get("mismatch/lag0_tokens", 0.0)
         if tokens:
             self.lag0_tokens += tokens
             self.lag0_total += tokens * metrics["mismatch/lag0_abs_mean"]
             self.lag0_largest = max(self.lag0_largest, metrics["mismatch/lag0_abs_max"])
+
+    def add_seconds(self, seconds: dict[str, float]) -> None:
+        for phase, spent in seconds.items():
+            self.seconds[phase] += spent
 
     def summary(self, *, version: int, probes: dict[str, float | int]) -> dict[str, Any]:
         """The Summary line "trainer"; what was never measured is absent."""

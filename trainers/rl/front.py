@@ -147,40 +147,41 @@ class Front:
             Progress(phase=phase, done=done, total=self._spec.trainer.total_train_steps, message=message)
         )
 
-    def record_step(self, version: int, learned: dict[str, float], seconds: dict[str, float]) -> None:
+    def account_batch(self, learned: dict[str, float]) -> dict[str, float]:
+        """Metrics of the batch just trained on and of what was learned from it; they enter the account."""
+        metrics = {**batch_metrics(self._groups), **learned}
+        self.account.add_batch(metrics)
+        return metrics
+
+    def record_step(self, version: int, metrics: dict[str, float], seconds: dict[str, float]) -> None:
         """The step that led to `version`; its batch was trained at the version before."""
-        staleness = mean_staleness(self._groups, version=version - 1)
         step_seconds = sum(seconds.values())
         published = sum(seconds.get(phase, 0.0) for phase in ("gather", "write", "announce"))
         budget = self._spec.trainer.microbatch_tokens
-        metrics = {
-            **batch_metrics(self._groups),
-            **learned,
+        phases = ("wait_batch", "prepare", "proximal", "train", "gather", "write", "checkpoint")
+        values = {
+            **metrics,
             "policy/version": float(version),
             "optim/nonfinite_skips": float(self.account.nonfinite_skips),
-            "perf/trained_tokens_per_second": learned["perf/trained_tokens"] / step_seconds,
+            "perf/trained_tokens_per_second": metrics["perf/trained_tokens"] / step_seconds,
             "idle/trainer_share": seconds.get("wait_batch", 0.0) / step_seconds,
             "time/step_seconds": step_seconds,
             "time/straggler_wait_seconds": self._straggler_seconds,
             "time/publish_seconds": published,
-            **{
-                f"time/{phase}_seconds": seconds.get(phase, 0.0)
-                for phase in ("wait_batch", "prepare", "proximal", "train", "gather", "write", "checkpoint")
-            },
-            "pack/bin_use": learned["pack/tokens"] / (learned["pack/microbatches"] * budget),
+            **{f"time/{phase}_seconds": seconds.get(phase, 0.0) for phase in phases},
+            "pack/bin_use": metrics["pack/tokens"] / (metrics["pack/microbatches"] * budget),
         }
-        del metrics["pack/tokens"]
-        self.account.add_step(metrics, seconds)
-        self.outbox.write(Points(axis="step", x=version, values=metrics))
+        del values["pack/tokens"]
+        self.account.add_seconds(seconds)
+        self.outbox.write(Points(axis="step", x=version, values=values))
+        staleness = mean_staleness(self._groups, version=version - 1)
         self.record_progress(
-            "train",
-            version,
-            f"reward {metrics['reward/mean']:.3f}, staleness {staleness:.1f}",
+            "train", version, f"reward {values['reward/mean']:.3f}, staleness {staleness:.1f}"
         )
         print(
-            f"step {version} reward {metrics['reward/mean']:.3f} loss {metrics['loss/policy']:+.4f} "
-            f"grad {metrics['optim/grad_norm']:.3f} staleness {staleness:.2f} "
-            f"tokens {metrics['perf/trained_tokens']:.0f} | step {step_seconds:.3f}s "
+            f"step {version} reward {values['reward/mean']:.3f} loss {values['loss/policy']:+.4f} "
+            f"grad {values['optim/grad_norm']:.3f} staleness {staleness:.2f} "
+            f"tokens {values['perf/trained_tokens']:.0f} | step {step_seconds:.3f}s "
             + " ".join(f"{phase} {spent:.3f}" for phase, spent in sorted(seconds.items())),
             flush=True,
         )

@@ -67,13 +67,15 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
         failures = 0
         version += 1
         _publish(version, learner, front, dtype=dtype, first=False, watch=watch)
+        watch.enter("prepare")
+        metrics = front.account_batch(outcome.metrics) if front is not None else {}
         if version % spec.checkpoint.every_steps == 0 and version < total:
             watch.enter("checkpoint")
             newest = _checkpoint(version, attempt, learner, front, account, parent)
             if front is not None and newest is not None:
                 front.record_checkpoint(newest, final=False)
         if front is not None:
-            front.record_step(version, outcome.metrics, watch.lap("prepare"))
+            front.record_step(version, metrics, watch.lap("prepare"))
 
     if failures == NONFINITE_LIMIT:
         if front is not None:

@@ -1,0 +1,123 @@
+"""Real trainer processes against a scripted controller; run with the Python of the node environment."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from oolong.contracts.attempt import AttemptFile, JobFile, JobResult
+from oolong.contracts.lifecycle import JobKind
+from oolong.contracts.telemetry import AnyLine, decode_line
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+collect_ignore_glob = [] if importlib.util.find_spec("torch") else ["test_*.py"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.torch)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from trainers.models.tiny import make_tiny_model
+
+    return make_tiny_model(tmp_path_factory.mktemp("tiny"), seed=3)
+
+
+@dataclass
+class TrainerRun:
+    """One trainer process (or torchrun with several) over one attempt directory."""
+
+    directory: Path
+    job_directory: Path
+    process: subprocess.Popen[bytes]
+
+    def finish(self, timeout: float = 90) -> int:
+        try:
+            return self.process.wait(timeout)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+
+    @property
+    def result(self) -> JobResult | None:
+        file = self.job_directory / "result.json"
+        return msgspec.json.decode(file.read_bytes(), type=JobResult) if file.exists() else None
+
+    @property
+    def log(self) -> str:
+        return (self.job_directory / "output.log").read_text()
+
+    def lines(self) -> list[AnyLine]:
+        file = self.job_directory / "outbox" / "main-0.jsonl"
+        return [decode_line(line) for line in file.read_bytes().splitlines()]
+
+    def points(self) -> dict[int, dict[str, float]]:
+        """x -> metrics of the step."""
+        found: dict[int, dict[str, float]] = {}
+        for line in self.lines():
+            if type(line).__name__ == "Points":
+                found.setdefault(line.x, {}).update(line.values)
+        return found
+
+
+@pytest.fixture
+def start_trainer(tiny_model: Path, tmp_path: Path) -> Callable[..., TrainerRun]:
+    """Start `trainers.<kind>` as the agent would; one rank without torchrun, which saves an import of torch."""
+    started: list[TrainerRun] = []
+
+    def start(spec: dict[str, Any], *, name: str = "attempt", ranks: int = 1, **attempt: Any) -> TrainerRun:
+        document = {
+            "name": "test", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"}, "kind": "rl",
+            **spec, "trainer": {"ranks": ranks, **spec.get("trainer", {})},
+        }  # fmt: skip
+        directory = tmp_path / name
+        job_directory = directory / "jobs" / "trainer-0"
+        job_directory.mkdir(parents=True)
+        attempt_file = AttemptFile(**{
+            "run_id": "run_1", "attempt_id": "att_1", "attempt_number": 1, "epoch": 1, "spec": document,
+            "directory": str(directory), "model_directory": str(tiny_model), "dataset_file": "",
+            "token": "secret", **attempt,
+        })  # fmt: skip
+        (directory / "attempt.json").write_bytes(msgspec.json.encode(attempt_file))
+        job = JobFile(job_id="job_1", name="trainer", kind=JobKind.TRAINER)
+        (job_directory / "job.json").write_bytes(msgspec.json.encode(job))
+        launcher = (
+            ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--rdzv-backend", "c10d",
+             "--rdzv-endpoint", "127.0.0.1:0"]
+            if ranks > 1
+            else []
+        )  # fmt: skip
+        environment = {
+            **os.environ, "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
+            "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0",
+        }  # fmt: skip
+        with (job_directory / "output.log").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    sys.executable, *launcher, "-m", f"trainers.{document['kind']}",
+                    "--attempt", str(directory / "attempt.json"), "--job", str(job_directory),
+                ],
+                cwd=job_directory, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        run = TrainerRun(directory, job_directory, process)
+        started.append(run)
+        return run
+
+    yield start
+    for run in started:
+        if run.process.poll() is None:
+            os.killpg(run.process.pid, 9)
+            run.process.wait()

@@ -1,0 +1,272 @@
+"""The trainer program over a scripted controller: its order of calls, its records, its ends, its resume."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from oolong.contracts import rollout
+from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.metrics import METRICS
+from tests.integration.trainers.scripted_controller import ScriptedController, recorded_batches
+from trainers import checkpoint
+
+SMALL: dict[str, Any] = {
+    "rollout": {"group_size": 4},
+    "trainer": {"total_train_steps": 6, "groups_per_step": 4, "minibatches": 2, "microbatch_tokens": 256},
+    "checkpoint": {"every_steps": 3, "keep_last": 5},
+}
+BATCHES = recorded_batches(groups=4, members=4)
+
+
+def test_a_run_announces_trains_checkpoints_and_closes_its_account(start_trainer: Callable[..., Any]) -> None:
+    with ScriptedController(BATCHES) as controller:
+        run = start_trainer(SMALL, controller_url=controller.url)
+        assert run.finish() == 0, run.log
+    assert run.result.reason is EndReason.COMPLETED
+    assert [(one.version, one.outcome) for one in controller.announced] == [
+        (0, "none"), *((version, "trained") for version in range(1, 7)),
+    ]  # fmt: skip
+    assert (
+        controller.taken == list(range(6))
+        and controller.snapshots == [3, 6]
+        and controller.ended == ["completed"]
+    )
+    lines = run.lines()
+    checkpoints = [line for line in lines if type(line).__name__ == "CheckpointLine"]
+    assert [(line.step, line.final) for line in checkpoints] == [(3, False), (6, True)]
+    for line in checkpoints:
+        record, sha256 = checkpoint.verify(Path(line.directory))
+        assert (record.step, sha256) == (line.step, line.manifest_sha256)
+        assert line.bytes == sum(
+            path.stat().st_size for path in Path(line.directory).rglob("*") if path.is_file()
+        )
+    assert sorted(run.points()) == list(range(1, 7))
+    for values in run.points().values():
+        assert set(values) <= set(METRICS) and all(math.isfinite(value) for value in values.values())
+        phases = ("wait_batch", "prepare", "proximal", "train", "publish", "checkpoint")
+        parts = sum(values[f"time/{phase}_seconds"] for phase in phases)
+        assert parts == pytest.approx(values["time/step_seconds"], rel=0.02)
+    [summary] = [line.value for line in lines if type(line).__name__ == "Summary"]
+    assert summary["train_steps"] == 6 and summary["weight_sync"]["versions"] == 7
+    tokens = sum(
+        len(t.token_ids) for version in range(6) for group in BATCHES(version) for t in group.trajectories
+    )
+    assert (
+        summary["tokens_trained"]
+        == tokens
+        == sum(one["perf/trained_tokens"] for one in run.points().values())
+    )
+
+
+def test_resume_is_bit_equal_on_recorded_batches(start_trainer: Callable[..., Any]) -> None:
+    with ScriptedController(BATCHES) as controller:
+        whole = start_trainer(SMALL, name="whole", controller_url=controller.url)
+        assert whole.finish() == 0, whole.log
+    middle = whole.directory / "checkpoints" / "step-00000003"
+    snapshot = msgspec.msgpack.decode((middle / "controller.msgpack").read_bytes())
+    with ScriptedController(BATCHES, trained=snapshot["trained"]) as controller:
+        resumed = start_trainer(
+            SMALL,
+            name="resumed",
+            controller_url=controller.url,
+            resume_directory=str(middle),
+            attempt_number=2,
+        )
+        assert resumed.finish() == 0, resumed.log
+    assert [one.version for one in controller.announced] == [3, 4, 5, 6]
+    learned = [name for name in METRICS if not name.startswith(("time/", "perf/", "idle/"))]
+    for step in (4, 5, 6):
+        before, after = whole.points()[step], resumed.points()[step]
+        assert {name: before.get(name) for name in learned} == {name: after.get(name) for name in learned}
+    last = "checkpoints/step-00000006"
+    weights = [load_file(run.directory / last / "hf/model.safetensors") for run in (whole, resumed)]
+    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+    records = [checkpoint.verify(run.directory / last)[0] for run in (whole, resumed)]
+    assert records[0].tokens_trained == records[1].tokens_trained
+    assert records[0].first_rewards == records[1].first_rewards
+    assert records[0].random_state == records[1].random_state
+    assert records[1].parent == checkpoint.verify(middle)[1]
+
+
+@pytest.mark.parametrize("damage", ["a byte of the state", "the manifest", "another ledger"])
+def test_a_resume_from_something_else_than_its_checkpoint_is_refused(
+    start_trainer: Callable[..., Any], whole_checkpoint: Path, tmp_path: Path, damage: str
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(whole_checkpoint, broken)
+    trained = 1 * 4
+    if damage == "a byte of the state":
+        [file] = (broken / "state").glob("*.distcp")
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+        said = "does not have the sha256 of its manifest"
+    elif damage == "the manifest":
+        (broken / "MANIFEST.json").unlink()
+        said = "is not a committed checkpoint"
+    else:
+        trained += 1
+        said = "ledger has 5 trained groups, the trainer's step 1 means 4"
+    with ScriptedController(BATCHES, trained=trained) as controller:
+        run = start_trainer(SMALL, controller_url=controller.url, resume_directory=str(broken))
+        assert run.finish() == 1
+    assert run.result.reason is EndReason.NO_VALID_CHECKPOINT and said in run.result.message
+    assert controller.announced == []
+
+
+@pytest.fixture(scope="module")
+def whole_checkpoint(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of step 1 made in this process."""
+    import torch.distributed as dist
+
+    from trainers.models.policy import load_policy
+    from trainers.models.shard import full_tensors, shard
+    from trainers.ranks import join_ranks, leave_ranks
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "RANK": "0",
+            "WORLD_SIZE": "1",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": "0",
+        }.items():
+            patch.setenv(name, value)
+        ranks = join_ranks("cpu")
+    assert dist.is_initialized()
+    policy = shard(load_policy(tiny_model), ranks.mesh)
+    committed = checkpoint.commit(
+        tmp_path_factory.mktemp("checkpoints"),
+        checkpoint.TrainerRecord(
+            kind="rl", step=1, seed=1, random_state=checkpoint.random_state(), run_id="run_1", attempt_id="att_1",
+            epoch=1,
+        ),
+        policy=policy, optimizer=torch.optim.AdamW(policy.parameters()), ranks=ranks, snapshot=b"image",
+        model_directory=tiny_model, weights=full_tensors(policy, dtype=torch.float32, keep=True), keep_last=1,
+    )  # fmt: skip
+    leave_ranks()
+    assert committed is not None
+    return committed.directory
+
+
+def test_sigterm_ends_the_step_commits_a_checkpoint_and_says_stopped(
+    start_trainer: Callable[..., Any],
+) -> None:
+    spec = {**SMALL, "trainer": {**SMALL["trainer"], "total_train_steps": 100_000}}
+    with ScriptedController(BATCHES) as controller:
+        run = start_trainer(spec, controller_url=controller.url)
+        wait_until(lambda: controller.version >= 4, run)
+        run.process.send_signal(signal.SIGTERM)
+        assert run.finish(timeout=20) == 0, run.log
+    assert run.result.reason is EndReason.STOPPED_BY_USER and controller.ended == ["stopped"]
+    newest = sorted((run.directory / "checkpoints").glob("step-*"))[-1]
+    record, _ = checkpoint.verify(newest)
+    assert record.step == controller.version == controller.snapshots[-1]
+    final = [line for line in run.lines() if type(line).__name__ == "CheckpointLine" and line.final]
+    assert [line.step for line in final] == [record.step]
+
+
+def test_a_nonfinite_step_changes_nothing_and_three_in_a_row_end_the_run(
+    start_trainer: Callable[..., Any],
+) -> None:
+    def poisoned(version: int) -> list[rollout.Group]:
+        groups = BATCHES(version)
+        if version < 2:
+            return groups
+        last = groups[-1].trajectories[-1]  # in the second minibatch: the first has moved the weights by then
+        nan = msgspec.structs.replace(last, behaviour_logprobs=[math.nan] * len(last.token_ids))
+        rest = msgspec.structs.replace(groups[-1], trajectories=[*groups[-1].trajectories[:-1], nan])
+        return [*groups[:-1], rest]
+
+    with ScriptedController(poisoned) as controller:
+        run = start_trainer(SMALL, controller_url=controller.url)
+        assert run.finish() == 1
+    assert run.result.reason is EndReason.NONFINITE_LOSS and "3 steps in a row" in run.result.message
+    assert [(one.version, one.outcome) for one in controller.announced][2:] == [
+        (2, "trained"),
+        *[(2, "nonfinite")] * 3,
+    ]
+    assert controller.taken == [0, 1, 2, 2, 2] and controller.ended == ["failed"]
+
+
+def test_a_controller_that_forgets_its_place_is_not_obeyed(start_trainer: Callable[..., Any]) -> None:
+    with ScriptedController(BATCHES, token="another") as controller:
+        run = start_trainer(SMALL, controller_url=controller.url)
+        assert run.finish() == 1
+    assert run.result is None and "unauthorised" in run.log  # died: the agent reports the traceback
+
+
+def test_probes_are_compared_with_the_version_that_the_engine_had(start_trainer: Callable[..., Any]) -> None:
+    """Right probes of each version come late, as they do; one engine computes something else and is named."""
+    from transformers import AutoModelForCausalLM
+
+    prompt = [10, 20, 30, 40]
+    spec = {**SMALL, "trainer": {**SMALL["trainer"], "total_train_steps": 3, "learning_rate": 0.05}}
+    asked: list[int] = []
+
+    def late_probes(version: int) -> list[rollout.Group]:
+        if (
+            version >= 1 and version not in asked
+        ):  # the probe of the version before, when the next is being trained
+            asked.append(version)
+            directory = Path(controller.announced[version - 1].weights.directory)
+            model = AutoModelForCausalLM.from_pretrained(directory)
+            with torch.no_grad():
+                tokens = model.generate(torch.tensor([prompt]), max_new_tokens=8, do_sample=False)[
+                    0, 4:
+                ].tolist()
+                logits = model(torch.tensor([[*prompt, *tokens]])).logits[0, 3:-1]
+            logprobs = logits.log_softmax(-1)[range(len(tokens)), tokens].tolist()
+            off = [logprobs[0] - 0.01, *logprobs[1:]]
+            for worker, reported in (
+                ("rollout-0/0", logprobs),
+                ("rollout-1/0", off if version == 2 else logprobs),
+            ):
+                probe = rollout.Probe(prompt_token_ids=prompt, token_ids=tokens, logprobs=reported)
+                controller.probes.append(
+                    rollout.AckedProbe(worker_id=worker, version=version - 1, probe=probe)
+                )
+        return BATCHES(version)
+
+    with ScriptedController(late_probes) as controller:
+        run = start_trainer(spec, controller_url=controller.url)
+        assert run.finish() == 0, run.log
+    assert [(one.worker_id, one.version) for one in controller.stale] == [("rollout-1/0", 1)]
+    points = run.points()
+    assert points[0]["mismatch/logprob_abs_max"] < 1e-5 and points[0]["mismatch/tokens"] == 16
+    assert points[1]["mismatch/logprob_abs_max"] == pytest.approx(0.01, abs=1e-4)
+    [summary] = [line.value for line in run.lines() if type(line).__name__ == "Summary"]
+    assert (
+        summary["engine_mismatch"]["probe_tokens"] == 32
+        and summary["engine_mismatch"]["versions_covered"] == 2
+    )
+    assert any(type(line).__name__ == "Note" and line.kind == "engine_stale" for line in run.lines())
+
+
+def test_published_versions_name_the_files_that_were_announced(start_trainer: Callable[..., Any]) -> None:
+    with ScriptedController(BATCHES) as controller:
+        run = start_trainer(
+            {**SMALL, "trainer": {**SMALL["trainer"], "total_train_steps": 1}}, controller_url=controller.url
+        )
+        assert run.finish() == 0, run.log
+    for announced in controller.announced:
+        manifest = json.loads((Path(announced.weights.directory) / "manifest.json").read_bytes())
+        assert manifest["version"] == announced.version
+
+
+def wait_until(ready: Callable[[], bool], run: Any, timeout: float = 60) -> None:
+    deadline = time.monotonic() + timeout
+    while not ready():
+        assert run.process.poll() is None and time.monotonic() < deadline, run.log
+        time.sleep(0.02)

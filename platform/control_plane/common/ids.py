@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, lower case
+_lock = threading.Lock()
+_last = 0
 
 
 def new_id(prefix: str) -> str:
-    value = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
+    """Ids of one process sort in the order they were made, also within a millisecond."""
+    global _last
+    with _lock:
+        value = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
+        if value >> 80 <= _last >> 80:
+            value = _last + 1 + secrets.randbits(40)
+        _last = value
     digits = [_ALPHABET[(value >> shift) & 31] for shift in range(125, -1, -5)]
     return f"{prefix}_{''.join(digits)}"
 

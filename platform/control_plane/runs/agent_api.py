@@ -62,6 +62,7 @@ class HeartbeatReplySerializer(serializers.Serializer[Any]):
     attempts = serializers.ListField(child=serializers.DictField())
     acknowledged = serializers.ListField(child=serializers.CharField())
     heartbeat_seconds = serializers.FloatField()
+    revision = serializers.IntegerField()
 
 
 class NodeView(APIView):
@@ -104,23 +105,29 @@ class HeartbeatView(NodeView):
 
     @extend_schema(
         operation_id="agent_heartbeat",
-        parameters=[OpenApiParameter("wait", float, description="seconds to wait for a change; at most 20")],
+        parameters=[
+            OpenApiParameter("wait", float, description="seconds to wait for a change; at most 20"),
+            OpenApiParameter("revision", int, description="of the reply that the node acts on; a change since then"),
+        ],
         request=OpenApiTypes.OBJECT,
         responses=HeartbeatReplySerializer,
     )
     def post(self, request: Request) -> HttpResponse:
         node = node_of(request)
         report = _decode(request, HeartbeatRequest)
-        revision = node.desired_revision
+        revision = _known_revision(request, node)
         acknowledged = services.take_heartbeat(node, report, now=clock.now())
         wait = _wait_seconds(request)
         if wait and not acknowledged:
             _wait_for_change(node, revision, wait)
+        # Read before the state itself: what changes in between makes the node's next wait end at once.
+        revision = Node.objects.values_list("desired_revision", flat=True).get(pk=node.pk)
         attempts = services.desired_attempts(node)
         return _json(
             HeartbeatReply(
                 attempts=attempts,
                 acknowledged=acknowledged,
+                revision=revision,
                 heartbeat_seconds=settings.ENVIRONMENT.heartbeat_seconds,
             )
         )
@@ -132,6 +139,11 @@ def _wait_seconds(request: Request) -> float:
         return max(0.0, min(MAX_WAIT_SECONDS, float(text)))
     except ValueError as error:
         raise unprocessable("invalid", f"wait={text!r}: seconds") from error
+
+
+def _known_revision(request: Request, node: Node) -> int:
+    text = request.query_params.get("revision", "")
+    return int(text) if text.isdecimal() else node.desired_revision
 
 
 def _wait_for_change(node: Node, revision: int, seconds: float) -> None:

@@ -8,22 +8,22 @@ PRESETS: list[dict[str, Any]] = [
     {
         "name": "letter-sum-sft",
         "title": "Letter sum: warm start",
-        "description": "Teaches a tiny model to add digits from noisy demonstrations; about a minute on one CPU core.",
+        "description": "Teaches a tiny model to add digits from noisy demonstrations; about a minute on one core.",
         "spec": {
             "kind": "sft",
             "name": "letter-sum warm start",
             "model": {"base_model": "letter-sum-tiny"},
             "dataset": {"version": "letter-sum@latest", "split": "sft"},
-            "sft": {"steps": 1250, "batch_size": 16, "learning_rate": 5e-3},
+            "sft": {"steps": 1250, "batch_size": 16, "learning_rate": 5e-3, "validation_split": "validation"},
         },
     },
     {
         "name": "letter-sum-rl",
         "title": "Letter sum: asynchronous RL",
-        "description": "Continues a letter-sum warm start with asynchronous RL at max staleness 4; a few minutes on two cores.",
+        "description": "Goes on from a letter-sum warm start, asynchronously with max staleness 4; minutes on two cores.",
         "spec": {
             "kind": "rl",
-            "name": "letter-sum RL",
+            "name": "letter-sum asynchronous RL",
             "model": {"checkpoint": ""},
             "dataset": {"version": "letter-sum@latest", "split": "train"},
             "reward": {"name": "exact_match", "options": {"extract": "boxed_at_end"}},
@@ -36,7 +36,7 @@ PRESETS: list[dict[str, Any]] = [
     {
         "name": "grpo",
         "title": "RL with group-normalised advantages",
-        "description": "Decoupled PPO with GRPO advantages on verifiable answers; a first choice for maths datasets on GPUs.",
+        "description": "Decoupled PPO with GRPO advantages on verifiable answers; a first choice for maths on GPUs.",
         "spec": {
             "kind": "rl",
             "name": "grpo",

@@ -13,7 +13,7 @@ from control_plane.common.clock import rfc3339
 from control_plane.common.errors import not_found
 from control_plane.fleet.selectors import pool_as_json
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
-from oolong.contracts.lifecycle import ENDED, AttemptStatus, RunStatus
+from oolong.contracts.lifecycle import AttemptStatus, RunStatus
 
 _RELATED = ("dataset_version__dataset", "base_model", "initial_checkpoint", "created_by", "project__team")
 
@@ -88,7 +88,3 @@ def pool(team: Team) -> dict[str, Any]:
             }
         )
     return {**pool_as_json(team), "queue": entries}
-
-
-def unended_runs() -> list[str]:
-    return list(Run.objects.exclude(status__in=ENDED).order_by("pk").values_list("pk", flat=True))

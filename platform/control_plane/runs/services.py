@@ -30,11 +30,12 @@ from control_plane.runs.records import (
     record_summary,
 )
 from control_plane.runs.resolve import resolve_spec
-from control_plane.runs.selectors import live_attempt, newest_stored_checkpoint, queue, unended_runs
+from control_plane.runs.selectors import live_attempt, newest_stored_checkpoint, queue
 from control_plane.runs.show import checkpoint_as_json
-from control_plane.runs.status import Broken, Done, JobView, judge, pause_before_retry, retry_follows
+from control_plane.runs.status import Broken, Done, JobView, Working, judge, pause_before_retry, retry_follows
 from oolong.contracts.agent import ObservedJob
 from oolong.contracts.lifecycle import (
+    ENDED,
     OUTCOMES,
     AttemptStatus,
     EndReason,
@@ -50,6 +51,7 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
+_WORKING = (RunStatus.STARTING, RunStatus.RUNNING)
 LAST_LINES_BOUND = timedelta(minutes=10)  # how long a run waits for the last lines of its jobs
 STORE_BOUND = timedelta(minutes=60)  # and for the upload of its last checkpoint, while the node answers
 FOLLOW_TRAINER = timedelta(
@@ -244,6 +246,7 @@ def _observe_run(
 ) -> list[str]:
     forget = []
     for job in Job.objects.filter(attempt__run=run, attempt__node=node).select_related("attempt"):
+        job.attempt.run = run  # the locked row
         report = reported.get(job.pk)
         if job.attempt.status == AttemptStatus.ENDED:
             if report is not None and report.state == JobState.EXITED:
@@ -268,42 +271,46 @@ def _observe_run(
 
 
 def _take_report(job: Job, report: ObservedJob, *, now: datetime) -> None:
-    before = (job.state, job.incarnation)
     if job.state == JobState.EXITED:
         _take_offsets(job, report)
         return
-    job.state, job.incarnation, job.pid = report.state, report.incarnation, report.pid
-    job.exit_code, job.reason = report.exit_code, report.reason or ""
-    job.message = report.message[:4000]
-    job.observed_at = now
-    if report.state == JobState.RUNNING and job.started_at is None:
-        job.started_at = now
+    before = (job.state, job.incarnation)
+    fields: dict[str, Any] = {
+        "state": report.state, "incarnation": report.incarnation, "pid": report.pid,
+        "exit_code": report.exit_code, "reason": report.reason or "", "message": report.message[:4000],
+        "observed_at": job.observed_at or now,
+    }  # fmt: skip
+    if report.state == JobState.RUNNING:
+        fields["started_at"] = job.started_at or now
     if report.state == JobState.EXITED:
-        job.ended_at = now
-    _take_offsets(job, report, save=False)
-    job.save()
+        fields["ended_at"] = now
+    changed = [name for name, value in fields.items() if getattr(job, name) != value]
+    if not changed:
+        return
+    for name in changed:
+        setattr(job, name, fields[name])
+    job.save(update_fields=changed)
+    if report.state == JobState.EXITED:
+        _take_offsets(job, report)
+        fleet.release_jobs([job.pk], now=now)
     if before != (job.state, job.incarnation):
-        said = {
-            JobState.PREPARING: "fetches its inputs",
-            JobState.RUNNING: "runs",
-            JobState.EXITED: "has exited",
-        }
-        message = f"{job.name} {said[report.state]}"
-        if report.incarnation > before[1]:
-            message = f"{job.name} was restarted in place ({report.incarnation} of {job.restarts})"
-        if report.state == JobState.EXITED:
-            message += (
-                f": {job.reason or f'code {job.exit_code}'}{' · ' + job.message if job.message else ''}"
-            )
         note(
-            job.attempt.run, "job", message, at=now, attempt_number=job.attempt.number,
+            job.attempt.run, "job", _news_of(job, restarted=job.incarnation > before[1]),
+            at=now, attempt_number=job.attempt.number,
             job={"id": job.pk, "name": job.name, "state": str(job.state), "incarnation": job.incarnation},
         )  # fmt: skip
-        if report.state == JobState.EXITED:
-            fleet.release_jobs([job.pk], now=now)
 
 
-def _take_offsets(job: Job, report: ObservedJob, *, save: bool = True) -> None:
+def _news_of(job: Job, *, restarted: bool) -> str:
+    if job.state == JobState.EXITED:
+        why = job.reason or f"code {job.exit_code}"
+        return f"{job.name} has exited: {why}{' · ' + job.message if job.message else ''}"
+    if restarted:
+        return f"{job.name} was restarted in place ({job.incarnation} of {job.restarts})"
+    return f"{job.name} runs" if job.state == JobState.RUNNING else f"{job.name} fetches its inputs"
+
+
+def _take_offsets(job: Job, report: ObservedJob) -> None:
     """Final sizes of the outbox, and what the server has confirmed to the agent."""
     written = {item.file: item.bytes for item in report.outbox}
     read = dict(job.outbox_read)
@@ -311,8 +318,7 @@ def _take_offsets(job: Job, report: ObservedJob, *, save: bool = True) -> None:
         read[item.file] = max(read.get(item.file, 0), item.shipped)
     if written != job.outbox or read != job.outbox_read:
         job.outbox, job.outbox_read = written, read
-        if save:
-            job.save(update_fields=["outbox", "outbox_read"])
+        job.save(update_fields=["outbox", "outbox_read"])
 
 
 def unread(job: Job) -> dict[str, int]:
@@ -352,11 +358,31 @@ def _release_what_is_gone(node: Node, reported: dict[str, ObservedJob], *, now: 
 
 def advance_runs(*, now: datetime) -> None:
     """Bring every run as far as its jobs have come. Runs that somebody else works on are left for the next tick."""
-    for run_id in unended_runs():
+    for run_id in runs_to_advance(now):
         with transaction.atomic():
             run = lock_run(run_id, skip_locked=True)
             if run is not None:
                 _advance(run, now=now)
+
+
+def runs_to_advance(now: datetime) -> list[str]:
+    """Runs that a locked look may change. Three queries, however many runs go their quiet way."""
+    attempts = {
+        attempt.run_id: attempt
+        for attempt in Attempt.objects.exclude(status=AttemptStatus.ENDED)
+        .select_related("node")
+        .prefetch_related("jobs")
+    }
+    unended = Run.objects.exclude(status__in=[*ENDED, RunStatus.QUEUED]).order_by("pk")
+    return [run.pk for run in unended if not _goes_its_way(run, attempts.get(run.pk), now=now)]
+
+
+def _goes_its_way(run: Run, attempt: Attempt | None, *, now: datetime) -> bool:
+    if attempt is None or run.status not in _WORKING or attempt.node.liveness == Liveness.LOST:
+        return False
+    verdict = judge(run.kind, [_view(job) for job in attempt.jobs.all()])
+    ready = isinstance(verdict, Working) and not (verdict.all_running and run.status == RunStatus.STARTING)
+    return ready and not _wall_time_over(run, now=now)
 
 
 def _advance(run: Run, *, now: datetime) -> None:
@@ -582,9 +608,6 @@ def sweep_leases(*, now: datetime) -> None:
             run = lock_run(run_id, skip_locked=True)
             if run is not None:
                 _look_after(run, now=now)
-
-
-_WORKING = (RunStatus.STARTING, RunStatus.RUNNING)
 
 
 def _look_after(run: Run, *, now: datetime) -> None:

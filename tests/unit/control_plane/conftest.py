@@ -1,0 +1,304 @@
+"""A small world for the tests of the control plane: people with tokens, simulated nodes, a clock that waits."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from django.test import Client
+
+from control_plane.accounts import services as accounts
+from control_plane.accounts.models import Membership, Project, Role, Team, User
+from control_plane.common import clock as clock_module
+from control_plane.fleet import services as fleet
+from control_plane.fleet.receiver import note_alive
+from control_plane.runs import records, services
+from control_plane.runs.models import Job
+from oolong.contracts.agent import (
+    HeartbeatReply,
+    HeartbeatRequest,
+    Inventory,
+    ObservedJob,
+    OutboxOffset,
+    SlotInventory,
+)
+from oolong.contracts.lifecycle import EndReason, JobState
+from oolong.contracts.telemetry import CheckpointLine
+
+MAPPING = {"prompt_column": "question", "answer_column": "answer", "split_column": "split"}
+
+
+class Clock:
+    """The time of a test. It moves only when told to."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+    def forward(self, seconds: float) -> datetime:
+        self.now += timedelta(seconds=seconds)
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(clock_module, "now", lambda: clock.now)
+    return clock
+
+
+@dataclass
+class Person:
+    user: User
+    project: Project
+    token: str
+    client: Client = field(default_factory=Client)
+
+    def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        return self.client.generic(
+            method.upper(), f"/api/v1{path}",
+            data=body if isinstance(body, bytes) else json.dumps(body) if body is not None else b"",
+            content_type="application/octet-stream" if isinstance(body, bytes) else "application/json",
+            headers={"authorization": f"Bearer {self.token}", **headers},
+        )  # fmt: skip
+
+    def get(self, path: str, **headers: str) -> Any:
+        return self.call("GET", path, **headers)
+
+    def post(self, path: str, body: Any = None, **headers: str) -> Any:
+        return self.call("POST", path, body, **headers)
+
+    def upload(self, data: bytes, purpose: str = "dataset") -> str:
+        reply = self.post(f"/uploads?filename=file&purpose={purpose}", data)
+        assert reply.status_code == 201, reply.content
+        identity: str = reply.json()["id"]
+        return identity
+
+    def dataset(self, name: str = "sums", rows: list[dict[str, Any]] | None = None, **mapping: Any) -> Any:
+        """A dataset with one version: 64 train rows and 64 eval rows unless told otherwise."""
+        if rows is None:
+            rows = [
+                {"question": f"{n}+1", "answer": n + 1, "split": "train" if n < 64 else "eval"}
+                for n in range(128)
+            ]
+        made = self.post("/datasets", {"name": name}).json()
+        upload = self.upload(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+        body = {"upload_id": upload, "mapping": {**MAPPING, **mapping}}
+        return self.post(f"/datasets/{made['id']}/versions", body)
+
+    def spec(self, **changes: Any) -> dict[str, Any]:
+        return {
+            "kind": "rl",
+            "name": "a run",
+            "model": {"base_model": "tiny"},
+            "dataset": {"version": "sums@1"},
+            **changes,
+        }
+
+    def run(self, **changes: Any) -> Any:
+        reply = self.post("/runs", {"spec": self.spec(**changes)})
+        assert reply.status_code == 201, reply.content
+        return reply.json()
+
+    def see(self, run_id: str) -> Any:
+        return self.get(f"/runs/{run_id}").json()
+
+    def events(self, run_id: str) -> list[Any]:
+        """Oldest first."""
+        found: list[Any] = self.get(f"/runs/{run_id}/events?limit=200").json()["data"]
+        return found[::-1]
+
+
+@dataclass
+class SimulatedNode:
+    """An agent without processes: it speaks the real protocol, and its jobs do what the test says."""
+
+    name: str
+    slots: int
+    credential: str = ""
+    node_id: str = ""
+    boot_id: str = "boot-1"
+    jobs: dict[str, ObservedJob] = field(default_factory=dict)
+    reply: HeartbeatReply | None = None
+    client: Client = field(default_factory=Client)
+
+    def inventory(self) -> Inventory:
+        return Inventory(
+            hostname=self.name, agent_version="0", boot_id=self.boot_id, cpu_count=2, memory_bytes=1, disk_free_bytes=1,
+            slots=[SlotInventory(slot=f"cpu-{n}", device="cpu") for n in range(self.slots)],
+        )  # fmt: skip
+
+    def post(self, path: str, body: Any, **headers: str) -> Any:
+        return self.client.post(
+            f"/api/v1/agent{path}", data=body, content_type="application/json",
+            headers={"authorization": f"Bearer {self.credential}", **headers},
+        )  # fmt: skip
+
+    def get(self, path: str, **headers: str) -> Any:
+        return self.client.get(
+            f"/api/v1/agent{path}", headers={"authorization": f"Bearer {self.credential}", **headers}
+        )
+
+    def beat(self) -> HeartbeatReply:
+        """One heartbeat; then this node's jobs become what is desired: new ones start, stopped ones exit."""
+        body = HeartbeatRequest(inventory=self.inventory(), jobs=list(self.jobs.values()), started_at=0.0)
+        answer = self.post("/heartbeat", msgspec.json.encode(body))
+        assert answer.status_code == 200, answer.content
+        self.reply = msgspec.json.decode(answer.content, type=HeartbeatReply)
+        named = {}
+        for attempt in self.reply.attempts:
+            for job in attempt.jobs:
+                named[job.job_id] = job
+                if job.job_id not in self.jobs:
+                    self.jobs[job.job_id] = ObservedJob(
+                        job_id=job.job_id, attempt_id=attempt.attempt_id, epoch=attempt.epoch,
+                        state=JobState.RUNNING, pid=1,
+                    )  # fmt: skip
+                if job.stop:
+                    self.exit(job.job_id, EndReason.STOPPED_BY_USER)
+        for job_id in list(self.jobs):
+            if job_id not in named:
+                if self.jobs[job_id].state != JobState.EXITED:
+                    self.exit(job_id, EndReason.STOPPED_BY_USER)
+                elif job_id in self.reply.acknowledged:
+                    del self.jobs[job_id]
+        return self.reply
+
+    def exit(
+        self, job_id: str, reason: EndReason | None, *, code: int = 0, shipped: int = 10, message: str = ""
+    ) -> None:
+        if self.jobs[job_id].state == JobState.EXITED:
+            return
+        self.jobs[job_id] = msgspec.structs.replace(
+            self.jobs[job_id], state=JobState.EXITED, reason=reason, exit_code=code, message=message,
+            outbox=[OutboxOffset(file="main-0.jsonl", bytes=10, shipped=shipped)],
+        )  # fmt: skip
+
+    def ship_all(self) -> None:
+        for job_id, job in self.jobs.items():
+            self.jobs[job_id] = msgspec.structs.replace(
+                job, outbox=[OutboxOffset(file=item.file, bytes=item.bytes, shipped=item.bytes) for item in job.outbox]
+            )
+
+    def job(self, name: str) -> str:
+        """Id of the newest job of that name on this node."""
+        found = Job.objects.filter(name=name, attempt__node_id=self.node_id).order_by("-attempt__number", "-pk").first()
+        assert found is not None
+        return found.pk
+
+    def upload_checkpoint(self, attempt_id: str, epoch: int, *, step: int, final: bool = False) -> Any:
+        """Announce, send one part, complete; returns the last answer."""
+        data = f"checkpoint {attempt_id} {step}".encode()
+        body = {
+            "step": step, "manifest_sha256": hashlib.sha256(data + b"manifest").hexdigest(), "bytes": len(data),
+            "tar_sha256": hashlib.sha256(data).hexdigest(), "epoch": epoch, "final": final,
+        }  # fmt: skip
+        announced = self.post(f"/attempts/{attempt_id}/checkpoints", json.dumps(body))
+        if announced.status_code != 200:
+            return announced
+        upload = announced.json()["upload_id"]
+        part = self.client.put(
+            f"/api/v1/agent/uploads/{upload}/parts/0", data=data, content_type="application/octet-stream",
+            headers={"authorization": f"Bearer {self.credential}"},
+        )  # fmt: skip
+        assert part.status_code == 200, part.content
+        return self.post(f"/uploads/{upload}/complete", b"")
+
+
+@pytest.fixture
+def person(db: None) -> Callable[..., Person]:
+    def make(name: str, *, team: str = "red", project: str = "default", role: Role = Role.ADMIN) -> Person:
+        user, _ = User.objects.get_or_create(username=name)
+        team_row, _ = Team.objects.get_or_create(name=team)
+        project_row, _ = Project.objects.get_or_create(team=team_row, name=project)
+        Membership.objects.get_or_create(user=user, project=project_row, defaults={"role": role})
+        _, token = accounts.create_token(user=user, project=project_row, name="test", scopes=["*"])
+        return Person(user, project_row, token)
+
+    return make
+
+
+@pytest.fixture
+def alice(person: Callable[..., Person], clock: Clock) -> Person:
+    """Owns a dataset `sums` and a model `tiny`."""
+    alice = person("alice")
+    fleet.init_pool(alice.project.team)
+    assert alice.dataset().status_code == 201
+    assert alice.post("/models", {"name": "tiny", "path": "/models/tiny"}).status_code == 201
+    return alice
+
+
+@pytest.fixture
+def node(clock: Clock, db: None) -> Callable[..., SimulatedNode]:
+    def make(name: str = "node-1", slots: int = 2) -> SimulatedNode:
+        token, _ = fleet.create_enrolment_token(now=clock.now)
+        node = SimulatedNode(name=name, slots=slots)
+        row, node.credential = fleet.enrol(token=token, name=name, inventory=node.inventory(), now=clock.now)
+        node.node_id = row.pk
+        node.beat()
+        return node
+
+    return make
+
+
+@pytest.fixture
+def tick(clock: Clock) -> Callable[..., None]:
+    """One round of the Celery ticks, `seconds` later, with the web process alive."""
+
+    def ticks(seconds: float = 1.0, *, web_alive: bool = True) -> None:
+        now = clock.forward(seconds)
+        if web_alive:
+            note_alive()
+        services.sweep_leases(now=now)
+        services.advance_runs(now=now)
+        services.place_jobs(now=now)
+
+    return ticks
+
+
+@pytest.fixture
+def start(
+    alice: Person, tick: Callable[..., None]
+) -> Callable[..., Any]:
+    """A run that runs on the given node."""
+
+    def running(node: SimulatedNode, **changes: Any) -> Any:
+        run = alice.run(**changes)
+        tick()
+        node.beat()
+        node.beat()
+        run = alice.see(run["id"])
+        assert run["status"] == "RUNNING", run
+        return run
+
+    return running
+
+
+@pytest.fixture
+def commit_checkpoint() -> Callable[..., None]:
+    """What telemetry does with a checkpoint line of the trainer."""
+
+    def commit(run_id: str, attempt_id: str, *, step: int, final: bool = False) -> None:
+        job = Job.objects.select_related("attempt__run").get(attempt_id=attempt_id, name="trainer")
+        data = f"checkpoint {attempt_id} {step}".encode()
+        records.record_checkpoint_line(
+            job,
+            CheckpointLine(
+                at=0.0, step=step, directory="/x", bytes=1, final=final,
+                manifest_sha256=hashlib.sha256(data + b"manifest").hexdigest(),
+            ),
+        )  # fmt: skip
+
+    return commit
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path: Path, settings: Any) -> None:
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, data_dir=tmp_path)

@@ -1,0 +1,439 @@
+"""Runs from submit to end, over the real protocol, with simulated nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from control_plane.catalog.models import Checkpoint
+from control_plane.fleet.models import Lease
+from control_plane.runs import services
+from control_plane.runs.models import Attempt, Job
+from oolong.contracts.lifecycle import EndReason, JobState
+
+
+def attempt_of(run: Any) -> Attempt:
+    return Attempt.objects.filter(run_id=run["id"]).latest("number")
+
+
+def complete(node: Any, run: Any, commit_checkpoint: Callable[..., None]) -> None:
+    """The work ends as it should: the final checkpoint is committed and stored, every job completes."""
+    attempt = attempt_of(run)
+    commit_checkpoint(run["id"], attempt.pk, step=60, final=True)
+    assert node.upload_checkpoint(attempt.pk, attempt.epoch, step=60, final=True).json()["stored"]
+    for name in ("controller", "reward", "rollout-0", "trainer"):
+        node.exit(node.job(name), EndReason.COMPLETED)
+    node.beat()
+
+
+def test_a_run_goes_from_the_queue_to_running_with_its_jobs_and_leases(
+    alice: Any, node: Any, tick: Any
+) -> None:
+    machine = node()
+    run = alice.run()
+    assert (run["status"], run["slots_needed"]) == ("QUEUED", 2)
+    tick()
+    assert alice.see(run["id"])["status"] == "STARTING"
+    (attempt,) = machine.beat().attempts
+    assert [job.name for job in attempt.jobs] == ["controller", "reward", "rollout-0", "trainer"]
+    assert {job.name: job.slots for job in attempt.jobs}["trainer"] == ["cpu-0"]
+    assert set(attempt.ports) == {"controller", "reward", "engine-0", "rendezvous"}
+    assert len(set(attempt.ports.values())) == 4
+    machine.beat()
+    run = alice.see(run["id"])
+    assert run["status"] == "RUNNING"
+    held = {slot["name"]: slot["held_by"]["job"] for slot in alice.get("/pool").json()["slots"]}
+    assert held == {"cpu-0": "trainer", "cpu-1": "rollout-0"}
+
+
+def test_a_completed_run_succeeds_and_gives_its_slots_back(
+    alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    complete(machine, run, commit_checkpoint)
+    tick()
+    run = alice.see(run["id"])
+    assert (run["status"], run["reason"], run["conditions"]) == ("SUCCEEDED", "completed", [])
+    assert run["latest_checkpoint"]["step"] == 60
+    assert not Lease.objects.filter(released_at=None).exists()
+    machine.beat()
+    machine.beat()
+    assert machine.jobs == {}, "acknowledged jobs are forgotten"
+    moves = [event["data"]["after"] for event in alice.events(run["id"]) if event["kind"] == "status"]
+    assert moves == ["STARTING", "RUNNING", "FINISHING", "SUCCEEDED"]
+
+
+def test_a_run_leaves_finishing_only_when_its_last_lines_are_read(
+    alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    attempt = attempt_of(run)
+    commit_checkpoint(run["id"], attempt.pk, step=60, final=True)
+    machine.upload_checkpoint(attempt.pk, attempt.epoch, step=60, final=True)
+    for job_id in list(machine.jobs):
+        machine.exit(job_id, EndReason.COMPLETED, shipped=4)
+    acknowledged = machine.beat().acknowledged
+    assert acknowledged == []
+    tick()
+    assert alice.see(run["id"])["status"] == "FINISHING"
+    machine.ship_all()
+    machine.beat()
+    assert alice.see(run["id"])["status"] == "SUCCEEDED"
+
+
+def test_after_ten_minutes_the_gap_is_shown_instead(
+    alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    attempt = attempt_of(run)
+    commit_checkpoint(run["id"], attempt.pk, step=60, final=True)
+    machine.upload_checkpoint(attempt.pk, attempt.epoch, step=60, final=True)
+    for job_id in list(machine.jobs):
+        machine.exit(job_id, EndReason.COMPLETED, shipped=4)
+    machine.beat()
+    tick(550)
+    machine.beat()
+    assert alice.see(run["id"])["status"] == "FINISHING"
+    tick(100)
+    run = alice.see(run["id"])
+    assert (run["status"], run["conditions"]) == ("SUCCEEDED", ["GAP"])
+    assert "did not arrive" in alice.events(run["id"])[-1]["message"]
+
+
+def test_a_run_leaves_finishing_only_when_its_final_checkpoint_is_stored(
+    alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    attempt = attempt_of(run)
+    commit_checkpoint(run["id"], attempt.pk, step=60, final=True)
+    for job_id in list(machine.jobs):
+        machine.exit(job_id, EndReason.COMPLETED)
+    machine.beat()
+    tick()
+    assert alice.see(run["id"])["status"] == "FINISHING"
+    assert machine.beat().attempts, "the attempt stays named until its checkpoint is stored"
+    assert machine.upload_checkpoint(attempt.pk, attempt.epoch, step=60, final=True).json()["stored"]
+    assert alice.see(run["id"])["status"] == "SUCCEEDED"
+    assert not machine.beat().attempts
+
+
+def test_a_trainer_that_completes_without_a_checkpoint_is_no_success(
+    alice: Any, node: Any, start: Any, tick: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    for job_id in list(machine.jobs):
+        machine.exit(job_id, EndReason.COMPLETED)
+    machine.beat()
+    tick()
+    run = alice.see(run["id"])
+    assert (run["status"], run["reason"]) == ("FAILED", "no_valid_checkpoint")
+
+
+def test_a_killed_trainer_gets_a_new_attempt_from_the_last_stored_checkpoint(
+    alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    first = attempt_of(run)
+    commit_checkpoint(run["id"], first.pk, step=20)
+    machine.upload_checkpoint(first.pk, first.epoch, step=20)
+    machine.exit(machine.job("trainer"), None, code=-9)
+    machine.beat()
+    run = alice.see(run["id"])
+    assert run["status"] == "RECOVERING"
+    assert "killed by signal 9" in run["waiting_why"]
+    machine.beat()
+    tick()
+    tick()
+    (attempt,) = [attempt for attempt in machine.beat().attempts if attempt.attempt_number == 2]
+    assert attempt.epoch == first.epoch + 1
+    stored = Checkpoint.objects.get(attempt_id=first.pk)
+    assert attempt.resume is not None
+    assert attempt.resume.sha256 == stored.tar_sha256
+    assert machine.get(f"/artifacts/{stored.tar_sha256}").status_code == 200
+    machine.beat()
+    run = alice.see(run["id"])
+    assert (run["status"], run["attempt_number"], run["train_step"]) == ("RUNNING", 2, 20)
+
+
+def test_a_recovery_waits_until_the_newest_checkpoint_is_stored(
+    alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    first = attempt_of(run)
+    commit_checkpoint(run["id"], first.pk, step=20)
+    machine.exit(machine.job("trainer"), None, code=1)
+    machine.beat()
+    machine.beat()
+    tick()
+    assert alice.see(run["id"])["status"] == "RECOVERING"
+    machine.upload_checkpoint(first.pk, first.epoch, step=20)
+    tick()
+    assert attempt_of(run).resume_checkpoint is not None
+
+
+def test_without_any_checkpoint_a_recovery_starts_from_the_original_model(
+    alice: Any, node: Any, start: Any, tick: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    machine.exit(machine.job("controller"), None, code=1)
+    machine.beat()
+    machine.beat()
+    tick()
+    assert attempt_of(run).number == 2
+    assert attempt_of(run).resume_checkpoint is None
+
+
+def test_checkpoints_that_cannot_be_had_are_a_clear_failure_and_no_fresh_start(
+    alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
+) -> None:
+    lost = node("lost")
+    run = start(lost)
+    commit_checkpoint(run["id"], attempt_of(run).pk, step=20)
+    other = node("other")
+    for _ in range(9):
+        other.beat()
+        tick(12)
+    run = alice.see(run["id"])
+    assert (run["status"], run["reason"]) == ("FAILED", "no_valid_checkpoint")
+
+
+def test_the_users_own_faults_use_up_the_attempts(alice: Any, node: Any, start: Any, tick: Any) -> None:
+    machine = node()
+    run = start(machine, budget={"max_attempts": 2})
+    machine.exit(machine.job("trainer"), None, code=1)
+    for _ in range(4):
+        machine.beat()
+        tick()
+    assert alice.see(run["id"])["attempt_number"] == 2
+    machine.exit(machine.job("trainer"), None, code=1, message="out of memory")
+    for _ in range(3):
+        machine.beat()
+        tick()
+    run = alice.see(run["id"])
+    assert (run["status"], run["reason"], run["fault"]) == ("FAILED", "trainer_died", "user")
+    assert "out of memory" in run["reason_message"]
+    assert run["advice"]
+
+
+def test_a_cause_that_is_never_retried_fails_the_run_and_stops_its_jobs(
+    alice: Any, node: Any, start: Any, tick: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    machine.exit(machine.job("trainer"), EndReason.NONFINITE_LOSS, code=1, message="three steps")
+    machine.beat()
+    assert alice.see(run["id"])["status"] == "FINISHING"
+    machine.beat()
+    machine.beat()
+    tick()
+    run = alice.see(run["id"])
+    assert (run["status"], run["reason"], run["fault"]) == ("FAILED", "nonfinite_loss", "config")
+    assert not Lease.objects.filter(released_at=None).exists()
+
+
+def test_stop_asks_the_trainer_first_and_ends_with_its_checkpoint(
+    alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    attempt = attempt_of(run)
+    assert alice.post(f"/runs/{run['id']}/stop").status_code == 202
+    asked = set(Job.objects.exclude(stop_asked_at=None).values_list("name", flat=True))
+    assert asked == {"trainer"}
+    machine.beat()
+    commit_checkpoint(run["id"], attempt.pk, step=7)
+    machine.upload_checkpoint(attempt.pk, attempt.epoch, step=7)
+    machine.beat()
+    assert alice.see(run["id"])["status"] == "STOPPING"
+    tick(25)
+    machine.beat()
+    machine.beat()
+    run = alice.see(run["id"])
+    assert (run["status"], run["reason"], run["fault"]) == ("STOPPED", "stopped_by_user", "none")
+    assert run["latest_checkpoint"]["step"] == 7
+
+
+def test_a_stopped_run_is_never_failed_even_if_its_trainer_dies_of_it(
+    alice: Any, node: Any, start: Any, tick: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    alice.post(f"/runs/{run['id']}/stop")
+    machine.exit(machine.job("trainer"), None, code=-11)
+    for _ in range(4):
+        machine.beat()
+        tick(25)
+    assert alice.see(run["id"])["status"] == "STOPPED"
+
+
+def test_a_job_stopped_before_its_node_heard_of_it_is_taken_as_never_started(
+    alice: Any, node: Any, tick: Any
+) -> None:
+    machine = node()
+    run = alice.run()
+    tick()
+    alice.post(f"/runs/{run['id']}/stop")
+    machine.beat()
+    for _ in range(10):
+        machine.beat()
+        tick(10)
+    assert alice.see(run["id"])["status"] == "STOPPED"
+
+
+def test_a_queued_run_is_cancelled_and_a_running_one_is_not(alice: Any, node: Any, start: Any) -> None:
+    queued = alice.run()
+    cancelled = alice.post(f"/runs/{queued['id']}/cancel")
+    assert cancelled.status_code == 202
+    assert (cancelled.json()["status"], cancelled.json()["reason"]) == ("STOPPED", "cancelled_while_queued")
+    running = start(node())
+    refused = alice.post(f"/runs/{running['id']}/cancel")
+    assert (refused.status_code, refused.json()["code"]) == (409, "not_queued")
+    assert refused.json()["current_status"] == "RUNNING"
+    again = alice.post(f"/runs/{queued['id']}/stop")
+    assert (again.status_code, again.json()["code"]) == (409, "has_ended")
+
+
+def test_of_two_runs_with_slots_for_one_the_second_waits_with_a_reason_and_starts_after(
+    alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
+) -> None:
+    machine = node()
+    first = start(machine)
+    second = alice.run(name="the second")
+    tick()
+    second = alice.see(second["id"])
+    assert second["status"] == "QUEUED"
+    assert second["waiting_why"] == "needs 2 slots on one node; 0 of 2 are free on node-1"
+    assert second["queue_position"] == 1
+    (entry,) = alice.get("/pool").json()["queue"]
+    assert entry["why"] == second["waiting_why"]
+    complete(machine, first, commit_checkpoint)
+    tick()
+    assert alice.see(second["id"])["status"] == "STARTING"
+    machine.beat()
+    machine.beat()
+    assert alice.see(second["id"])["status"] == "RUNNING"
+
+
+def test_a_team_at_its_limit_waits_and_the_limit_is_named(alice: Any, node: Any, tick: Any) -> None:
+    node(slots=4)
+    alice.call("PATCH", "/pool/quota", {"limit_slots": 1})
+    run = alice.run()
+    tick()
+    assert "limit is 1 slots" in alice.see(run["id"])["waiting_why"]
+    alice.call("PATCH", "/pool/quota", {"limit_slots": None})
+    tick()
+    assert alice.see(run["id"])["status"] == "STARTING"
+
+
+def test_a_cordoned_node_keeps_its_run_and_gets_no_new_one(alice: Any, node: Any, start: Any, tick: Any) -> None:
+    machine = node(slots=4)
+    running = start(machine)
+    assert alice.post(f"/pool/nodes/{machine.node_id}/cordon").json()["status"] == "CORDONED"
+    waiting = alice.run()
+    tick()
+    assert alice.see(running["id"])["status"] == "RUNNING"
+    assert "node-1 is cordoned" in alice.see(waiting["id"])["waiting_why"]
+    alice.post(f"/pool/nodes/{machine.node_id}/uncordon")
+    tick()
+    assert alice.see(waiting["id"])["status"] == "STARTING"
+
+
+def test_a_drained_node_gives_its_run_away_with_a_checkpoint(
+    alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
+) -> None:
+    leaving = node("leaving")
+    run = start(leaving)
+    staying = node("staying")
+    first = attempt_of(run)
+    alice.post(f"/pool/nodes/{leaving.node_id}/drain")
+    tick()
+    commit_checkpoint(run["id"], first.pk, step=5)
+    leaving.upload_checkpoint(first.pk, first.epoch, step=5)
+    for _ in range(4):
+        leaving.beat()
+        tick()
+    second = attempt_of(run)
+    assert (second.number, second.node_id) == (2, staying.node_id)
+    assert second.resume_checkpoint is not None
+
+
+def test_wall_time_stops_a_run_with_a_checkpoint(alice: Any, node: Any, start: Any, tick: Any) -> None:
+    machine = node()
+    run = start(machine, budget={"max_wall_seconds": 60})
+    for _ in range(10):
+        machine.beat()
+        tick(10)
+    for _ in range(3):
+        machine.beat()
+        tick(10)
+    run = alice.see(run["id"])
+    assert (run["status"], run["reason"]) == ("STOPPED", "wall_time_over")
+
+
+def test_an_engine_that_was_restarted_in_place_does_not_end_the_attempt(
+    alice: Any, node: Any, start: Any, tick: Any
+) -> None:
+    import msgspec
+
+    machine = node()
+    run = start(machine)
+    job = machine.job("rollout-0")
+    machine.jobs[job] = msgspec.structs.replace(machine.jobs[job], incarnation=1, pid=2)
+    machine.beat()
+    tick()
+    assert alice.see(run["id"])["status"] == "RUNNING"
+    assert any("restarted in place (1 of 3)" in event["message"] for event in alice.events(run["id"]))
+
+
+def test_ticks_that_run_twice_or_are_lost_change_nothing(
+    alice: Any, node: Any, start: Any, tick: Any, clock: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    before = alice.events(run["id"])
+    for _ in range(3):
+        services.place_jobs(now=clock.now)
+        services.advance_runs(now=clock.now)
+        services.sweep_leases(now=clock.now)
+        machine.beat()
+    assert alice.events(run["id"]) == before
+    assert Attempt.objects.filter(run_id=run["id"]).count() == 1
+
+
+def test_a_repeated_or_stale_heartbeat_changes_nothing(alice: Any, node: Any, start: Any) -> None:
+    import msgspec
+
+    machine = node()
+    run = start(machine)
+    trainer = machine.job("trainer")
+    machine.jobs[trainer] = msgspec.structs.replace(
+        machine.jobs[trainer], epoch=0, state=JobState.EXITED, reason=EndReason.NODE_LOST
+    )
+    machine.beat()
+    assert alice.see(run["id"])["status"] == "RUNNING", "a report of another epoch is not about this attempt"
+
+
+def test_a_job_that_its_node_no_longer_knows_is_lost(alice: Any, node: Any, start: Any, tick: Any) -> None:
+    machine = node()
+    run = start(machine)
+    machine.jobs.clear()
+    machine.reply = None
+    machine.beat()
+    run = alice.see(run["id"])
+    assert run["status"] == "RECOVERING"
+    assert "does not know" in run["waiting_why"]
+
+
+@pytest.mark.parametrize("end", ["stop", "cancel"])
+def test_asking_for_an_end_of_what_is_not_there_is_404(alice: Any, end: str) -> None:
+    assert alice.post(f"/runs/run_nothing/{end}").status_code == 404

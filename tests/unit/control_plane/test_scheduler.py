@@ -1,0 +1,135 @@
+"""The scheduler: no database, no clock."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from control_plane.fleet.scheduler import NodeView, Request, Snapshot, order, plan
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def node(name: str, free: int, total: int | None = None, *, accepts: bool = True, refusal: str = "") -> NodeView:
+    slots = tuple(f"cpu-{index}" for index in range(free))
+    return NodeView(name, name, slots, free if total is None else total, accepts, refusal)
+
+
+def request(name: str, slots: int = 1, *, priority: int = 500, age: int = 0, team: str = "red") -> Request:
+    return Request(name, name, team, priority, slots, NOW - timedelta(seconds=age))
+
+
+def snapshot(
+    nodes: list[NodeView], queue: list[Request], used: dict[str, int] | None = None, **limits: int
+) -> Snapshot:
+    return Snapshot(NOW, nodes, queue, used or {}, dict(limits))
+
+
+def placed(snap: Snapshot) -> dict[str, str]:
+    return {placement.request: placement.node for placement in plan(snap).placements}
+
+
+def test_higher_priority_goes_first_then_who_came_first() -> None:
+    queue = [request("late"), request("early", age=9), request("urgent", priority=900)]
+    assert [item.id for item in order(queue)] == ["urgent", "early", "late"]
+    assert placed(snapshot([node("n", 2)], queue)) == {"urgent": "n", "early": "n"}
+
+
+def test_a_gang_is_placed_whole_on_one_node_or_waits() -> None:
+    decided = plan(snapshot([node("a", 1, 4), node("b", 1, 1)], [request("gang", 2)]))
+    assert not decided.placements
+    assert decided.waiting["gang"] == "needs 2 slots on one node; 1 of 4 are free on a"
+
+
+def test_the_tightest_node_is_taken_so_that_big_holes_stay() -> None:
+    assert placed(snapshot([node("big", 8), node("small", 2)], [request("run", 2)])) == {"run": "small"}
+
+
+def test_a_run_larger_than_any_node_says_so_and_holds_nobody_up() -> None:
+    decided = plan(snapshot([node("n", 2)], [request("huge", 5, priority=900), request("small", 2)]))
+    assert decided.waiting["huge"] == "needs 5 slots on one node; the largest node has 2"
+    assert [placement.request for placement in decided.placements] == ["small"]
+
+
+def test_a_small_run_may_not_starve_a_big_one_ahead_of_it() -> None:
+    decided = plan(snapshot([node("n", 1, 2)], [request("big", 2, age=9), request("small", 1)]))
+    assert not decided.placements
+    assert "waits behind 'big'" in decided.waiting["small"]
+    assert decided.positions == {"big": 1, "small": 2}
+
+
+def test_a_small_run_passes_where_it_takes_nothing_from_the_big_one() -> None:
+    nodes = [node("kept", 3, 4), node("other", 1, 1)]
+    decided = plan(snapshot(nodes, [request("big", 4, age=9), request("small", 1)]))
+    assert [(placement.request, placement.node) for placement in decided.placements] == [("small", "other")]
+
+
+def test_a_team_never_passes_its_limit() -> None:
+    queue = [request("one", 2, age=2), request("two", 2, age=1)]
+    decided = plan(snapshot([node("n", 8)], queue, {"red": 1}, red=4))
+    assert [placement.request for placement in decided.placements] == ["one"]
+    assert decided.waiting["two"] == "the team's limit is 4 slots, 3 are in use and this run needs 2"
+
+
+def test_a_cordoned_node_gets_nothing_and_the_reason_is_said() -> None:
+    decided = plan(snapshot([node("n", 4, accepts=False, refusal="cordoned")], [request("run")]))
+    assert decided.waiting["run"] == "no node accepts work: n is cordoned"
+
+
+def test_an_empty_pool_is_named() -> None:
+    assert plan(snapshot([], [request("run")])).waiting["run"] == "no node has joined the pool"
+
+
+def test_a_retry_waits_for_its_time() -> None:
+    early = Request("run", "run", "red", 500, 1, NOW, not_before=NOW + timedelta(seconds=4))
+    assert plan(snapshot([node("n", 1)], [early])).waiting["run"].startswith("tries again in 5 s")
+
+
+nodes_strategy = st.lists(
+    st.builds(
+        lambda index, free, held, accepts: NodeView(
+            f"n{index}", f"n{index}", tuple(f"s{slot}" for slot in range(free)), free + held, accepts, "draining"
+        ),
+        st.integers(0, 10_000), st.integers(0, 6), st.integers(0, 3), st.booleans(),
+    ),
+    max_size=5, unique_by=lambda item: item.id,
+)  # fmt: skip
+queue_strategy = st.lists(
+    st.builds(
+        lambda index, slots, priority, age, team: request(f"r{index}", slots, priority=priority, age=age, team=team),
+        st.integers(0, 10_000), st.integers(1, 7), st.sampled_from([0, 500, 1000]), st.integers(0, 50),
+        st.sampled_from(["red", "blue"]),
+    ),
+    max_size=12, unique_by=lambda item: item.id,
+)  # fmt: skip
+limits_strategy = st.fixed_dictionaries({"red": st.one_of(st.none(), st.integers(0, 9)), "blue": st.none()})
+
+
+@settings(max_examples=200, deadline=None)
+@given(nodes_strategy, queue_strategy, limits_strategy, st.integers(0, 3))
+def test_any_plan_is_sound(
+    nodes: list[NodeView], queue: list[Request], limits: dict[str, int | None], used: int
+) -> None:
+    decided = plan(Snapshot(NOW, nodes, queue, {"red": used}, limits))
+    by_id = {item.id: item for item in queue}
+    views = {view.id: view for view in nodes}
+
+    sold = [(placement.node, slot) for placement in decided.placements for slot in placement.slots]
+    assert len(sold) == len(set(sold)), "a slot is sold once"
+    for placement in decided.placements:
+        assert views[placement.node].accepts
+        assert set(placement.slots) <= set(views[placement.node].free)
+        assert len(placement.slots) == by_id[placement.request].slots, "all or nothing"
+    red = used + sum(by_id[item.request].slots for item in decided.placements if by_id[item.request].team == "red")
+    assert limits["red"] is None or red <= max(limits["red"], used)
+    # Everybody is either placed or told why, and the waiting have positions 1, 2, 3 in queue order.
+    assert {placement.request for placement in decided.placements} | set(decided.waiting) == set(by_id)
+    assert all(why and "\n" not in why for why in decided.waiting.values())
+    waiting = [item.id for item in order(queue) if item.id in decided.waiting]
+    assert [decided.positions[identity] for identity in waiting] == list(range(1, len(waiting) + 1))
+    # The head of the queue waits only for a reason of its own.
+    if queue and (head := order(queue)[0]).id in decided.waiting:
+        limited = limits[head.team] is not None and (used if head.team == "red" else 0) + head.slots > limits[head.team]
+        assert limited or not any(view.accepts and len(view.free) >= head.slots for view in nodes)

@@ -78,6 +78,7 @@ def services_of(
         )
     web = ["-m", "uvicorn", "control_plane.asgi:application", "--host", "127.0.0.1"]
     web += ["--port", str(configuration.ports["web"]), "--lifespan", "off", "--no-access-log"]
+    web += ["--timeout-graceful-shutdown", "2"]  # streams to browsers stay open for ever
     celery = ["-m", "celery", "--app", "control_plane", "--workdir", str(places.root / "platform")]
     worker = [*celery, "worker", "--concurrency", "2", "--loglevel", "WARNING"]
     worker += ["--without-gossip", "--without-mingle", "--hostname", "oolong@localhost"]

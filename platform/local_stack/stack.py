@@ -59,6 +59,8 @@ def up(places: Places, *, device: str, say: Say) -> Started:
         dashboard.build_if_needed(places, say=say)
         before = configuration.read_configuration(places)
         if is_running(places) and before is not None:
+            if before.code != configuration.code_digest(places):
+                say("The code has changed since this stack was started: `manage.py down` and `up` load it.")
             return Started(url=before.url, was_running=True)
         _ask_keeper_to_stop(places)  # one that failed or is half way down
         configuration.prepare_data_folder(places)

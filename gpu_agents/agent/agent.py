@@ -100,6 +100,7 @@ class Agent:
             self._api, self._data, jobs=self._records, shipped=self._shipped, moved=self._nudge
         )
         self._desired = read_desired(self._data)
+        self._revision = -1  # of the desired state
         self._acknowledged: set[str] = set()
         self._inputs: dict[str, Inputs] = {}
         self._preparing: dict[str, asyncio.Task[None]] = {}
@@ -233,7 +234,10 @@ class Agent:
         """A heartbeat held by the server until there is something new, given up when something changes here."""
         began = time.monotonic()
         call = asyncio.create_task(
-            self._api.heartbeat(request, wait_seconds=self._settings.long_poll_seconds), name="heartbeat"
+            self._api.heartbeat(
+                request, wait_seconds=self._settings.long_poll_seconds, revision=self._revision
+            ),
+            name="heartbeat",
         )
         change = asyncio.create_task(self._change(), name="local change")
         try:
@@ -299,6 +303,7 @@ class Agent:
         self._data.contact.touch(mode=0o600)
         os.utime(self._data.contact)
         self._acknowledged = set(reply.acknowledged)
+        self._revision = reply.revision
         if reply.attempts != self._desired:
             self._desired = reply.attempts
             write_json(self._data.desired, reply.attempts)

@@ -75,13 +75,21 @@ class AgentApi:
     async def enrol(self, request: EnrolRequest) -> EnrolReply:
         return await self._json("enrol", request, EnrolReply)
 
-    async def heartbeat(self, request: HeartbeatRequest, *, wait_seconds: float = 0.0) -> HeartbeatReply:
-        """Report and receive. With a wait the server may hold the answer until the desired state changes."""
+    async def heartbeat(
+        self, request: HeartbeatRequest, *, wait_seconds: float = 0.0, revision: int = -1
+    ) -> HeartbeatReply:
+        """Report and receive. With a wait the server may hold the answer until the desired state changes.
+
+        `revision` is that of the last reply: what changed since then ends the wait at once.
+        """
+        params = {"wait": f"{wait_seconds:g}"} if wait_seconds else {}
+        if revision >= 0:
+            params["revision"] = str(revision)
         return await self._json(
             "heartbeat",
             request,
             HeartbeatReply,
-            params={"wait": f"{wait_seconds:g}"} if wait_seconds else {},
+            params=params,
             timeout=REQUEST_SECONDS + wait_seconds,
         )
 

@@ -132,6 +132,7 @@ class Uploader:
             upload.tar_sha256 = await asyncio.to_thread(archive.sha256)
             upload.tar_bytes = archive.size
             self._save(upload)
+        known = False  # whether the server knows the attempt
         try:
             reply = await self.api.begin_upload(
                 upload.attempt_id,
@@ -144,6 +145,7 @@ class Uploader:
                     "final": upload.final,
                 },
             )
+            known = True
             if not reply.stored:
                 received = set(reply.received_parts)
                 for number in range(-(-archive.size // reply.part_bytes)):
@@ -156,7 +158,7 @@ class Uploader:
                         )
                 reply = await self.api.complete_upload(reply.upload_id)
         except Refused as refusal:
-            if refusal.code != "fenced" and refusal.status not in GONE_STATUSES:
+            if refusal.code != "fenced" and (known or refusal.status not in GONE_STATUSES):
                 raise
             upload.dropped = str(refusal)
             log.warning("checkpoint %s is dropped: %s", upload.key, refusal)

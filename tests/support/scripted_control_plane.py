@@ -76,6 +76,9 @@ class ScriptedControlPlane:
                 return job
         return None
 
+    def revision(self) -> int:
+        return hash(msgspec.json.encode(self.desired)) & 0x7FFFFFFF
+
     def content(self, job_id: str, name: str) -> bytes:
         return bytes(self.files.get((job_id, name), b""))
 
@@ -161,9 +164,9 @@ class ScriptedControlPlane:
     async def _heartbeat(self, request: web.Request) -> web.Response:
         self.heartbeats.append(msgspec.json.decode(await request.read(), type=HeartbeatRequest))
         wait = float(request.query.get("wait", "0"))
-        before = list(self.desired)
+        revision = int(request.query.get("revision", self.revision()))
         for _ in range(int(wait / 0.05)):
-            if self.desired != before:
+            if self.revision() != revision:
                 break
             await asyncio.sleep(0.05)
         acknowledged = [
@@ -173,7 +176,9 @@ class ScriptedControlPlane:
             and job.state is JobState.EXITED
             and all(self._complete_file(job, file.file, file.bytes) for file in job.outbox)
         ]
-        return _json(HeartbeatReply(attempts=self.desired, acknowledged=acknowledged))
+        return _json(
+            HeartbeatReply(attempts=self.desired, acknowledged=acknowledged, revision=self.revision())
+        )
 
     def _complete_file(self, job: ObservedJob, name: str, size: int) -> bool:
         return len(self.files.get((job.job_id, name), b"")) >= size

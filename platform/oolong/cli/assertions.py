@@ -46,8 +46,7 @@ def measured(client: Client, run: Run, assertion: Assertion) -> float | None:
     """What the assertion is about; None when the run has no such value."""
     if assertion.name.startswith("summary."):
         return summary_value(run, assertion.name.removeprefix("summary.").split("."))
-    series = [series for series in client.runs.metrics(run.id, [assertion.name]).series if series.value]
-    return max(series, key=lambda found: (found.attempt, found.x[-1])).value[-1] if series else None
+    return client.runs.last_value(run.id, assertion.name)
 
 
 def summary_value(run: Run, path: list[str]) -> float | None:

@@ -34,7 +34,7 @@ def nodes(json: JsonOption = False) -> None:
             (
                 slot.node.name,
                 names[slot.node.id].status if slot.node.id in names else None,
-                slot.id,
+                slot.name,
                 slot.device,
                 slot.state,
                 f"{slot.held_by.run_name} {slot.held_by.job or ''}".strip() if slot.held_by else None,

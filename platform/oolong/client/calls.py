@@ -133,7 +133,7 @@ def cancel_run(run_id: str) -> Call[models.Run]:
 
 
 def metrics(
-    run_id: str, names: Sequence[str], axis: str | None, after_x: float | None, limit: int | None
+    run_id: str, names: Sequence[str], axis: str | None, after_x: int | None, limit: int | None
 ) -> Call[models.Metrics]:
     return get(
         f"runs/{run_id}/metrics",
@@ -143,6 +143,10 @@ def metrics(
         after_x=after_x,
         limit=limit,
     )
+
+
+def metric_names(run_id: str) -> Call[models.Page[models.MetricName]]:
+    return get(f"runs/{run_id}/metric-names", models.Page[models.MetricName])
 
 
 def document(run_id: str, name: str) -> Call[models.Document]:

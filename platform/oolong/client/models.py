@@ -109,7 +109,7 @@ class Model(Answer):
     id: str
     name: str
     family: str
-    parameters: int
+    parameters: int | None
     sha256: str
     bytes: int
     config: dict[str, Any]
@@ -144,7 +144,7 @@ class Run(Answer):
     reason_message: str = ""
     advice: str = ""
     fault: str = "none"
-    conditions: list[Any] = []
+    conditions: list[str] = []
     waiting_why: str = ""
     queue_position: int | None = None
     attempt_number: int = 0
@@ -157,7 +157,7 @@ class Run(Answer):
     spec: dict[str, Any]
     dataset: Reference
     model: Reference
-    created_by: Any = None
+    created_by: str = ""
     created_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -209,7 +209,7 @@ class Job(Answer):
     node: Named | None = None
     slots: list[str]
     incarnation: int = 0
-    pid: int | None = None
+    pid: int = 0
     exit_code: int | None = None
     reason: str = ""
     message: str = ""
@@ -223,7 +223,7 @@ class Series(Answer):
     attempt: int
     x: list[float]
     value: list[float]
-    at: list[datetime] | list[float] = []
+    at: list[float] = []  # unix seconds
 
 
 class Metrics(Answer):
@@ -247,9 +247,19 @@ class LogPart(Answer):
     end: bool
 
 
+class MetricName(Answer):
+    name: str
+    unit: str
+    help: str = ""
+    axis: str
+    sources: list[str]
+    last_x: int | None = None
+    conflicts: int = 0
+
+
 class Document(Answer):
     name: str
-    at: Any
+    at: float  # unix seconds
     value: dict[str, Any]
 
 
@@ -258,7 +268,7 @@ class Checkpoint(Answer):
     run: Reference
     step: int
     sha256: str  # of the manifest
-    tar_sha256: str | None = None
+    tar_sha256: str = ""  # of the download; empty while LOCAL
     bytes: int
     state: str  # LOCAL | STORED
     final: bool
@@ -273,6 +283,7 @@ class SlotHolder(Answer):
 
 class Slot(Answer):
     id: str
+    name: str  # cpu-0, or the GPU's UUID
     node: Named
     device: str
     model: str = ""
@@ -298,7 +309,7 @@ class QueuedRun(Answer):
 
 
 class Quota(Answer):
-    team: str | Named
+    team: Named
     limit_slots: int | None
     used_slots: int
 

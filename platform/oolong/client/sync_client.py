@@ -121,7 +121,7 @@ class Client:
         return read_answer(call, self._repeat(send, repeatable=True))  # content-addressed: twice is once
 
     def stream(self, topic: str, *, after_seq: int | None = None) -> Iterator[models.Frame]:
-        """Frames of a topic (`run:<id>`, `run:<id>:logs`, `runs`, `pool`) as they come, without end.
+        """Frames of a topic (`run:<id>`, `run:<id>:logs`, `runs`, `pool`) as they come; a run's end with the run.
 
         A broken connection is resumed after the last frame. Raises StreamGap when frames are gone for good.
         """
@@ -131,6 +131,8 @@ class Client:
             try:
                 for frame in self._events(topic, last):
                     failures = 0
+                    if frame is None:
+                        return
                     if frame.type == "gap":
                         raise StreamGap(topic, int(frame.data["from"]), int(frame.data["to"]))
                     last = max(last or 0, frame.seq)
@@ -141,7 +143,8 @@ class Client:
                     raise Unreachable(f"stream {topic}: {error}") from error
             time.sleep(self._retries.wait(max(1, failures), None))
 
-    def _events(self, topic: str, after_seq: int | None) -> Iterator[models.Frame]:
+    def _events(self, topic: str, after_seq: int | None) -> Iterator[models.Frame | None]:
+        """Frames of one connection; None when the server says that nothing more will come."""
         params = {"topic": topic} | ({} if after_seq is None else {"after_seq": str(after_seq)})
         with self._http.stream(
             "GET",
@@ -156,8 +159,9 @@ class Client:
             reader = EventReader()
             for line in response.iter_lines():
                 event = reader.feed(line)
-                if event is not None:
-                    yield models.Frame.model_validate_json(event[2])
+                if event is None or event[0] == "subscribed":
+                    continue
+                yield None if event[0] == "end" else models.Frame.model_validate_json(event[2])
 
     def download(self, path: str, download: Download) -> None:
         """GET into a file, going on where a broken connection ended."""
@@ -217,9 +221,8 @@ class Datasets:
 
     def named(self, name: str) -> models.Dataset:
         """The dataset of that name. Raises NotFound."""
-        for dataset in self.list():
-            if dataset.name == name:
-                return dataset
+        for dataset in self._client.pages("datasets", models.Dataset, name=name):
+            return dataset
         raise NotFound(404, code="not_found", detail=f"no dataset is named {name!r}")
 
     def upload(
@@ -321,10 +324,26 @@ class Runs:
         names: Sequence[str],
         *,
         axis: str | None = None,
-        after_x: float | None = None,
+        after_x: int | None = None,
         limit: int | None = None,
     ) -> models.Metrics:
         return self._client.send(calls.metrics(run_id, names, axis, after_x, limit))
+
+    def metric_names(self, run_id: str) -> Sequence[models.MetricName]:
+        """What was measured, with the last x of each."""
+        return self._client.send(calls.metric_names(run_id)).data
+
+    def last_value(self, run_id: str, name: str) -> float | None:
+        """The newest attempt's last point of a metric; None when there is none."""
+        known = [
+            found for found in self.metric_names(run_id) if found.name == name and found.last_x is not None
+        ]
+        for found in known:
+            answer = self.metrics(run_id, [name], axis=found.axis, after_x=(found.last_x or 0) - 1, limit=1)
+            last = [series for series in answer.series if series.value]
+            if last:
+                return max(last, key=lambda series: (series.attempt, series.x[-1])).value[-1]
+        return None
 
     def document(self, run_id: str, name: str) -> models.Document:
         return self._client.send(calls.document(run_id, name))

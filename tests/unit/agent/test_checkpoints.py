@@ -19,8 +19,8 @@ from oolong.contracts.telemetry import CheckpointLine, Outbox, Points
 from tests.support.scripted_control_plane import Fault, ScriptedControlPlane
 
 RECORD = JobRecord(
-    job_id="job_1", run_id="run_1", attempt_id="att_1", epoch=1, name="trainer", kind=JobKind.TRAINER, index=0, slots=[],
-    grace_seconds=1.0,
+    job_id="job_1", run_id="run_1", attempt_id="att_1", epoch=1, name="trainer", kind=JobKind.TRAINER,
+    index=0, slots=[], grace_seconds=1.0,
 )  # fmt: skip
 
 
@@ -185,8 +185,8 @@ def test_the_archive_of_a_directory_has_the_same_bytes_in_any_cut(tmp_path: Path
         if size > 1 or tar.size < 100_000:
             assert b"".join(tar.read(begin, size) for begin in range(0, tar.size, size)) == whole
     with tarfile.open(fileobj=io.BytesIO(whole)) as archive:
-        assert {member.name: (member.mtime, member.uid) for member in archive} == {
-            name: (0, 0) for name in ("b", "empty", "sub/" + "long-name-" * 15)
-        }
+        assert {member.name: (member.mtime, member.uid) for member in archive} == dict.fromkeys(
+            ("b", "empty", "sub/" + "long-name-" * 15), (0, 0)
+        )
         extracted = archive.extractfile("b")
         assert extracted is not None and extracted.read() == bytes(range(256)) * 9

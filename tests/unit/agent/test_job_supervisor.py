@@ -164,7 +164,8 @@ def test_sigterm_reaches_the_first_process_only_and_it_may_finish_its_work(super
 
 def test_the_kill_signal_ends_a_job_that_ignores_sigterm(supervise: Supervise) -> None:
     job = supervise(
-        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('ready', flush=True); time.sleep(600)"
     )
     until(lambda: "ready" in job.output)
     job.process.terminate()

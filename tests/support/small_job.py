@@ -1,0 +1,94 @@
+"""One job of the tests. What it does stands in the run's notes, by job name: {"trainer": {"points": 100, ...}}.
+
+points      points it writes, one every `every` seconds (default: until it is stopped)
+checkpoint  commit a checkpoint after every so many points
+resume      go on after the checkpoint it is handed
+end         completed (default) | died (exit 3, no verdict) | deaf (ignores SIGTERM)
+stray       leave a daemon behind
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from oolong.contracts.attempt import JobResult, read_attempt, read_job, write_result
+from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.telemetry import CheckpointLine, Outbox, Points
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--attempt", type=Path)
+    parser.add_argument("--job", type=Path)
+    options = parser.parse_args()
+    attempt, job = read_attempt(options.attempt), read_job(options.job)
+    plan = json.loads(str(attempt.spec.get("notes") or "{}")).get(job.name, {})
+    stopped = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopped
+        stopped = plan.get("end") != "deaf"
+
+    signal.signal(signal.SIGTERM, stop)
+    print(f"{job.name} incarnation {job.incarnation} of attempt {attempt.attempt_number}", flush=True)
+    if plan.get("stray") and os.fork() == 0:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        Path(options.job, "stray").write_text(str(os.getpid()))
+        time.sleep(600)
+        os._exit(0)
+
+    outbox = Outbox(options.job, job.incarnation)
+    x = resumed_at(attempt.resume_directory)
+    points = plan.get("points")
+    while not stopped and (points is None or x < points):
+        time.sleep(plan.get("every", 0.02))
+        if Path(options.job, "die").exists():
+            os.abort()
+        x += 1
+        outbox.write(Points(axis="step", x=x, values={"reward/mean": x / 1000}))
+        if plan.get("checkpoint") and x % plan["checkpoint"] == 0:
+            commit(outbox, attempt.checkpoints_directory, x, final=x == points)
+    if plan.get("end") == "died":
+        return 3
+    reason = EndReason.STOPPED_BY_USER if stopped else EndReason.COMPLETED
+    write_result(options.job, JobResult(reason=reason))
+    return 0
+
+
+def commit(outbox: Outbox, directory: Path, step: int, *, final: bool) -> None:
+    target = directory / f"step-{step:08d}"
+    if target.exists():
+        return
+    building = directory / f".tmp-{step}"
+    (building / "hf").mkdir(parents=True)
+    (building / "hf" / "config.json").write_text("{}")
+    (building / "hf" / "model.safetensors").write_bytes(bytes([step % 256]) * 100_000)
+    (building / "trainer.json").write_text(json.dumps({"step": step}))
+    manifest = json.dumps({"step": step}).encode()
+    (building / "MANIFEST.json").write_bytes(manifest)
+    building.rename(target)
+    outbox.write(
+        CheckpointLine(
+            step=step,
+            directory=str(target),
+            manifest_sha256=hashlib.sha256(manifest).hexdigest(),
+            bytes=sum(path.stat().st_size for path in target.rglob("*") if path.is_file()),
+            final=final,
+        )
+    )
+
+
+def resumed_at(directory: str | None) -> int:
+    return int(json.loads(Path(directory, "trainer.json").read_text())["step"]) if directory else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Jobs for tests of the agent: small scripts in place of trainers and engines, started by the same supervisor.
+
+`AGENT` is run as a process of its own, like the real `python -m gpu_agents.agent run`, but with this table of
+commands handed to `Agent`, so that it can be killed and started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from gpu_agents.agent.agent import Agent, enrol
+from gpu_agents.agent.end_jobs import serving
+from gpu_agents.agent.launch import JobPlace
+from gpu_agents.agent.settings import AgentSettings, DataDirectory
+from oolong.contracts.lifecycle import JobKind
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULE = "tests.support.small_jobs"
+
+
+def command_of(place: JobPlace) -> list[str]:
+    """A script named by the spec's notes, or the one that writes points until it is stopped."""
+    arguments = ["--attempt", str(place.attempt_file), "--job", str(place.job_directory)]
+    return [sys.executable, str(ROOT / "tests" / "support" / "small_job.py"), *arguments]
+
+
+COMMANDS = dict.fromkeys(JobKind, command_of)
+
+
+def start_agent(
+    server: str,
+    data_directory: Path,
+    *,
+    token: str = "",
+    name: str = "node",
+    slots: int = 2,
+    log: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """The agent as a process of its own, in its own session."""
+    output = (log or data_directory.with_suffix(".log")).open("ab")
+    with output:
+        return subprocess.Popen(
+            [sys.executable, "-m", MODULE, server, str(data_directory), token, name, str(slots)],
+            cwd=ROOT,
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
+                "HOME": str(data_directory),
+            },
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
+async def _main(server: str, directory: str, token: str, name: str, slots: str) -> None:
+    settings = AgentSettings(
+        server=server,
+        data_directory=Path(directory),
+        node_python=sys.executable,
+        name=name,
+        slots=int(slots),
+        enrol_token=token,
+    )
+    data = DataDirectory(settings.data_directory)
+    data.create()
+    with serving(data):
+        task = asyncio.create_task(_serve(settings))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        try:
+            await task
+        except asyncio.CancelledError:
+            return
+
+
+async def _serve(settings: AgentSettings) -> None:
+    await Agent(settings, await enrol(settings), commands=COMMANDS).run()
+
+
+if __name__ == "__main__":
+    import logging
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    asyncio.run(_main(*sys.argv[1:]))

@@ -1,0 +1,359 @@
+"""The whole agent as a process, against a scripted control plane over HTTP, with small scripts as jobs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpu_agents.agent import processes
+from gpu_agents.agent.end_jobs import AgentIsRunning, end_jobs, serving
+from gpu_agents.agent.settings import DataDirectory
+from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, ObservedJob
+from oolong.contracts.lifecycle import EndReason, JobKind, JobState
+from tests.support.scripted_control_plane import CREDENTIAL, ENROLMENT_TOKEN, ScriptedControlPlane
+from tests.support.small_jobs import start_agent
+
+pytestmark = pytest.mark.timeout(90)
+
+
+def until(condition: Callable[[], object], seconds: float = 25.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+class World:
+    def __init__(self, root: Path, control_plane: ScriptedControlPlane) -> None:
+        self.server = control_plane
+        self.data = DataDirectory(root / "agent")
+        self.log = root / "agent.log"
+        self.agents: list[subprocess.Popen[bytes]] = []
+        self.model = root / "model"
+        self.model.mkdir()
+        (self.model / "config.json").write_text("{}")
+        rows = b'{"row":0}\n'
+        self.dataset = Artifact(sha256=hashlib.sha256(rows).hexdigest(), bytes=len(rows), kind="dataset")
+        control_plane.artifacts[self.dataset.sha256] = rows
+
+    def start_agent(self) -> subprocess.Popen[bytes]:
+        self.agents.append(start_agent(self.server.url, self.data.root, token=ENROLMENT_TOKEN, log=self.log))
+        return self.agents[-1]
+
+    def want(
+        self, plan: dict[str, dict[str, object]], *, grace: float = 15.0, **changes: object
+    ) -> DesiredAttempt:
+        """Name one attempt with these jobs in the desired state."""
+        jobs = [
+            DesiredJob(
+                job_id=f"job_{name}", name=name, kind=_kind(name), index=0, slots=["cpu-0"],
+                restarts=3 if _kind(name) in (JobKind.ROLLOUT, JobKind.REWARD) else 0, grace_seconds=grace,
+            )
+            for name in plan
+        ]  # fmt: skip
+        wanted = DesiredAttempt(
+            run_id="run_1", attempt_id="att_1", attempt_number=1, epoch=1, spec={"notes": json.dumps(plan)},
+            dataset=self.dataset, evaluation=None, model=None, model_path=str(self.model), resume=None, ports={},
+            token="t0ken-of-the-attempt", jobs=jobs,
+        )  # fmt: skip
+        wanted = msgspec.structs.replace(wanted, **changes)
+        self.server.desired = [wanted]
+        return wanted
+
+    def stop_jobs(self, *names: str) -> None:
+        (attempt,) = self.server.desired
+        jobs = [msgspec.structs.replace(job, stop=True) if job.name in names else job for job in attempt.jobs]
+        self.server.desired = [msgspec.structs.replace(attempt, jobs=jobs)]
+
+    def job(self, name: str) -> ObservedJob:
+        found = self.server.job(f"job_{name}")
+        assert found is not None
+        return found
+
+    def in_state(self, name: str, state: JobState) -> bool:
+        found = self.server.job(f"job_{name}")
+        return found is not None and found.state is state and (state is not JobState.RUNNING or found.pid > 0)
+
+    def works(self, name: str) -> bool:
+        """The job is up: it wrote something that has arrived."""
+        return self.in_state(name, JobState.RUNNING) and bool(self.xs(name))
+
+    def directory(self, name: str, incarnation: int = 0) -> Path:
+        return self.data.job("att_1", name, incarnation)
+
+    def xs(self, name: str, incarnation: int = 0) -> list[int]:
+        lines = self.server.content(f"job_{name}", f"main-{incarnation}.jsonl").splitlines()
+        return [json.loads(line)["x"] for line in lines if b'"type":"points"' in line]
+
+
+def _kind(name: str) -> JobKind:
+    return JobKind(name.split("-")[0])
+
+
+@pytest.fixture
+def world(tmp_path: Path, control_plane: ScriptedControlPlane) -> Iterator[World]:
+    world = World(tmp_path, control_plane)
+    yield world
+    for agent in world.agents:
+        if agent.poll() is None:
+            agent.kill()
+        agent.wait(10)
+    if world.data.root.exists():
+        end_jobs(world.data, grace_seconds=0.0)
+    print(world.log.read_text() if world.log.exists() else "no agent log")
+
+
+def test_an_attempt_runs_and_its_end_is_reported_with_final_offsets_then_forgotten(world: World) -> None:
+    world.start_agent()
+    world.want({"controller": {"points": 20}, "trainer": {"points": 40, "stray": True}})
+    until(lambda: world.in_state("trainer", JobState.EXITED))
+    trainer = world.job("trainer")
+    assert (trainer.reason, trainer.exit_code) == (EndReason.COMPLETED, 0)
+    until(lambda: all(file.shipped == file.bytes for file in world.job("trainer").outbox))
+    sizes = {file.file: file.bytes for file in world.job("trainer").outbox}
+    assert sizes["main-0.jsonl"] == len(world.server.content("job_trainer", "main-0.jsonl")) > 0
+    assert world.xs("trainer") == list(range(1, 41))
+    assert b"trainer incarnation 0 of attempt 1" in world.server.content("job_trainer", "output.log#0")
+    stray = int((world.directory("trainer") / "stray").read_text())
+    assert processes.start_time(stray) is None, "a daemon of the job survived it"
+    world.server.desired = []
+    until(lambda: world.server.heartbeats[-1].jobs == [])
+    until(lambda: not (world.data.attempt("att_1") / "checkpoints").exists())
+    assert (world.directory("trainer") / "output.log").exists(), "the logs of the newest attempts stay"
+
+
+def test_files_with_secrets_are_for_the_owner_only(world: World) -> None:
+    world.start_agent()
+    world.want({"trainer": {}})
+    until(lambda: world.in_state("trainer", JobState.RUNNING))
+    for path in (world.data.node, world.data.desired, world.data.attempt("att_1") / "attempt.json"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    environ = Path(f"/proc/{world.job('trainer').pid}/environ").read_bytes()
+    assert CREDENTIAL.encode() not in environ and b"t0ken" not in environ
+
+
+def test_new_work_starts_within_a_second_or_two_and_a_death_is_told_at_once(world: World) -> None:
+    world.start_agent()
+    until(lambda: world.server.heartbeats)
+    time.sleep(1.0)  # the agent now waits at the server
+    began = time.monotonic()
+    world.want({"trainer": {}})
+    until(lambda: world.in_state("trainer", JobState.RUNNING))
+    assert time.monotonic() - began < 3.0
+    began = time.monotonic()
+    os.kill(world.job("trainer").pid, signal.SIGKILL)
+    until(lambda: world.in_state("trainer", JobState.EXITED))
+    assert time.monotonic() - began < 3.0
+    trainer = world.job("trainer")
+    assert (trainer.reason, trainer.exit_code) == (EndReason.TRAINER_DIED, -9)
+
+
+def test_a_killed_agent_finds_its_jobs_again(world: World) -> None:
+    agent = world.start_agent()
+    world.want({"controller": {}, "trainer": {}})
+    until(
+        lambda: world.in_state("trainer", JobState.RUNNING) and world.in_state("controller", JobState.RUNNING)
+    )
+    pids = {name: world.job(name).pid for name in ("controller", "trainer")}
+    agent.kill()
+    agent.wait(10)
+    seen = len(world.server.heartbeats)
+    world.start_agent()
+    until(lambda: len(world.server.heartbeats) > seen and world.xs("trainer"))
+    before = max(world.xs("trainer"))
+    until(lambda: max(world.xs("trainer")) > before + 20)
+    assert {name: world.job(name).pid for name in pids} == pids
+    assert world.job("trainer").incarnation == 0
+    assert world.xs("trainer") == list(range(1, max(world.xs("trainer")) + 1))
+    assert len(world.server.enrolled) == 1, "the credential is kept"
+
+
+def test_a_job_that_ended_while_no_agent_was_there_is_reported_by_the_next(world: World) -> None:
+    agent = world.start_agent()
+    world.want({"trainer": {"points": 60, "checkpoint": 60}})
+    until(lambda: world.in_state("trainer", JobState.RUNNING))
+    agent.kill()
+    agent.wait(10)
+    until(lambda: (world.directory("trainer") / "exit.json").exists())
+    world.start_agent()
+    until(lambda: world.in_state("trainer", JobState.EXITED))
+    assert world.job("trainer").reason is EndReason.COMPLETED
+    until(lambda: len(world.xs("trainer")) == 60)
+    until(lambda: world.server.stored_upload(60) is not None)
+
+
+def test_a_stop_is_polite_first_and_a_deaf_job_is_killed_after_the_grace_period(world: World) -> None:
+    world.start_agent()
+    world.want({"controller": {}, "trainer": {"end": "deaf"}}, grace=0.5)
+    until(
+        lambda: world.in_state("trainer", JobState.RUNNING) and world.in_state("controller", JobState.RUNNING)
+    )
+    world.stop_jobs("controller", "trainer")
+    until(
+        lambda: world.in_state("trainer", JobState.EXITED) and world.in_state("controller", JobState.EXITED)
+    )
+    controller, trainer = world.job("controller"), world.job("trainer")
+    assert (controller.reason, controller.exit_code) == (EndReason.STOPPED_BY_USER, 0)
+    assert (trainer.reason, trainer.exit_code) == (EndReason.STOPPED_BY_USER, -9)
+
+
+def test_a_worker_is_restarted_in_place_until_its_restarts_are_used_up(world: World) -> None:
+    world.start_agent()
+    world.want({"rollout-0": {}})
+    for incarnation in range(4):
+        until((world.directory("rollout-0", incarnation) / "outbox" / f"main-{incarnation}.jsonl").exists)
+        (world.directory("rollout-0", incarnation) / "die").touch()
+    until(lambda: world.in_state("rollout-0", JobState.EXITED))
+    assert world.job("rollout-0").reason is EndReason.ROLLOUT_KEPT_DYING
+    assert "after 3 restarts" in world.job("rollout-0").message
+    until(lambda: all(world.server.content("job_rollout-0", f"output.log#{number}") for number in range(4)))
+
+
+def test_restarts_in_place_go_on_while_the_control_plane_is_away(world: World) -> None:
+    agent = world.start_agent()
+    world.want({"rollout-0": {}})
+    until(lambda: world.in_state("rollout-0", JobState.RUNNING))
+    world.server.away = True
+    agent.kill()
+    agent.wait(10)
+    world.start_agent()
+    os.kill(world.job("rollout-0").pid, signal.SIGKILL)
+    until(lambda: (world.directory("rollout-0", 1) / "outbox" / "main-1.jsonl").exists())
+    world.server.away = False
+    until(lambda: world.job("rollout-0").incarnation == 1)
+
+
+def test_an_attempt_that_is_not_named_any_more_is_ended(world: World) -> None:
+    world.start_agent()
+    world.want({"trainer": {}})
+    until(lambda: world.in_state("trainer", JobState.RUNNING))
+    pid = world.job("trainer").pid
+    world.server.desired = []
+    until(lambda: processes.start_time(pid) is None)
+
+
+def test_an_outage_kills_nothing_and_every_line_arrives_afterwards(world: World) -> None:
+    world.start_agent()
+    world.want({"trainer": {"checkpoint": 50}})
+    until(lambda: world.works("trainer"))
+    pid = world.job("trainer").pid
+    world.server.away = True
+    outbox = world.directory("trainer") / "outbox" / "main-0.jsonl"
+    until(lambda: outbox.stat().st_size > 20_000)
+    world.server.away = False
+    size = outbox.stat().st_size
+    until(lambda: len(world.server.content("job_trainer", "main-0.jsonl")) >= size)
+    assert world.job("trainer").pid == pid
+    assert world.xs("trainer") == list(range(1, len(world.xs("trainer")) + 1))
+
+
+def test_a_node_without_contact_ends_its_jobs_although_its_agent_is_dead(world: World) -> None:
+    world.server.orphan_ttl_seconds = 2.0
+    agent = world.start_agent()
+    world.want({"trainer": {}})
+    until(lambda: world.in_state("trainer", JobState.RUNNING))
+    agent.kill()
+    agent.wait(10)
+    until(lambda: (world.directory("trainer") / "exit.json").exists())
+    world.start_agent()
+    until(lambda: world.in_state("trainer", JobState.EXITED))
+    assert world.job("trainer").reason is EndReason.ORPHANED
+
+
+def test_a_lost_supervisor_loses_its_job_and_leaves_no_process(world: World) -> None:
+    world.start_agent()
+    world.want({"trainer": {"stray": True}})
+    until(
+        lambda: (
+            world.in_state("trainer", JobState.RUNNING) and (world.directory("trainer") / "stray").exists()
+        )
+    )
+    supervisor = json.loads(world.data.supervisor("job_trainer").read_text())
+    os.kill(supervisor["pid"], signal.SIGKILL)
+    until(lambda: world.in_state("trainer", JobState.EXITED))
+    assert world.job("trainer").reason is EndReason.TRAINER_DIED
+    assert processes.marked("job_trainer") == []
+
+
+def test_a_taken_port_is_named(world: World) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        world.start_agent()
+        world.want({"trainer": {}}, ports={"controller": port})
+        until(lambda: world.in_state("trainer", JobState.EXITED))
+    assert world.job("trainer").reason is EndReason.PREPARATION_FAILED
+    assert f"port {port} (controller)" in world.job("trainer").message
+
+
+def test_an_input_that_the_store_does_not_have_fails_the_preparation(world: World) -> None:
+    world.start_agent()
+    world.want({"trainer": {}}, dataset=Artifact(sha256="b" * 64, bytes=5, kind="dataset"))
+    until(lambda: world.in_state("trainer", JobState.EXITED))
+    assert world.job("trainer").reason is EndReason.PREPARATION_FAILED
+
+
+def test_a_model_path_without_a_model_is_named(world: World) -> None:
+    world.start_agent()
+    world.want({"trainer": {}}, model_path="/nowhere/model")
+    until(lambda: world.in_state("trainer", JobState.EXITED))
+    assert world.job("trainer").reason is EndReason.MODEL_UNUSABLE
+    assert "/nowhere/model" in world.job("trainer").message
+
+
+def test_a_checkpoint_goes_up_and_comes_back_as_the_next_attempts_resume(world: World) -> None:
+    world.start_agent()
+    world.want({"trainer": {"points": 30, "checkpoint": 30}})
+    until(lambda: world.server.stored_upload(30) is not None)
+    archive = world.server.stored_upload(30)
+    assert archive is not None
+    artifact = Artifact(sha256=hashlib.sha256(archive).hexdigest(), bytes=len(archive), kind="checkpoint")
+    world.server.artifacts[artifact.sha256] = archive
+    world.server.desired = []
+    until(lambda: world.server.heartbeats[-1].jobs == [])
+    world.server.files.clear()
+    world.want({"trainer": {"points": 50}}, attempt_id="att_2", attempt_number=2, resume=artifact)
+    until(lambda: world.in_state("trainer", JobState.EXITED))
+    until(lambda: len(world.xs("trainer")) == 20)
+    assert world.xs("trainer") == list(range(31, 51))
+
+
+def test_the_agent_leaves_its_jobs_and_end_jobs_ends_them(world: World) -> None:
+    agent = world.start_agent()
+    world.want({"controller": {}, "trainer": {"stray": True}})
+    until(
+        lambda: world.in_state("trainer", JobState.RUNNING) and world.in_state("controller", JobState.RUNNING)
+    )
+    pids = [world.job(name).pid for name in ("controller", "trainer")]
+    with pytest.raises(AgentIsRunning), serving(world.data):
+        pass
+    agent.terminate()
+    assert agent.wait(10) == 0
+    assert all(processes.start_time(pid) is not None for pid in pids)
+    with serving(world.data):
+        ended = end_jobs(world.data, grace_seconds=10.0)
+    assert (ended.stopped, ended.killed) == (2, 0)
+    assert all(processes.start_time(pid) is None for pid in pids)
+    assert processes.marked("job_trainer") == []
+    world.start_agent()
+    until(lambda: world.in_state("trainer", JobState.EXITED))
+    assert world.job("trainer").reason is EndReason.NODE_LOST, "the user stopped nothing"
+
+
+def test_two_agents_never_serve_one_directory(world: World) -> None:
+    world.start_agent()
+    until(lambda: world.server.heartbeats)
+    assert world.start_agent().wait(20) != 0
+    assert "another agent serves" in world.log.read_text()

@@ -162,9 +162,7 @@ def test_new_work_starts_within_a_second_or_two_and_a_death_is_told_at_once(worl
 def test_a_killed_agent_finds_its_jobs_again(world: World) -> None:
     agent = world.start_agent()
     world.want({"controller": {}, "trainer": {}})
-    until(
-        lambda: world.in_state("trainer", JobState.RUNNING) and world.in_state("controller", JobState.RUNNING)
-    )
+    until(lambda: world.works("trainer") and world.works("controller"))
     pids = {name: world.job(name).pid for name in ("controller", "trainer")}
     agent.kill()
     agent.wait(10)
@@ -196,9 +194,7 @@ def test_a_job_that_ended_while_no_agent_was_there_is_reported_by_the_next(world
 def test_a_stop_is_polite_first_and_a_deaf_job_is_killed_after_the_grace_period(world: World) -> None:
     world.start_agent()
     world.want({"controller": {}, "trainer": {"end": "deaf"}}, grace=0.5)
-    until(
-        lambda: world.in_state("trainer", JobState.RUNNING) and world.in_state("controller", JobState.RUNNING)
-    )
+    until(lambda: world.works("trainer") and world.works("controller"))
     world.stop_jobs("controller", "trainer")
     until(
         lambda: world.in_state("trainer", JobState.EXITED) and world.in_state("controller", JobState.EXITED)
@@ -333,9 +329,7 @@ def test_a_checkpoint_goes_up_and_comes_back_as_the_next_attempts_resume(world: 
 def test_the_agent_leaves_its_jobs_and_end_jobs_ends_them(world: World) -> None:
     agent = world.start_agent()
     world.want({"controller": {}, "trainer": {"stray": True}})
-    until(
-        lambda: world.in_state("trainer", JobState.RUNNING) and world.in_state("controller", JobState.RUNNING)
-    )
+    until(lambda: world.works("trainer") and world.works("controller"))
     pids = [world.job(name).pid for name in ("controller", "trainer")]
     with pytest.raises(AgentIsRunning), serving(world.data):
         pass

@@ -3,6 +3,7 @@ import "@fontsource-variable/jetbrains-mono";
 import "@mantine/core/styles.css";
 import "@mantine/notifications/styles.css";
 import "./app/tokens.css";
+import "./app/locale.ts";
 
 import { MantineProvider } from "@mantine/core";
 import { Notifications } from "@mantine/notifications";

@@ -985,6 +985,7 @@ export interface components {
             acknowledged: string[];
             /** Format: double */
             heartbeat_seconds: number;
+            revision: number;
         };
         Histogram: {
             x: number;
@@ -1697,6 +1698,8 @@ export interface operations {
     agent_heartbeat: {
         parameters: {
             query?: {
+                /** @description of the reply that the node acts on; a change since then */
+                revision?: number;
                 /** @description seconds to wait for a change; at most 20 */
                 wait?: number;
             };

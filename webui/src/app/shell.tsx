@@ -10,6 +10,7 @@ import { forgetCsrfToken, remove } from "../api/http.ts";
 import { Problem } from "../api/problem.ts";
 import * as queries from "../api/queries.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
+import { useRunsTopic } from "../runs/runs-topic.ts";
 import { ConnectionBadge } from "./connection-badge.tsx";
 import { Shortcuts } from "./shortcuts.tsx";
 import classes from "./shell.module.css";
@@ -34,6 +35,7 @@ export function Shell() {
   if (me === undefined) return <main className={classes.alone}><Waiting label="Connecting" /></main>;
   return (
     <div className={classes.frame}>
+      <Following />
       <a className={classes.skip} href="#content">Skip to the page</a>
       <nav className={classes.side} aria-label="Pages">
         <NavLink to="/runs" className={classes.brand} aria-label="Oolong, to the runs">
@@ -61,6 +63,12 @@ export function Shell() {
       <Shortcuts />
     </div>
   );
+}
+
+/** Only behind the login: the stream asks for the session. */
+function Following() {
+  useRunsTopic();
+  return null;
 }
 
 function AccountMenu({ name, project }: { name: string; project: string }) {

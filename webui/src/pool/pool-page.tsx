@@ -8,7 +8,7 @@ import { Link } from "react-router";
 import { patch, post } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { Node, Pool, Slot } from "../api/schema.d.ts";
-import { ago, DASH, grouped, moment } from "../common/format.ts";
+import { ago, grouped, moment } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
 import { StatusBadge } from "../common/status.tsx";
@@ -159,7 +159,7 @@ function Quota({ pool }: { pool: Pool }) {
   return (
     <Panel title="Quota">
       <ProblemNotice error={save.error} />
-      <Text size="sm" mb={10}>Team {quota.team.name} holds {grouped(quota.used_slots)} of at most {quota.limit_slots === null ? DASH : grouped(quota.limit_slots)} slots.</Text>
+      <Text size="sm" mb={10}>{quota.team.name} holds {grouped(quota.used_slots)} slot{quota.used_slots === 1 ? "" : "s"}{quota.limit_slots === null ? "; there is no limit." : ` of at most ${grouped(quota.limit_slots)}.`}</Text>
       <Group align="flex-end" gap={8}>
         <NumberInput label="Hard limit, slots" min={0} w={140} value={limit} onChange={setLimit} />
         <Button variant="default" loading={save.isPending} disabled={limit === "" || limit === quota.limit_slots} onClick={() => save.mutate()}>Set</Button>

@@ -1,10 +1,10 @@
 import { Button, Progress, SegmentedControl, Table, TextInput } from "@mantine/core";
 import { IconPlus } from "@tabler/icons-react";
-import { useInfiniteQuery, useQueryClient, type InfiniteData } from "@tanstack/react-query";
+import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
-import type { Run, RunPage } from "../api/schema.d.ts";
+import type { Run } from "../api/schema.d.ts";
 import { ago, clock, DASH, moment, number } from "../common/format.ts";
 import { numberAt } from "../common/json.ts";
 import { More } from "../common/more.tsx";
@@ -12,7 +12,6 @@ import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
-import { useTopic } from "../stream/stream.ts";
 import { hasEnded } from "./ended.ts";
 import classes from "./runs-page.module.css";
 
@@ -24,41 +23,12 @@ const FILTERS = [
   { value: "FAILED", label: "Failed" },
 ];
 
-/** Replaces the run where a list shows it; says whether any list did. */
-function mergeInto(data: InfiniteData<RunPage> | undefined, changed: Partial<Run> & { id: string }): { data: InfiniteData<RunPage> | undefined; found: boolean } {
-  let found = false;
-  if (data === undefined) return { data, found };
-  const pages = data.pages.map((page) => ({
-    ...page,
-    data: page.data.map((run) => {
-      if (run.id !== changed.id) return run;
-      found = true;
-      return { ...run, ...changed };
-    }),
-  }));
-  return { data: { ...data, pages }, found };
-}
-
 export function RunsPage() {
   const [search, setSearch] = useSearchParams();
   const status = search.get("status") ?? "";
   const name = search.get("name") ?? "";
-  const client = useQueryClient();
   const query = useInfiniteQuery({ ...queries.runs({ status, name }), refetchInterval: 60_000 });
   const set = (key: string, value: string) => setSearch((old) => { if (value === "") old.delete(key); else old.set(key, value); return old; }, { replace: true });
-
-  const readAgain = () => void client.invalidateQueries({ queryKey: ["runs"] });
-  useTopic("runs", (frame) => {
-    const changed = frame.data as Partial<Run> & { id?: string };
-    if (typeof changed.id !== "string") return readAgain();
-    let known = false;
-    client.setQueriesData<InfiniteData<RunPage>>({ queryKey: ["runs"] }, (old) => {
-      const merged = mergeInto(old, changed as Partial<Run> & { id: string });
-      known ||= merged.found;
-      return merged.data;
-    });
-    if (!known) readAgain(); // a new run, or one that a filter hid until now
-  }, readAgain);
 
   const runs = query.data?.pages.flatMap((page) => page.data) ?? [];
   return (

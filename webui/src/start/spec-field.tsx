@@ -6,9 +6,12 @@ import { pointerOf, type SpecField } from "./spec-schema.ts";
 
 type Props = { field: SpecField; value: unknown; error: string | undefined; options?: { value: string; label: string }[]; onChange: (value: unknown) => void };
 
+/** A key whose own name says too little beside its neighbours is shown with the name of what it lies in. */
+const WITH_PARENT = new Set(["behaviour_weight", "advantage", "evaluation", "checkpoint", "staleness", "weight_sync", "budget"]);
+
 function labelOf(path: string[]): string {
   const [last, parent] = [path.at(-1)!, path.at(-2)];
-  return parent === "behaviour_weight" || parent === "advantage" ? `${words(parent)}, ${words(last).toLowerCase()}` : words(last);
+  return parent !== undefined && WITH_PARENT.has(parent) ? `${words(parent)}: ${words(last).toLowerCase()}` : words(last);
 }
 
 function textOf(value: unknown): string {

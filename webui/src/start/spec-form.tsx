@@ -34,6 +34,12 @@ export function SpecForm({ spec, errors, showAll, onChange }: Props) {
   const choices = useChoices();
   const kind = String(spec["kind"] ?? "rl");
   const sections = SECTIONS.filter((section) => section.kinds.includes(kind)).map((section) => ({ section, fields: fieldsOf(section, showAll || faultyBeyondFirst(section.roots, section.first, errors)) }));
+  // The initial weights have one source: choosing one takes the other out.
+  const write = (path: string[], value: unknown) => {
+    const other = { "/model/base_model": "checkpoint", "/model/checkpoint": "base_model" }[pointerOf(path)];
+    if (other !== undefined && value !== undefined) onChange(["model", other], undefined);
+    onChange(path, value);
+  };
   const shown = new Set(sections.flatMap(({ fields }) => fields.map((field) => pointerOf(field.path))));
   const elsewhere = errors.filter((error) => !shown.has(error.pointer));
   return (
@@ -41,14 +47,14 @@ export function SpecForm({ spec, errors, showAll, onChange }: Props) {
       <FieldProblems errors={elsewhere} />
       <div className={classes.form}>
         {sections.map(({ section, fields }) => (
-          <Panel key={section.title} title={section.title} aside={section.note}>
+          <Panel key={section.title} title={section.title} aside={section.note} className={classes.section}>
             <div className={classes.fields}>
               {fields.map((field) => {
                 const pointer = pointerOf(field.path);
                 return (
                   <div key={pointer} className={pointer === "/notes" ? classes.wide : undefined}>
                     <SpecFieldInput
-                      field={field} value={valueAt(spec, field.path)} options={choices[pointer]} onChange={(value) => onChange(field.path, value)}
+                      field={field} value={valueAt(spec, field.path)} options={choices[pointer]} onChange={(value) => write(field.path, value)}
                       error={errors.find((error) => error.pointer === pointer)?.message}
                     />
                   </div>

@@ -1,0 +1,165 @@
+"""A control plane as processes of its own (web, worker, beat) over a given database, and optionally a real agent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+SECRETS = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "DJANGO_SETTINGS_MODULE", "OOLONG_DATA_DIR")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class ControlPlane:
+    folder: Path
+    database_url: str
+    redis_url: str
+    webui_dist: Path = ROOT / "webui" / "dist"
+    port: int = field(default_factory=free_port)
+    heartbeat_seconds: float = 1.0
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def agent_data(self) -> Path:
+        return self.folder / "agent"
+
+    def prepare(self) -> None:
+        """Tables, the first user, team, project and quota."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.manage("migrate", "--verbosity", "0")
+        self.manage("init_embedded")
+
+    def manage(self, *words: str) -> str:
+        """Run a management command; its standard output without the last newline."""
+        done = subprocess.run(
+            [sys.executable, "-m", "django", *words],
+            env=self._environment(),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(words)}: status {done.returncode}\n{done.stderr[-2000:]}")
+        return done.stdout.strip()
+
+    def login_path(self) -> str:
+        return self.manage("login_link").splitlines()[-1].removeprefix(self.url)
+
+    def token(self, name: str = "test") -> str:
+        return self.manage("create_token", "--name", name, "--scopes", "*").splitlines()[-1]
+
+    def client(self, token: str) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=60, trust_env=False)
+
+    def start(self) -> None:
+        """Web, worker and beat; returns when the web process answers."""
+        for name in ("web", "worker", "beat"):
+            self._start(name, self._arguments(name), self._environment())
+        deadline = time.monotonic() + 60
+        while not self._answers():
+            if time.monotonic() > deadline or self.processes["web"].poll() is not None:
+                raise RuntimeError(f"the web process did not come up:\n{self.said('web')}")
+            time.sleep(0.1)
+
+    def start_agent(self, *, node_python: Path, slots: int) -> None:
+        """A real agent for this machine with `slots` CPU slots."""
+        token = self.folder / "enrol-token"
+        token.write_text(self.manage("enrolment_token").splitlines()[-1])
+        words = ["-m", "gpu_agents.agent", "run", "--server", self.url, "--data-dir", str(self.agent_data)]
+        words += ["--enrol-token-file", str(token), "--name", "this-machine", "--slots", str(slots)]
+        words += ["--device", "cpu", "--node-python", str(node_python)]
+        environment = {name: value for name, value in self._environment().items() if name not in SECRETS}
+        self._start("agent", words, environment)
+
+    def said(self, name: str) -> str:
+        """The end of a process's log, for the message of a failure."""
+        log = self.folder / f"{name}.log"
+        return log.read_text(errors="replace")[-3000:] if log.exists() else ""
+
+    def close(self) -> None:
+        """End the agent, its jobs, then the control plane."""
+        for name in ("agent", "beat", "worker", "web"):
+            process = self.processes.pop(name, None)
+            if process is None:
+                continue
+            if name == "agent":
+                process.terminate()
+                _wait_or_kill(process, seconds=10)
+                words = ["-m", "gpu_agents.agent", "end-jobs", "--data-dir", str(self.agent_data), "--grace", "2"]
+                subprocess.run([sys.executable, *words], cwd=ROOT, env=self._environment(), timeout=60, check=False)
+            else:
+                os.killpg(process.pid, signal.SIGTERM)
+                _wait_or_kill(process, seconds=6)
+
+    def _start(self, name: str, words: list[str], environment: Mapping[str, str]) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, *words],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/api/v1/health", timeout=5, trust_env=False).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "DATABASE_URL": self.database_url,
+            "REDIS_URL": self.redis_url,
+            "SECRET_KEY": "only-for-tests",
+            "DJANGO_SETTINGS_MODULE": "control_plane.settings",
+            "OOLONG_DATA_DIR": str(self.folder / "store"),
+            "OOLONG_WEBUI_DIST": str(self.webui_dist),
+            "OOLONG_PUBLIC_URL": self.url,
+            "OOLONG_HEARTBEAT_SECONDS": str(self.heartbeat_seconds),
+            "ALLOWED_HOSTS": "127.0.0.1,localhost",
+            "PYTHONPATH": f"{ROOT / 'platform'}{os.pathsep}{ROOT}",
+            "OMP_NUM_THREADS": "1",
+        }
+
+    def _arguments(self, name: str) -> list[str]:
+        celery = ["-m", "celery", "--app", "control_plane", "--workdir", str(ROOT / "platform")]
+        if name == "web":
+            words = ["-m", "uvicorn", "control_plane.asgi:application", "--host", "127.0.0.1"]
+            return [*words, "--port", str(self.port), "--lifespan", "off", "--no-access-log"]
+        if name == "worker":
+            words = [*celery, "worker", "--concurrency", "1", "--loglevel", "WARNING"]
+            return [*words, "--without-gossip", "--without-mingle", "--hostname", f"{self.port}@localhost"]
+        return [*celery, "beat", "--loglevel", "WARNING", "--pidfile", "", "--schedule", str(self.folder / "beat")]
+
+
+def _wait_or_kill(process: subprocess.Popen[bytes], *, seconds: float) -> None:
+    try:
+        process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=10)

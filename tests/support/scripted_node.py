@@ -1,0 +1,358 @@
+"""A node without jobs: it enrols, takes attempts and ships SYNTHETIC telemetry through the real agent API.
+
+For looking at pages and for tests of pages, where a real run would take minutes. Nothing it ships was measured;
+its runs say so in their notes. It speaks the agent's own protocol, so everything from the ingest on is real.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import random
+import tarfile
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import msgspec
+
+from oolong.contracts.agent import HeartbeatRequest, Inventory, ObservedJob, OutboxOffset, SlotInventory
+from oolong.contracts.lifecycle import EndReason, JobState
+from oolong.contracts.telemetry import (
+    AnyLine,
+    CheckpointLine,
+    Document,
+    Histogram,
+    Note,
+    Points,
+    Progress,
+    Summary,
+    TrajectoryLine,
+)
+
+GROUP_SIZE = 8
+FILE = "main-0.jsonl"
+CHECKPOINT_EVERY = 20
+
+
+@dataclass
+class _Job:
+    job_id: str
+    attempt_id: str
+    epoch: int
+    name: str
+    state: JobState = JobState.RUNNING
+    reason: EndReason | None = None
+    outbox_bytes: int = 0
+    log_bytes: int = 0
+
+
+@dataclass
+class ScriptedNode:
+    """Drives every attempt that is placed on it: one train step per `step_seconds`."""
+
+    server: str
+    enrolment_token: str
+    slots: int = 3
+    name: str = "scripted-node"
+    step_seconds: float = 0.5
+    _jobs: dict[str, _Job] = field(default_factory=dict)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
+    _stopping: set[str] = field(default_factory=set)  # attempts that were asked to stop
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self) -> None:
+        self._client = httpx.Client(base_url=f"{self.server}/api/v1/agent", timeout=30, trust_env=False)
+        body = {"name": self.name, "inventory": msgspec.to_builtins(self._inventory())}
+        reply = self._client.post("/enrol", json=body, headers={"Authorization": f"Bearer {self.enrolment_token}"})
+        reply.raise_for_status()
+        self._client.headers["Authorization"] = f"Bearer {reply.json()['credential']}"
+        self._spawn(self._beat)
+
+    def close(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout=20)
+        self._client.close()
+
+    def _spawn(self, target: Any, *arguments: Any) -> None:
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _inventory(self) -> Inventory:
+        slots = [SlotInventory(slot=f"cpu-{n}", device="cpu", model="scripted CPU slot") for n in range(self.slots)]
+        return Inventory(
+            hostname=self.name, agent_version="scripted", boot_id="scripted", cpu_count=2,
+            memory_bytes=8 * 2**30, disk_free_bytes=50 * 2**30, slots=slots,
+        )  # fmt: skip
+
+    # --- the agent's loop -----------------------------------------------------------------------------------
+
+    def _beat(self) -> None:
+        started = time.time()
+        while not self._stop.is_set():
+            with self._lock:
+                observed = [_observed(job) for job in self._jobs.values()]
+            request = HeartbeatRequest(inventory=self._inventory(), jobs=observed, started_at=started)
+            reply = self._client.post("/heartbeat", json=msgspec.to_builtins(request))
+            reply.raise_for_status()
+            desired = reply.json()
+            with self._lock:
+                for job_id in desired["acknowledged"]:
+                    self._jobs.pop(job_id, None)
+            for attempt in desired["attempts"]:
+                self._take(attempt)
+            self._stop.wait(0.5)
+
+    def _take(self, attempt: dict[str, Any]) -> None:
+        with self._lock:
+            if any(job["stop"] for job in attempt["jobs"]):
+                self._stopping.add(attempt["attempt_id"])
+            fresh = [job for job in attempt["jobs"] if job["job_id"] not in self._jobs and not job["stop"]]
+            for job in fresh:
+                self._jobs[job["job_id"]] = _Job(job["job_id"], attempt["attempt_id"], attempt["epoch"], job["name"])
+            mine = {self._jobs[job["job_id"]].name: self._jobs[job["job_id"]] for job in fresh}
+        if mine:
+            self._spawn(self._play, attempt, mine)
+
+    def _write(self, job: _Job, *lines: AnyLine) -> None:
+        now = time.time()
+        stamped = [msgspec.structs.replace(line, at=line.at or now) for line in lines]
+        data = b"".join(msgspec.json.encode(line) + b"\n" for line in stamped)
+        path = f"/jobs/{job.job_id}/outbox/{FILE}?offset={job.outbox_bytes}"
+        self._client.post(path, content=data, headers={"Content-Type": "application/octet-stream"}).raise_for_status()
+        job.outbox_bytes += len(data)
+
+    def _log(self, job: _Job, text: str) -> None:
+        data = text.encode()
+        path = f"/jobs/{job.job_id}/logs/0?offset={job.log_bytes}"
+        self._client.post(path, content=data, headers={"Content-Type": "application/octet-stream"}).raise_for_status()
+        job.log_bytes += len(data)
+
+    def _checkpoint(self, job: _Job, step: int, *, final: bool) -> None:
+        """A committed checkpoint that holds nothing but its manifest, announced and uploaded."""
+        manifest = json.dumps({"step": step, "files": [], "scripted": job.attempt_id}).encode()
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            entry = tarfile.TarInfo("MANIFEST.json")
+            entry.size = len(manifest)
+            archive.addfile(entry, io.BytesIO(manifest))
+        data = packed.getvalue()
+        sha256 = hashlib.sha256(manifest).hexdigest()
+        line = CheckpointLine(
+            step=step, directory=f"/nowhere/step-{step:08d}", manifest_sha256=sha256, bytes=len(data), final=final
+        )
+        self._write(job, line)
+        body = {
+            "step": step, "manifest_sha256": sha256, "tar_sha256": hashlib.sha256(data).hexdigest(),
+            "bytes": len(data), "epoch": job.epoch, "final": final,
+        }  # fmt: skip
+        upload = self._client.post(f"/attempts/{job.attempt_id}/checkpoints", json=body)
+        upload.raise_for_status()
+        upload_id = upload.json()["upload_id"]
+        headers = {"X-Part-SHA256": hashlib.sha256(data).hexdigest(), "Content-Type": "application/octet-stream"}
+        self._client.put(f"/uploads/{upload_id}/parts/0", content=data, headers=headers).raise_for_status()
+        self._client.post(f"/uploads/{upload_id}/complete").raise_for_status()
+
+    # --- one attempt ----------------------------------------------------------------------------------------
+
+    def _play(self, attempt: dict[str, Any], jobs: dict[str, _Job]) -> None:
+        spec = attempt["spec"]
+        run = _SyntheticRun(spec, seed=attempt["run_id"])
+        reason = EndReason.COMPLETED
+        for name, job in jobs.items():
+            self._log(job, f"{name}: scripted node, nothing here is measured\n")
+        began = time.time()
+        step = 0
+        for step in range(1, run.steps + 1):
+            if self._stop.wait(self.step_seconds):
+                return
+            if attempt["attempt_id"] in self._stopping:
+                reason = EndReason.STOPPED_BY_USER
+                break
+            seconds = int(time.time() - began)
+            for name, lines in run.step(step, seconds).items():
+                if name in jobs:
+                    self._write(jobs[name], *lines)
+            if "trainer" in jobs:
+                self._log(jobs["trainer"], f"step {step} reward {run.reward:.3f} loss {run.loss:+.4f}\n")
+            if step % CHECKPOINT_EVERY == 0 and "trainer" in jobs:
+                self._checkpoint(jobs["trainer"], step, final=False)
+        if "trainer" in jobs:
+            self._checkpoint(jobs["trainer"], step, final=True)
+        for name, lines in run.end().items():
+            if name in jobs:
+                self._write(jobs[name], *lines)
+        with self._lock:
+            for job in jobs.values():
+                job.reason = reason
+                job.state = JobState.EXITED
+
+
+def _observed(job: _Job) -> ObservedJob:
+    ended = job.state is JobState.EXITED
+    offsets = [
+        OutboxOffset(file=FILE, bytes=job.outbox_bytes, shipped=job.outbox_bytes),
+        OutboxOffset(file="output.log#0", bytes=job.log_bytes, shipped=job.log_bytes),
+    ]
+    return ObservedJob(
+        job_id=job.job_id, attempt_id=job.attempt_id, epoch=job.epoch, state=job.state, pid=4242,
+        exit_code=0 if ended else None, reason=job.reason, outbox=offsets if ended else [],
+    )  # fmt: skip
+
+
+class _SyntheticRun:
+    """Curves of plausible shape, from a seed: enough for every panel of the run page to have something to show."""
+
+    def __init__(self, spec: dict[str, Any], *, seed: str) -> None:
+        self.random = random.Random(int(hashlib.sha256(seed.encode()).hexdigest()[:8], 16))
+        self.is_rl = spec["kind"] == "rl"
+        self.steps = int(spec["trainer"]["total_train_steps"] if self.is_rl else spec["sft"]["steps"])
+        self.batch = int(spec["trainer"]["groups_per_step"])
+        self.bound = int(spec["staleness"]["max"])
+        self.reward = 0.5
+        self.loss = 0.0
+        self.histogram: dict[str, int] = {}
+
+    def step(self, step: int, seconds: int) -> dict[str, list[AnyLine]]:
+        return self._rl_step(step, seconds) if self.is_rl else self._sft_step(step)
+
+    def _noise(self, size: float) -> float:
+        return self.random.gauss(0.0, size)
+
+    def _sft_step(self, step: int) -> dict[str, list[AnyLine]]:
+        self.loss = 0.35 + 2.4 * math.exp(-step / (self.steps / 6)) + abs(self._noise(0.05))
+        values = {"sft/loss": self.loss, "sft/learning_rate": 5e-3 * (1 - 0.9 * step / self.steps)}
+        if step % max(1, self.steps // 10) == 0:
+            values["sft/greedy_accuracy"] = min(0.97, 1.05 * (1 - math.exp(-2.6 * step / self.steps)))
+        progress = Progress(phase="warm_start", done=step, total=self.steps, message="synthetic")
+        return {"trainer": [Points(axis="step", x=step, values=values), progress]}
+
+    def _rl_step(self, step: int, seconds: int) -> dict[str, list[AnyLine]]:
+        self.reward = 0.52 + 0.4 * (1 - math.exp(-step / 22)) + self._noise(0.018)
+        self.loss = self._noise(0.004) - 0.002
+        lags = self._lags()
+        mean = sum(int(lag) * count for lag, count in lags.items()) / max(1, sum(lags.values()))
+        highest = max(int(lag) for lag in lags)
+        for lag, count in lags.items():
+            self.histogram[lag] = self.histogram.get(lag, 0) + count
+        wait = abs(0.35 + self._noise(0.15))
+        train = 1.1 + abs(self._noise(0.1))
+        values = {
+            "reward/mean": self.reward,
+            "reward/std": 0.4,
+            "group/zero_variance_share": min(0.9, max(0.0, 0.1 + 0.5 * step / self.steps + self._noise(0.03))),
+            "group/solved_all_share": min(0.9, max(0.0, 0.08 + 0.5 * step / self.steps + self._noise(0.03))),
+            "group/solved_none_share": max(0.0, 0.05 - 0.04 * step / self.steps + self._noise(0.01)),
+            "length/response_mean": 36 + self._noise(1.2),
+            "length/response_max": 96 + self.random.randrange(16),
+            "loss/policy": self.loss,
+            "policy/entropy": 0.12 * math.exp(-step / 50) + 0.03 + abs(self._noise(0.002)),
+            "policy/clip_low_share": abs(self._noise(0.004)),
+            "policy/clip_high_share": abs(self._noise(0.006)),
+            "policy/version": float(step),
+            "weight/abs_log_mean": 0.02 + 0.01 * mean + abs(self._noise(0.002)),
+            "weight/masked_share": abs(self._noise(0.0004)),
+            "mismatch/logprob_abs_mean": 2e-7 * (1 + abs(self._noise(0.4))),
+            "mismatch/logprob_abs_max": 9e-7 * (1 + abs(self._noise(0.6))),
+            "optim/grad_norm": 0.28 + abs(self._noise(0.07)),
+            "staleness/mean": mean,
+            "staleness/max": float(highest),
+            "staleness/p95": float(min(highest, 3)),
+            "staleness/version_span_mean": 1.6 + self._noise(0.1),
+            "staleness/version_span_max": float(3 + self.random.randrange(2)),
+            "perf/trained_tokens_per_second": 9200 / (wait + train),
+            "idle/trainer_share": wait / (wait + train),
+            "time/step_seconds": wait + train,
+            "time/wait_batch_seconds": wait,
+            "time/train_seconds": train,
+            "time/publish_seconds": 0.03 + abs(self._noise(0.004)),
+            "time/gather_seconds": 0.008,
+            "time/write_seconds": 0.02,
+        }
+        by_clock = {
+            "buffer/groups": float(self.random.randrange(self.batch)),
+            "gate/running_groups": 40 + self._noise(6),
+            "gate/admissible_groups": float(self.random.randrange(24)),
+        }
+        engine = {
+            "engine/version": float(max(0, step - self.random.randrange(2))),
+            "perf/generated_tokens_per_second": 5400 + self._noise(300),
+            "idle/rollout_share": min(1.0, abs(self._noise(0.06))),
+            "sync/load_seconds": 0.02 + abs(self._noise(0.004)),
+            "sync/paused_seconds": 0.05 + abs(self._noise(0.01)),
+            "sync/delay_seconds": 0.12 + abs(self._noise(0.03)),
+            "sync/engine_paused_share": 0.02,
+        }
+        controller: list[AnyLine] = [
+            Points(axis="time", x=seconds, values=by_clock),
+            Histogram(name="staleness/consumed_trajectories", x=step, counts=lags),
+            Document(name="pipeline", value=self._pipeline(step)),
+            *(self._trajectory(step, member) for member in range(2)),
+        ]
+        if step == 3:
+            controller.append(Note(kind="engine_restarted", message="rollout-0: synthetic note"))
+        progress = Progress(phase="train", done=step, total=self.steps, message=f"reward {self.reward:.3f}")
+        return {
+            "trainer": [Points(axis="step", x=step, values=values), progress],
+            "controller": controller,
+            "rollout-0": [Points(axis="time", x=seconds, values=engine, source="engine")],
+        }
+
+    def _lags(self) -> dict[str, int]:
+        shares = [0.06, 0.27, 0.33, 0.2, 0.1, 0.03, 0.01]
+        drawn = self.random.choices(range(len(shares)), weights=shares, k=self.batch * GROUP_SIZE)
+        lags = [min(lag, self.bound + 2) for lag in drawn]
+        return {str(lag): lags.count(lag) for lag in sorted(set(lags))}
+
+    def _pipeline(self, step: int) -> dict[str, Any]:
+        trained, dropped = step * self.batch, step // 3
+        running, buffered, waiting = 36 + step % 9, self.random.randrange(self.batch), step % 2
+        drawn = trained + dropped + running + buffered + waiting + self.batch
+        tokens = {"trained": trained * 290, "dropped": {"error": dropped * 200}, "in_hand": (running + buffered) * 250}
+        generated = tokens["trained"] + dropped * 200 + tokens["in_hand"]  # type: ignore[operator]
+        closed = step % 3 == 0
+        return {
+            "gate": {"admissible": 0 if closed else 12, "refusal": "staleness" if closed else None, "version": step},
+            "ledger": {
+                "drawn": drawn, "trained": trained, "dropped": {"error": dropped}, "waiting": waiting,
+                "running": running, "buffered": buffered, "taken": self.batch,
+            },
+            "tokens": {"generated": generated, "lost_to_recovery": 0, **tokens},
+        }  # fmt: skip
+
+    def _trajectory(self, step: int, member: int) -> TrajectoryLine:
+        digits = [self.random.randrange(1, 10) for _ in range(5)]
+        sums = [sum(digits[: n + 1]) for n in range(len(digits))]
+        letters = "abcde"
+        prompt = " ".join(f"{letter}{digit}" for letter, digit in zip(letters, digits, strict=True))
+        parts = [f"{letter}{digit}={total} " for letter, digit, total in zip(letters, digits, sums, strict=True)]
+        right = self.random.random() < self.reward
+        box = f"\\boxed{{{sums[-1] + (0 if right else 2)}}}"
+        texts = ["".join(parts[:3]), "".join(parts[3:]) + box]
+        return TrajectoryLine(
+            step=step, group_id=f"0-{step * self.batch + member}-0", prompt=prompt, answer=str(sums[-1]),
+            completion="".join(texts), reward=1.0 if right else 0.0,
+            policy_versions=[max(0, step - 3), len(texts[0]), max(0, step - 2), len(texts[1])],
+            version_texts=texts, finish_reason="stop",
+        )  # fmt: skip
+
+    def end(self) -> dict[str, list[AnyLine]]:
+        if not self.is_rl:
+            return {"trainer": [Summary(name="sft", value={"steps": self.steps, "greedy_accuracy": 0.95, "seed": 1})]}
+        scores = {"start": (0, 0.93, 0.52), "end": (self.steps, 0.97, 0.9)}
+        evaluation = {
+            label: {"version": version, "prompts": 256, "greedy": greedy, "sampled": sampled, "mean_tokens": 35.2}
+            for label, (version, greedy, sampled) in scores.items()
+        }
+        closing = {"staleness": {"max_configured": self.bound, "histogram": self.histogram}, "interruptions": 411}
+        return {
+            "controller": [Summary(name="controller", value=closing), Summary(name="evaluation", value=evaluation)],
+            "trainer": [Summary(name="trainer", value={"train_steps": self.steps, "idle": {"trainer": 0.24}})],
+        }

@@ -73,17 +73,17 @@ class TrainerRun:
         return found
 
 
-@pytest.fixture
-def start_trainer(tiny_model: Path, tmp_path: Path) -> Callable[..., TrainerRun]:
+@pytest.fixture(scope="module")
+def start_trainer(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., TrainerRun]:
     """Start `trainers.<kind>` as the agent would; one rank without torchrun, which saves an import of torch."""
     started: list[TrainerRun] = []
 
-    def start(spec: dict[str, Any], *, name: str = "attempt", ranks: int = 1, **attempt: Any) -> TrainerRun:
+    def start(spec: dict[str, Any], *, ranks: int = 1, **attempt: Any) -> TrainerRun:
         document = {
             "name": "test", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"}, "kind": "rl",
             **spec, "trainer": {"ranks": ranks, **spec.get("trainer", {})},
         }  # fmt: skip
-        directory = tmp_path / name
+        directory = tmp_path_factory.mktemp("attempt")
         job_directory = directory / "jobs" / "trainer-0"
         job_directory.mkdir(parents=True)
         attempt_file = AttemptFile(**{

@@ -81,12 +81,12 @@ def test_a_checkpoint_of_two_ranks_resumes_on_one(start_trainer: Callable[..., A
     }
     batches = recorded_batches(groups=4, members=4)
     with ScriptedController(batches) as controller:
-        two = start_trainer(spec, name="two", ranks=2, controller_url=controller.url)
+        two = start_trainer(spec, ranks=2, controller_url=controller.url)
         assert two.finish() == 0, two.log
     first = two.directory / "checkpoints" / "step-00000001"
     assert len(list((first / "state").glob("*.distcp"))) == 2
     with ScriptedController(batches, trained=4) as controller:
-        one = start_trainer(spec, name="one", controller_url=controller.url, resume_directory=str(first))
+        one = start_trainer(spec, controller_url=controller.url, resume_directory=str(first))
         assert one.finish() == 0, one.log
     assert two.result.reason is one.result.reason is EndReason.COMPLETED
     assert one.points()[2]["loss/policy"] == pytest.approx(two.points()[2]["loss/policy"], abs=2e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
@@ -21,6 +22,7 @@ from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.metrics import METRICS
 from tests.integration.trainers.scripted_controller import ScriptedController, recorded_batches
 from trainers import checkpoint
+from trainers.rl.controller import ControllerClient, ControllerRefused
 
 SMALL: dict[str, Any] = {
     "rollout": {"group_size": 4},
@@ -30,10 +32,19 @@ SMALL: dict[str, Any] = {
 BATCHES = recorded_batches(groups=4, members=4)
 
 
-def test_a_run_announces_trains_checkpoints_and_closes_its_account(start_trainer: Callable[..., Any]) -> None:
+@pytest.fixture(scope="module")
+def whole(start_trainer: Callable[..., Any]) -> tuple[Any, ScriptedController]:
+    """A run of six steps with checkpoints at 3 and 6, and the controller that it talked to."""
     with ScriptedController(BATCHES) as controller:
         run = start_trainer(SMALL, controller_url=controller.url)
         assert run.finish() == 0, run.log
+    return run, controller
+
+
+def test_a_run_announces_trains_checkpoints_and_closes_its_account(
+    whole: tuple[Any, ScriptedController],
+) -> None:
+    run, controller = whole
     assert run.result.reason is EndReason.COMPLETED
     assert [(one.version, one.outcome) for one in controller.announced] == [
         (0, "none"), *((version, "trained") for version in range(1, 7)),
@@ -70,16 +81,23 @@ def test_a_run_announces_trains_checkpoints_and_closes_its_account(start_trainer
     )
 
 
-def test_resume_is_bit_equal_on_recorded_batches(start_trainer: Callable[..., Any]) -> None:
-    with ScriptedController(BATCHES) as controller:
-        whole = start_trainer(SMALL, name="whole", controller_url=controller.url)
-        assert whole.finish() == 0, whole.log
-    middle = whole.directory / "checkpoints" / "step-00000003"
+def test_published_versions_are_those_that_were_announced(whole: tuple[Any, ScriptedController]) -> None:
+    _, controller = whole
+    for announced in controller.announced:
+        manifest = (Path(announced.weights.directory) / "manifest.json").read_bytes()
+        assert hashlib.sha256(manifest).hexdigest() == announced.weights.manifest_sha256
+        assert json.loads(manifest)["version"] == announced.version
+
+
+def test_resume_is_bit_equal_on_recorded_batches(
+    start_trainer: Callable[..., Any], whole: tuple[Any, ScriptedController]
+) -> None:
+    run, _ = whole
+    middle = run.directory / "checkpoints" / "step-00000003"
     snapshot = msgspec.msgpack.decode((middle / "controller.msgpack").read_bytes())
     with ScriptedController(BATCHES, trained=snapshot["trained"]) as controller:
         resumed = start_trainer(
             SMALL,
-            name="resumed",
             controller_url=controller.url,
             resume_directory=str(middle),
             attempt_number=2,
@@ -88,76 +106,58 @@ def test_resume_is_bit_equal_on_recorded_batches(start_trainer: Callable[..., An
     assert [one.version for one in controller.announced] == [3, 4, 5, 6]
     learned = [name for name in METRICS if not name.startswith(("time/", "perf/", "idle/"))]
     for step in (4, 5, 6):
-        before, after = whole.points()[step], resumed.points()[step]
+        before, after = run.points()[step], resumed.points()[step]
         assert {name: before.get(name) for name in learned} == {name: after.get(name) for name in learned}
     last = "checkpoints/step-00000006"
-    weights = [load_file(run.directory / last / "hf/model.safetensors") for run in (whole, resumed)]
+    weights = [load_file(one.directory / last / "hf/model.safetensors") for one in (run, resumed)]
     assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
-    records = [checkpoint.verify(run.directory / last)[0] for run in (whole, resumed)]
+    records = [checkpoint.verify(one.directory / last)[0] for one in (run, resumed)]
     assert records[0].tokens_trained == records[1].tokens_trained
     assert records[0].first_rewards == records[1].first_rewards
     assert records[0].random_state == records[1].random_state
     assert records[1].parent == checkpoint.verify(middle)[1]
 
 
-@pytest.mark.parametrize("damage", ["a byte of the state", "the manifest", "another ledger"])
+@pytest.mark.parametrize("damage", ["a byte of the state", "another ledger"])
 def test_a_resume_from_something_else_than_its_checkpoint_is_refused(
-    start_trainer: Callable[..., Any], whole_checkpoint: Path, tmp_path: Path, damage: str
+    start_trainer: Callable[..., Any], whole: tuple[Any, ScriptedController], tmp_path: Path, damage: str
 ) -> None:
-    broken = tmp_path / "broken"
-    shutil.copytree(whole_checkpoint, broken)
-    trained = 1 * 4
+    resume = tmp_path / "resume"
+    shutil.copytree(whole[0].directory / "checkpoints" / "step-00000003", resume)
+    trained, said = 13, "ledger has 13 trained groups, the trainer's step 3 means 12"
     if damage == "a byte of the state":
-        [file] = (broken / "state").glob("*.distcp")
-        data = bytearray(file.read_bytes())
-        data[len(data) // 2] ^= 1
-        file.write_bytes(data)
-        said = "does not have the sha256 of its manifest"
-    elif damage == "the manifest":
-        (broken / "MANIFEST.json").unlink()
-        said = "is not a committed checkpoint"
-    else:
-        trained += 1
-        said = "ledger has 5 trained groups, the trainer's step 1 means 4"
+        flip_a_byte(next((resume / "state").glob("*.distcp")))
+        trained, said = 12, "does not have the sha256 of its manifest"
     with ScriptedController(BATCHES, trained=trained) as controller:
-        run = start_trainer(SMALL, controller_url=controller.url, resume_directory=str(broken))
+        run = start_trainer(SMALL, controller_url=controller.url, resume_directory=str(resume))
         assert run.finish() == 1
     assert run.result.reason is EndReason.NO_VALID_CHECKPOINT and said in run.result.message
     assert controller.announced == []
 
 
-@pytest.fixture(scope="module")
-def whole_checkpoint(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint of step 1 made in this process."""
-    import torch.distributed as dist
+def test_a_directory_that_is_no_committed_checkpoint_does_not_verify(
+    whole: tuple[Any, ScriptedController], tmp_path: Path
+) -> None:
+    good = whole[0].directory / "checkpoints" / "step-00000003"
+    for damage, said in (
+        (lambda one: (one / "MANIFEST.json").unlink(), "not a committed checkpoint"),
+        (lambda one: (one / "trainer.json").write_bytes(b"{}"), "bytes, its manifest says"),
+        (lambda one: (one / "hf/model.safetensors").unlink(), "not a committed checkpoint"),
+        (lambda one: flip_a_byte(one / "controller.msgpack"), "sha256"),
+    ):
+        broken = tmp_path / "broken"
+        shutil.copytree(good, broken)
+        damage(broken)
+        with pytest.raises(checkpoint.NoValidCheckpoint, match=said):
+            checkpoint.verify(broken)
+        shutil.rmtree(broken)
 
-    from trainers.models.policy import load_policy
-    from trainers.models.shard import full_tensors, shard
-    from trainers.ranks import join_ranks, leave_ranks
 
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {
-            "RANK": "0",
-            "WORLD_SIZE": "1",
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": "0",
-        }.items():
-            patch.setenv(name, value)
-        ranks = join_ranks("cpu")
-    assert dist.is_initialized()
-    policy = shard(load_policy(tiny_model), ranks.mesh)
-    committed = checkpoint.commit(
-        tmp_path_factory.mktemp("checkpoints"),
-        checkpoint.TrainerRecord(
-            kind="rl", step=1, seed=1, random_state=checkpoint.random_state(), run_id="run_1", attempt_id="att_1",
-            epoch=1,
-        ),
-        policy=policy, optimizer=torch.optim.AdamW(policy.parameters()), ranks=ranks, snapshot=b"image",
-        model_directory=tiny_model, weights=full_tensors(policy, dtype=torch.float32, keep=True), keep_last=1,
-    )  # fmt: skip
-    leave_ranks()
-    assert committed is not None
-    return committed.directory
+def flip_a_byte(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.unlink()  # the export may share its bytes with a published version
+    file.write_bytes(data)
 
 
 def test_sigterm_ends_the_step_commits_a_checkpoint_and_says_stopped(
@@ -200,11 +200,10 @@ def test_a_nonfinite_step_changes_nothing_and_three_in_a_row_end_the_run(
     assert controller.taken == [0, 1, 2, 2, 2] and controller.ended == ["failed"]
 
 
-def test_a_controller_that_forgets_its_place_is_not_obeyed(start_trainer: Callable[..., Any]) -> None:
+def test_a_refusal_of_the_controller_is_raised_with_its_code() -> None:
     with ScriptedController(BATCHES, token="another") as controller:
-        run = start_trainer(SMALL, controller_url=controller.url)
-        assert run.finish() == 1
-    assert run.result is None and "unauthorised" in run.log  # died: the agent reports the traceback
+        with pytest.raises(ControllerRefused, match="unauthorised: wrong token"):
+            ControllerClient(controller.url, "secret").snapshot(0)
 
 
 def test_probes_are_compared_with_the_version_that_the_engine_had(start_trainer: Callable[..., Any]) -> None:
@@ -252,17 +251,6 @@ def test_probes_are_compared_with_the_version_that_the_engine_had(start_trainer:
         and summary["engine_mismatch"]["versions_covered"] == 2
     )
     assert any(type(line).__name__ == "Note" and line.kind == "engine_stale" for line in run.lines())
-
-
-def test_published_versions_name_the_files_that_were_announced(start_trainer: Callable[..., Any]) -> None:
-    with ScriptedController(BATCHES) as controller:
-        run = start_trainer(
-            {**SMALL, "trainer": {**SMALL["trainer"], "total_train_steps": 1}}, controller_url=controller.url
-        )
-        assert run.finish() == 0, run.log
-    for announced in controller.announced:
-        manifest = json.loads((Path(announced.weights.directory) / "manifest.json").read_bytes())
-        assert manifest["version"] == announced.version
 
 
 def wait_until(ready: Callable[[], bool], run: Any, timeout: float = 60) -> None:

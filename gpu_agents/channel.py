@@ -120,7 +120,10 @@ class Door:
 
     async def open(self, host: str, port: int) -> int:
         """Listen; port 0 takes a free one. Returns the port."""
-        self._runner = web.AppRunner(self.app, access_log=None)
+        # A caller that is gone must not be handed a claim by the long poll that it left behind.
+        self._runner = web.AppRunner(
+            self.app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)
         await site.start()

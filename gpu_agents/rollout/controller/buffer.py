@@ -75,6 +75,6 @@ def _oldest_claim_first(candidate: Candidate) -> tuple[int, int]:
 
 
 def _oldest_deadline_first(candidate: Candidate) -> tuple[int, int]:
-    # Not plain claim order: a group whose first token came late has a later deadline than one claimed after
-    # it, and taking it first would leave the other over its bound for ever, which is a deadlock.
+    # Nearly claim order. They differ for a group that was given back before its first token was old: its deadline
+    # is later than that of one claimed after it, and taking it first would leave the other over its bound for ever.
     return candidate.oldest_version, candidate.order

@@ -402,7 +402,10 @@ class Controller:
             self.rules.gate, version=self.versions.number, held=self.ledger.held, running=len(self.running)
         )
 
-    def state(self) -> StateReply:
+    def state(self, *, worker_id: str = "", now: float = 0.0) -> StateReply:
+        if worker_id:
+            engine = self._hear(worker_id, now=now)
+            engine.told_end = engine.told_end or self.ended
         admission = self.admission()
         return StateReply(
             newest_version=self.versions.number,

@@ -60,6 +60,7 @@ class Evaluations:
         if self.pending is None or self._worker_id not in ("", worker_id):
             return None
         if engine_version != self.pending.version:
+            self.release(worker_id)  # it loaded a newer version before it began
             return None
         self._worker_id = worker_id
         return self.pending

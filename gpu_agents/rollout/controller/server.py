@@ -151,7 +151,7 @@ class ControllerServer:
 
     async def _state(self, request: wire.StateRequest) -> wire.StateReply:
         def newer() -> wire.StateReply | None:
-            state = self.controller.state()
+            state = self.controller.state(worker_id=request.worker_id, now=time.monotonic())
             return state if state.newest_version > request.after_version or state.ended else None
 
         return await self._poll(newer, request.wait_seconds) or self.controller.state()

@@ -89,15 +89,12 @@ class GroupTask:
         if pending:
             self._failed = True
             await self._halt()
-        for task in self._tasks:
-            if task.cancelled():
-                continue
-            error = task.exception()
-            if isinstance(error, (RewardFailed, EngineError)):
-                return error
-            if error is not None:
+        errors = [task.exception() for task in self._tasks if not task.cancelled()]
+        failures = [error for error in errors if isinstance(error, (RewardFailed, EngineError))]
+        for error in errors:
+            if error is not None and error not in failures:
                 raise error
-        return None
+        return failures[0] if failures else None
 
     async def _run_member(self, member: Member) -> None:
         try:

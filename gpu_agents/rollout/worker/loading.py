@@ -28,7 +28,7 @@ from oolong.contracts.rollout import (
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 20.0
-PROBE_TOKENS = 64
+PROBE_TOKENS = 32  # a load's acknowledgement, and the next load, wait for them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,11 @@ class WeightLoader:
         seen = -1
         while True:
             state = await self._controller.call(
-                "state", StateRequest(after_version=seen, wait_seconds=POLL_SECONDS), StateReply
+                "state",
+                StateRequest(
+                    after_version=seen, wait_seconds=POLL_SECONDS, worker_id=self._options.worker_id
+                ),
+                StateReply,
             )
             if state.ended:
                 return

@@ -167,6 +167,7 @@ class StateRequest(Message, frozen=True, kw_only=True):
 
     after_version: int = -1
     wait_seconds: float = 0.0
+    worker_id: str = ""  # of a worker: it counts as told when the reply says that the run has ended
 
 
 class PublishedWeights(Message, frozen=True, kw_only=True):

@@ -59,7 +59,9 @@ def publish(base: Path, weights: Path, version: int) -> None:
     generator = torch.Generator().manual_seed(version)
     if version:
         tensors = {
-            name: value + 0.3 * value.std() * torch.randn(value.shape, generator=generator) if value.ndim == 2 else value
+            name: value + 0.3 * value.std() * torch.randn(value.shape, generator=generator)
+            if value.ndim == 2
+            else value
             for name, value in tensors.items()
         }
     save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
@@ -82,7 +84,9 @@ def publish(base: Path, weights: Path, version: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("base", type=Path)
-    parser.add_argument("--scale", type=float, default=8.0, help="of the matrices: how far from uniform it samples")
+    parser.add_argument(
+        "--scale", type=float, default=8.0, help="of the matrices: how far from uniform it samples"
+    )
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--versions", type=int, nargs="*", default=[])
     arguments = parser.parse_args()

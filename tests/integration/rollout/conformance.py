@@ -1,0 +1,189 @@
+"""What the worker relies on in an engine's HTTP API. Each check runs against the scripted server of the unit tests
+and against the real SGLang, so that the script cannot drift.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gpu_agents.rollout.engines.client import EngineClient, Generation, ModelLimits, Sampling
+from gpu_agents.rollout.engines.errors import EngineError, EngineWouldBreak
+
+LIMITS = ModelLimits(vocabulary=264, context_tokens=1024)
+PROMPT = [258, 97, 53, 32, 98, 55, 259]
+
+
+@dataclass
+class Subject:
+    """An engine under test, and two versions of weights that it can load."""
+
+    client: EngineClient
+    port: int
+    weights: dict[int, Path]  # 1 and 2
+    a_moment: float  # seconds in which a request gets some tokens, but not 400
+    a_step: float = 0.5  # seconds in which an abort comes back
+
+
+def new_rid() -> str:
+    return uuid.uuid4().hex
+
+
+def long_request(subject: Subject, rid: str, *, tokens: int = 400) -> asyncio.Task[Generation]:
+    sampling = Sampling(max_new_tokens=tokens, temperature=1.0, ignore_eos=True)
+    return asyncio.create_task(subject.client.generate(PROMPT, sampling, rid=rid))
+
+
+async def load(subject: Subject, version: int) -> None:
+    await subject.client.pause("retract")
+    await subject.client.update_weights(str(subject.weights[version]), version=version, flush_cache=True)
+    await subject.client.resume()
+
+
+async def a_load_changes_the_label_and_tokens_carry_it(subject: Subject) -> None:
+    for version in (1, 2):
+        await load(subject, version)
+        assert await subject.client.weight_version() == str(version)
+        generation = await subject.client.generate(
+            PROMPT, Sampling(max_new_tokens=5, temperature=1.0, ignore_eos=True), rid=new_rid()
+        )
+        assert generation.versions == [version] * 5
+        assert len(generation.token_ids) == len(generation.logprobs) == 5
+        assert (generation.finish, generation.retractions) == ("length", 0)
+
+
+async def a_retract_load_splits_a_running_request_into_spans(subject: Subject) -> None:
+    await load(subject, 1)
+    request = long_request(subject, new_rid())
+    await asyncio.sleep(subject.a_moment)
+    await load(subject, 2)
+    generation = await request
+    assert set(generation.versions) == {1, 2}
+    assert generation.versions == sorted(generation.versions)
+    assert len(generation.token_ids) == 400
+    assert generation.retractions == 1
+
+
+async def a_new_request_waits_through_a_pause_while_control_calls_answer(subject: Subject) -> None:
+    await load(subject, 1)
+    await subject.client.pause("retract")
+    await subject.client.pause("retract")
+    request = long_request(subject, new_rid(), tokens=3)
+    await asyncio.sleep(subject.a_moment)
+    assert not request.done()
+    assert await subject.client.weight_version() == "1"
+    await subject.client.update_weights(str(subject.weights[2]), version=2, flush_cache=True)
+    await subject.client.resume()
+    await subject.client.resume()
+    assert (await request).versions == [2, 2, 2]
+
+
+async def an_aborted_running_request_returns_what_it_has(subject: Subject) -> None:
+    await load(subject, 1)
+    rid = new_rid()
+    request = long_request(subject, rid)
+    await asyncio.sleep(subject.a_moment)
+    await subject.client.abort(rid)
+    generation = await asyncio.wait_for(request, 10)
+    assert generation.finish == "abort"
+    assert 0 < len(generation.token_ids) < 400
+    assert generation.versions == [1] * len(generation.token_ids)
+
+
+async def a_retracted_request_can_be_aborted_during_the_pause(subject: Subject) -> None:
+    """Its reply lacks num_retractions; its tokens are all there."""
+    await load(subject, 1)
+    rid = new_rid()
+    request = long_request(subject, rid)
+    await asyncio.sleep(subject.a_moment)
+    await subject.client.pause("retract")
+    await asyncio.sleep(subject.a_step)
+    await subject.client.abort(rid)
+    generation = await asyncio.wait_for(request, 10)
+    assert generation.finish == "abort" and generation.token_ids
+    await subject.client.resume()
+
+
+async def an_abort_of_an_unknown_request_is_no_error(subject: Subject) -> None:
+    await subject.client.abort(new_rid())
+    await subject.client.abort_all()
+
+
+async def a_request_goes_on_from_its_tokens(subject: Subject) -> None:
+    await load(subject, 1)
+    rid = new_rid()
+    request = long_request(subject, rid)
+    await asyncio.sleep(subject.a_moment)
+    await subject.client.abort(rid)
+    first = await request
+    left = 400 - len(first.token_ids)
+    rest = await subject.client.generate(
+        PROMPT + first.token_ids,
+        Sampling(max_new_tokens=left, temperature=1.0, ignore_eos=True),
+        rid=new_rid(),
+    )
+    assert len(rest.token_ids) == left and rest.finish == "length"
+
+
+async def a_duplicate_request_id_is_refused(subject: Subject) -> None:
+    rid = new_rid()
+    request = long_request(subject, rid)
+    await asyncio.sleep(subject.a_moment)
+    with pytest.raises(EngineError, match="400"):
+        await subject.client.generate(PROMPT, Sampling(max_new_tokens=1, temperature=1.0), rid=rid)
+    await subject.client.abort(rid)
+    await request
+
+
+async def a_load_from_a_wrong_path_is_refused_and_survived(subject: Subject) -> None:
+    await load(subject, 1)
+    await subject.client.pause("retract")
+    with pytest.raises(EngineError, match="400"):
+        await subject.client.update_weights("/nowhere", version=7, flush_cache=True)
+    await subject.client.resume()
+    assert await subject.client.weight_version() == "1"
+
+
+async def another_key_is_refused(subject: Subject) -> None:
+    stranger = EngineClient(subject.port, "another", LIMITS)
+    try:
+        with pytest.raises(EngineError, match="401"):
+            await stranger.generate(PROMPT, Sampling(max_new_tokens=1, temperature=1.0), rid=new_rid())
+        with pytest.raises(EngineError, match="401"):
+            await stranger.pause("retract")
+    finally:
+        await stranger.close()
+
+
+async def ids_outside_the_vocabulary_never_reach_the_engine(subject: Subject) -> None:
+    for bad in ([264], [-1], [], [1.0], [True]):
+        with pytest.raises(EngineWouldBreak):
+            await subject.client.generate(bad, Sampling(max_new_tokens=1, temperature=1.0), rid=new_rid())  # type: ignore[arg-type]
+    with pytest.raises(EngineWouldBreak, match="context"):
+        await subject.client.generate([97] * 1020, Sampling(max_new_tokens=5, temperature=1.0), rid=new_rid())
+    assert await subject.client.weight_version()
+
+
+async def an_idle_engine_flushes(subject: Subject) -> None:
+    await subject.client.flush_cache()
+
+
+CHECKS: list[Callable[[Subject], Awaitable[None]]] = [
+    a_load_changes_the_label_and_tokens_carry_it,
+    a_retract_load_splits_a_running_request_into_spans,
+    a_new_request_waits_through_a_pause_while_control_calls_answer,
+    an_aborted_running_request_returns_what_it_has,
+    a_retracted_request_can_be_aborted_during_the_pause,
+    an_abort_of_an_unknown_request_is_no_error,
+    a_request_goes_on_from_its_tokens,
+    a_duplicate_request_id_is_refused,
+    a_load_from_a_wrong_path_is_refused_and_survived,
+    another_key_is_refused,
+    ids_outside_the_vocabulary_never_reach_the_engine,
+    an_idle_engine_flushes,
+]

@@ -1,0 +1,239 @@
+"""Controller, reward service and workers of one attempt in this process, over real HTTP, around given engines.
+
+Only the engine's process is left out: a worker here is attached to an engine that already serves. `TestTrainer`
+stands where the trainer is and publishes versions that exist already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpu_agents.channel import Peer
+from gpu_agents.job import Job
+from gpu_agents.rewards.reward import Reward
+from gpu_agents.rewards.service import RewardService
+from gpu_agents.rewards.table import build_reward
+from gpu_agents.rollout.chat_template import ChatTemplate
+from gpu_agents.rollout.controller.__main__ import build
+from gpu_agents.rollout.controller.server import ControllerServer
+from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
+from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
+from gpu_agents.rollout.worker.engine_slot import EngineSlot
+from gpu_agents.rollout.worker.loading import Load, WeightLoader
+from gpu_agents.rollout.worker.manifest import ExpectedTensors
+from gpu_agents.rollout.worker.meters import Meters
+from gpu_agents.rollout.worker.options import WorkerOptions
+from gpu_agents.rollout.worker.scoring import Scorer
+from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
+from gpu_agents.rollout.worker.worker import Worker
+from oolong.contracts import rollout as wire
+from oolong.contracts.attempt import AttemptFile, JobFile
+from oolong.contracts.lifecycle import JobKind
+from oolong.contracts.run_spec import RunSpec
+from oolong.contracts.telemetry import AnyLine, Outbox, decode_line
+
+TOKEN = "attempt-token"
+
+
+def run_spec(**sections: Any) -> RunSpec:
+    document: dict[str, Any] = {
+        "name": "test",
+        "model": {"base_model": "m"},
+        "dataset": {"version": "d"},
+        "trainer": {"groups_per_step": 4, "minibatches": 1, "total_train_steps": 50},
+        "rollout": {"group_size": 2, "max_new_tokens": 30, "engine_max_running_requests": 16},
+    }
+    for name, section in sections.items():
+        document[name] = {**document.get(name, {}), **section} if isinstance(section, dict) else section
+    return RunSpec.model_validate(document)
+
+
+class AttachedEngine:
+    """In place of the supervisor: an engine that serves already, and is not restarted."""
+
+    def __init__(self, client: EngineClient, slot: EngineSlot, loader: WeightLoader) -> None:
+        self._client, self._slot, self._loader = client, slot, loader
+
+    async def run(self) -> None:
+        try:
+            await self._loader.keep_current(self._client)
+        finally:
+            self._slot.close()
+
+
+@dataclass
+class RunningWorker:
+    worker: Worker
+    slot: EngineSlot
+    stop: asyncio.Event
+    task: asyncio.Task[str]
+    client: EngineClient
+
+
+@dataclass
+class Harness:
+    directory: Path
+    spec: RunSpec
+    model_directory: Path
+    dataset_file: Path
+    reward: Reward | None = None
+    resume_directory: Path | None = None
+    workers: list[RunningWorker] = field(default_factory=list)
+
+    async def __aenter__(self) -> Harness:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        reward = self.reward or build_reward(self.spec.reward.name, self.spec.reward.options)
+        self.reward_service = RewardService(reward, token=TOKEN)
+        reward_port = await self.reward_service.door.open("127.0.0.1", 0)
+        job = self._job("controller", JobKind.CONTROLLER, controller_port=0, reward_port=reward_port)
+        self.controller, template = build(job)
+        telemetry = ControllerTelemetry(
+            job, Outbox(job.directory, 0), template, max_staleness=self.spec.staleness.max
+        )
+        self.telemetry = telemetry
+        self.server = ControllerServer(self.controller, telemetry, token=TOKEN)
+        self._ports = (await self.server.door.open("127.0.0.1", 0), reward_port)
+        self._clock = asyncio.create_task(self.server.run_clock())
+        self._peers = [self.peer()]
+        self.trainer = TestTrainer(self._peers[0], self.spec)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for running in self.workers:
+            running.stop.set()
+        await asyncio.gather(*(running.task for running in self.workers), return_exceptions=True)
+        self._clock.cancel()
+        for peer in self._peers:
+            await peer.close()
+        for running in self.workers:
+            await running.client.close()
+        await self.server.door.close()
+        await self.reward_service.door.close()
+
+    def peer(self) -> Peer:
+        return Peer("the controller", f"http://127.0.0.1:{self._ports[0]}", TOKEN, connect_seconds=5)
+
+    def start_worker(
+        self,
+        engine_port: int,
+        api_key: str,
+        *,
+        index: int = 0,
+        change: Callable[[WorkerOptions], WorkerOptions] = lambda options: options,
+    ) -> RunningWorker:
+        job = self._job(f"rollout-{index}", JobKind.ROLLOUT, *self._ports)
+        rollout = self.spec.rollout
+        options = change(
+            WorkerOptions(
+                worker_id=f"rollout-{index}/0",
+                group_size=rollout.group_size,
+                temperature=rollout.temperature,
+                max_new_tokens=rollout.max_new_tokens,
+                max_running_requests=rollout.engine_max_running_requests,
+                interruptible=rollout.interruptible,
+                reward_scale=self.spec.reward.scale,
+                reward_bias=self.spec.reward.bias,
+                reward_timeout_seconds=5.0,
+            )
+        )
+        config = json.loads((self.model_directory / "config.json").read_text())
+        limits = ModelLimits(
+            vocabulary=config["vocab_size"], context_tokens=config["max_position_embeddings"]
+        )
+        client = EngineClient(engine_port, api_key, limits)
+        template = ChatTemplate(self.model_directory)
+        meters = Meters(clock=time.monotonic)
+        slot = EngineSlot(meters)
+        controller = self.peer()
+        service = Peer("the reward service", f"http://127.0.0.1:{self._ports[1]}", TOKEN, connect_seconds=5)
+        self._peers += [controller, service]
+        loads: list[Load] = []
+        loader = WeightLoader(
+            options=options,
+            slot=slot,
+            controller=controller,
+            expected=ExpectedTensors.of_model(self.model_directory),
+            probe_prompt=template.encode("<|user|>a1<|assistant|>"),
+            loads=loads,
+        )
+        stop = asyncio.Event()
+        worker = Worker(
+            options=options,
+            slot=slot,
+            supervisor=AttachedEngine(client, slot, loader),  # type: ignore[arg-type]
+            loader=loader,
+            loads=loads,
+            scorer=Scorer(service, template, timeout_seconds=5.0),
+            controller=controller,
+            telemetry=WorkerTelemetry(job, Outbox(job.directory, 0), meters),
+            stop=stop,
+        )
+        running = RunningWorker(worker, slot, stop, asyncio.create_task(worker.run()), client)
+        self.workers.append(running)
+        return running
+
+    async def until(self, condition: Callable[[], bool], *, seconds: float = 20.0) -> None:
+        """Wait for the run's state; fails at once when a worker failed."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            for running in self.workers:
+                if running.task.done():
+                    running.task.result()
+            assert time.monotonic() < deadline, f"it did not happen: {self.controller.state()}"
+            await asyncio.sleep(0.005)
+
+    def lines(self, job: str) -> list[AnyLine]:
+        files = sorted((self.directory / "jobs" / job / "outbox").glob("*.jsonl"))
+        return [decode_line(line) for file in files for line in file.read_bytes().splitlines()]
+
+    def _job(self, name: str, kind: JobKind, controller_port: int, reward_port: int) -> Job:
+        directory = self.directory / "jobs" / name
+        directory.mkdir(parents=True)
+        attempt = AttemptFile(
+            run_id="run_1", attempt_id="att_1", attempt_number=1, epoch=1, spec=self.spec.model_dump(mode="json"),
+            directory=str(self.directory), model_directory=str(self.model_directory),
+            dataset_file=str(self.dataset_file),
+            resume_directory=str(self.resume_directory) if self.resume_directory else None,
+            controller_url=f"http://127.0.0.1:{controller_port}", reward_url=f"http://127.0.0.1:{reward_port}",
+            token=TOKEN,
+        )  # fmt: skip
+        (self.directory / "attempt.json").write_bytes(msgspec.json.encode(attempt))
+        job = JobFile(job_id=name, name=name, kind=kind)
+        return Job(attempt=attempt, job=job, directory=directory, began_at=time.time())
+
+
+class TestTrainer:
+    """Takes batches and announces versions, as the trainer does, but trains nothing."""
+
+    __test__ = False
+
+    def __init__(self, controller: Peer, spec: RunSpec) -> None:
+        self._controller = controller
+        self._groups = spec.trainer.groups_per_step
+
+    async def announce(self, weights: wire.PublishedWeights, outcome: str = "trained") -> None:
+        request = wire.AnnounceRequest(version=weights.version, weights=weights, outcome=outcome)  # type: ignore[arg-type]
+        await self._controller.call("announce", request, wire.Done)
+
+    async def take(self, version: int, *, seconds: float = 20.0) -> list[wire.Group]:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            request = wire.TakeRequest(version=version, groups=self._groups, wait_seconds=2.0)
+            reply = await self._controller.call("take", request, wire.TakeReply)
+            if reply.groups:
+                return reply.groups
+        raise AssertionError(f"there was no batch at version {version}")
+
+    async def end(self, reason: str = "completed") -> None:
+        await self._controller.call("end", wire.EndRequest(reason=reason), wire.Done)  # type: ignore[arg-type]
+
+    async def probes(self) -> list[wire.AckedProbe]:
+        return (await self._controller.call("probes", wire.ProbesRequest(), wire.ProbesReply)).probes

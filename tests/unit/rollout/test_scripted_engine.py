@@ -1,0 +1,27 @@
+"""The scripted engine passes the checks that the real one passes (tests/integration/rollout/test_engine.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from gpu_agents.rollout.engines.client import EngineClient
+from tests.integration.rollout.conformance import CHECKS, LIMITS, Subject
+from tests.unit.rollout.scripted_engine import ScriptedEngine
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_the_script_has_the_shape_of_the_real_server(
+    check: Callable[[Subject], Awaitable[None]], tmp_path: Path
+) -> None:
+    for version in (1, 2):
+        (tmp_path / str(version)).mkdir()
+        (tmp_path / str(version) / "config.json").write_text("{}")
+    async with ScriptedEngine(token_seconds=0.0005) as engine:
+        client = EngineClient(engine.port, engine.api_key, LIMITS)
+        await client.update_weights(str(tmp_path / "1"), version=1, flush_cache=True)
+        weights = {version: tmp_path / str(version) for version in (1, 2)}
+        await check(Subject(client, engine.port, weights, a_moment=0.03, a_step=0.01))
+        await client.close()

@@ -1,0 +1,326 @@
+"""The worker against the scripted engine: loads, spans, full slots, give-back, errors (SEMANTICS sections 2 and 4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_agents.rewards.table import build_reward
+from gpu_agents.rollout.worker.options import WorkerOptions
+from oolong.contracts.rollout import Group, PublishedWeights
+from tests.unit.rollout.harness import Harness, run_spec
+from tests.unit.rollout.model_files import SHAPES, publish, write_model, write_rows
+from tests.unit.rollout.scripted_engine import ScriptedEngine
+from tests.unit.rollout.simulated_world import assert_ledger_is_true
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[ScriptedEngine]:
+    async with ScriptedEngine() as engine:
+        yield engine
+
+
+@pytest.fixture
+def versions(tmp_path: Path) -> Callable[[int], PublishedWeights]:
+    return lambda version: publish(tmp_path / "weights", version)
+
+
+@pytest.fixture
+def new_harness(tmp_path: Path) -> Callable[..., Harness]:
+    model = write_model(tmp_path / "model")
+    rows = write_rows(tmp_path / "rows.jsonl", 60)
+
+    def make(reward: Any = None, **sections: Any) -> Harness:
+        return Harness(tmp_path / "attempt", run_spec(**sections), model, rows, reward=reward)
+
+    return make
+
+
+Make = Callable[..., Harness]
+Versions = Callable[[int], PublishedWeights]
+
+
+def token_versions(groups: list[Group]) -> set[int]:
+    return {v for group in groups for t in group.trajectories for v in t.policy_versions}
+
+
+async def test_versions_follow_each_other_and_every_one_is_probed(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    async with new_harness(staleness={"max": 2}) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        for version in range(4):
+            groups = await run.trainer.take(version)
+            assert len(groups) == 4
+            assert all(t.reward is not None for g in groups for t in g.trajectories)
+            await run.trainer.announce(versions(version + 1))
+            await run.until(lambda version=version: run.controller.counts.acks == version + 2)  # type: ignore[misc]
+        probes = await run.trainer.probes()
+        assert [p.version for p in probes] == [0, 1, 2, 3, 4]
+        assert all(len(p.probe.token_ids) == len(p.probe.logprobs) == 32 for p in probes)
+        assert_ledger_is_true(run.controller)
+        await run.trainer.end()
+        await run.until(lambda: run.controller.everyone_knows_the_end)
+    assert run.controller.ledger.counts().trained == 16
+    assert engine.loads == ["0", "1", "2", "3", "4"]
+
+
+async def test_old_weights_are_deleted_once_nobody_loads_them(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions, tmp_path: Path
+) -> None:
+    async with new_harness() as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        for version in range(3):
+            await run.trainer.take(version)
+            await run.trainer.announce(versions(version + 1))
+        await run.until(lambda: run.controller.counts.acks >= 2)
+        await run.until(lambda: [p.name for p in (tmp_path / "weights").iterdir()] == ["v00000003"])
+
+
+async def test_a_running_trajectory_spans_the_versions_that_made_it(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    engine.token_seconds, engine.spread = 0.003, 200
+    long = {"max_new_tokens": 300}
+    async with new_harness(staleness={"max": 4, "on_straggler": "keep"}, rollout=long) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        for version in range(6):
+            groups = await run.trainer.take(version)
+            await run.trainer.announce(versions(version + 1))
+        await run.until(lambda: run.controller.consumed.trajectories_spanning_versions > 0)
+        assert run.controller.consumed.interruptions > 0
+        for trajectory in [t for group in groups for t in group.trajectories]:
+            assert trajectory.policy_versions == sorted(trajectory.policy_versions)
+
+
+async def test_without_loads_no_trajectory_spans_versions(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    def without_loads(options: WorkerOptions) -> WorkerOptions:
+        return replace(options, skip_loads=True)
+
+    engine.token_seconds, engine.spread = 0.003, 200
+    long = {"max_new_tokens": 300}
+    async with new_harness(staleness={"max": 4, "on_straggler": "keep"}, rollout=long) as run:
+        run.start_worker(engine.port, engine.api_key, change=without_loads)
+        await run.trainer.announce(versions(0), "none")
+        for version in range(5):
+            assert token_versions(await run.trainer.take(version)) == {0}
+            await run.trainer.announce(versions(version + 1))
+        assert run.controller.consumed.trajectories_spanning_versions == 0
+        assert run.controller.counts.acks == 1
+
+
+async def test_without_interruption_no_trajectory_spans_versions_although_every_version_is_loaded(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    engine.token_seconds, engine.spread = 0.003, 200
+    whole = {"max_new_tokens": 300, "interruptible": False}
+    async with new_harness(staleness={"max": 4, "on_straggler": "keep"}, rollout=whole) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        seen = set()
+        for version in range(5):
+            seen |= token_versions(await run.trainer.take(version))
+            await run.trainer.announce(versions(version + 1))
+        await run.until(lambda: run.controller.counts.acks >= 3)
+        assert run.controller.consumed.trajectories_spanning_versions == 0
+        assert len(seen) > 1
+
+
+async def test_the_engine_is_kept_full_and_not_over_full(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    engine.token_seconds = 0.003
+    async with new_harness(staleness={"max": 8}) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        for version in range(3):
+            await run.trainer.take(version)
+            await run.trainer.announce(versions(version + 1))
+    assert engine.most_running in (16, 17)  # 16 places, groups of 2, and perhaps the probe
+
+
+async def test_slow_scores_hold_no_place_in_the_engine(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    """With a reward service that never answers, groups pile up at scoring while the engine takes new ones."""
+    async with new_harness(staleness={"max": 8}, rollout={"engine_max_running_requests": 4}) as run:
+        never = asyncio.Event()
+
+        run.start_worker(engine.port, engine.api_key)
+        run.workers[0].worker._scorer.score = hang_forever(never)  # type: ignore[method-assign]
+        await run.trainer.announce(versions(0), "none")
+        await run.until(lambda: len(run.controller.running) >= 12)
+        never.set()
+        await run.until(lambda: len(run.controller.buffered) >= 4)
+
+
+def hang_forever(event: asyncio.Event) -> Any:
+    async def score(**_: Any) -> float:
+        await event.wait()
+        return 0.0
+
+    return score
+
+
+async def test_reward_errors_are_exactly_the_groups_that_raise(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    reward = build_reward("fails_every_third_row", {}, with_test_rewards=True)
+    async with new_harness(reward=reward, staleness={"max": 1}) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        for version in range(6):
+            groups = await run.trainer.take(version)
+            assert all(group.row % 3 for group in groups)
+            await run.trainer.announce(versions(version + 1))
+        counts = run.controller.ledger.counts()
+        drawn = [*run.controller.running, *run.controller.buffered]
+        assert counts.trained == 24
+        assert counts.dropped["error"] == counts.errors["reward_error"] > 4
+        assert counts.drawn == 24 + counts.dropped["error"] + len(drawn)
+        assert_ledger_is_true(run.controller)
+
+
+async def test_a_worker_that_stops_gives_its_groups_back_and_another_goes_on_from_their_tokens(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    engine.token_seconds = 0.01
+    async with new_harness(staleness={"max": 2}) as run:
+        first = run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        await run.until(lambda: len(engine.running) >= 16 and len(engine.running[0].output) > 3)
+        first.stop.set()
+        assert await first.task == "stopped"
+        assert run.controller.ledger.counts().waiting == 8
+        tokens = run.controller.tokens.counts()
+        assert tokens.in_hand == tokens.generated > 16
+        left = [request.rid for request in engine.running if not request.rid.startswith("probe")]
+        assert not left, "the engine still works for a worker that is gone"
+
+        engine.token_seconds = 0.0005
+        async with ScriptedEngine(token_seconds=0.0005) as other:
+            before = {held.group_id: held.tokens for held in run.controller.waiting}
+            run.start_worker(other.port, other.api_key, index=1)
+            groups = await run.trainer.take(0)
+            assert {group.group_id for group in groups} <= set(before)
+            resumed = [ids for ids in other.seen_inputs if len(ids) > 6]
+            assert resumed, "no request went on from given-back tokens"
+            assert all(t.interruptions >= 1 for group in groups for t in group.trajectories)
+            assert_ledger_is_true(run.controller)
+
+
+async def test_incomplete_weights_never_reach_the_engine(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions, tmp_path: Path
+) -> None:
+    half = dict(list(SHAPES.items())[:1])
+    async with new_harness(staleness={"max": 2}) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        await run.trainer.take(0)
+        await run.trainer.announce(publish(tmp_path / "weights", 1, shapes=half))
+        await run.until(lambda: run.controller.counts.failed_loads == 1)
+        assert engine.loads == ["0"]
+        assert run.controller.engines.stale_count == 1
+        # Groups that run on are finished with the old weights; a newer, whole version makes the engine good again.
+        await run.trainer.take(1)
+        await run.trainer.announce(versions(2))
+        await run.until(lambda: run.controller.engines.stale_count == 0)
+        assert engine.loads == ["0", "2"]
+        notes = [line.message for line in run.lines("controller") if type(line).__name__ == "Note"]
+        assert any("lacks 1 of 2 tensors, first model.norm.weight" in note for note in notes)
+
+
+async def test_a_load_that_the_engine_refuses_leaves_it_going_on_and_stale(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    async with new_harness(staleness={"max": 2}) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        await run.trainer.take(0)
+        engine.fail_loads = True
+        await run.trainer.announce(versions(1))
+        await run.until(lambda: run.controller.engines.stale_count == 1)
+        assert engine.paused is None
+
+
+async def test_a_lost_claim_aborts_its_requests(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpu_agents.rollout.worker.worker.RENEW_SECONDS", 0.02)
+    engine.token_seconds = 0.02
+    async with new_harness(staleness={"max": 2}) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        await run.until(lambda: len(engine.running) >= 16 and len(engine.running[0].output) > 1)
+        group_id = next(iter(run.controller.running))
+        run.controller.claims.end_of_group(group_id)
+        held = run.controller.running[group_id]
+        run.controller._to_waiting(held)
+        await run.until(lambda: run.controller.ledger.late_submits == 1)
+        assert run.controller.tokens.counts().dropped["late"] > 0
+        assert_ledger_is_true(run.controller)
+
+
+async def test_at_eta_0_two_engines_with_one_late_load_sample_only_the_batchs_version(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    async with ScriptedEngine() as late, new_harness(staleness={"max": 0}) as run:
+        late.load_delay = 0.1
+        run.start_worker(engine.port, engine.api_key)
+        run.start_worker(late.port, late.api_key, index=1)
+        await run.trainer.announce(versions(0), "none")
+        for version in range(8):
+            assert token_versions(await run.trainer.take(version)) == {version}
+            await run.trainer.announce(versions(version + 1))
+
+
+async def test_an_evaluation_scores_every_prompt_at_its_version(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions, tmp_path: Path
+) -> None:
+    spec = {"evaluation": {"split": "train", "prompts": 10, "samples": 2}}
+    async with new_harness(staleness={"max": 1}, **spec) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        await run.trainer.take(0)
+        scores = run.controller.evaluations.scores["start"]
+        assert (scores.version, scores.prompts) == (0, 10)
+        assert run.controller.ledger.counts().drawn <= 8
+        await run.trainer.announce(versions(1))
+        await run.trainer.end()
+        await run.until(lambda: run.controller.ended)
+        assert run.controller.evaluations.scores["end"].version == 1
+
+
+async def test_what_the_controller_leaves_in_its_outbox(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    async with new_harness(staleness={"max": 2}) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        for version in range(3):
+            await run.trainer.take(version)
+            await run.trainer.announce(versions(version + 1))
+        await run.trainer.end()
+        await run.until(lambda: run.controller.everyone_knows_the_end)
+        run.telemetry.close(run.controller)
+    lines = run.lines("controller")
+    kinds = Counter(type(line).__name__ for line in lines)
+    assert kinds["TrajectoryLine"] == 3 * 2 * 2  # steps, groups sampled of each, members
+    steps = [line.x for line in lines if type(line).__name__ == "Points" and line.axis == "step"]
+    assert steps == [1, 2, 3]
+    summaries = {line.name: line.value for line in lines if type(line).__name__ == "Summary"}
+    assert summaries["controller"]["ledger"]["balances"] and summaries["controller"]["tokens"]["balances"]
+    assert sum(summaries["controller"]["staleness"]["histogram"].values()) == 24
+    sample = next(line for line in lines if type(line).__name__ == "TrajectoryLine")
+    assert "".join(sample.version_texts) == sample.completion

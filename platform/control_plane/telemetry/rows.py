@@ -64,7 +64,9 @@ def with_part(source: str, part: str) -> str:
 
 
 def insert_points(job: Job, source: str, lines: list[contract.Points]) -> list[Conflict]:
-    keys = {(name, with_part(source, line.source), line.axis) for line in lines for name in line.values}
+    keys: set[SeriesKey] = {
+        (name, with_part(source, line.source), line.axis) for line in lines for name in line.values
+    }
     if not keys:
         return []
     series = _series_ids(job, keys)

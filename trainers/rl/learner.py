@@ -31,6 +31,16 @@ class TokenColumns:
 
 
 @dataclass(frozen=True)
+class TeachingTokens:
+    """The part of a microbatch that has a gradient: its packed row, and its loss tokens, all [M]."""
+
+    row: PackedRow
+    centre: torch.Tensor  # proximal log-probabilities
+    behaviour: torch.Tensor
+    advantages: torch.Tensor  # nowhere 0
+
+
+@dataclass(frozen=True)
 class StepOutcome:
     """What a train step did, the same on all ranks."""
 
@@ -151,16 +161,14 @@ class Learner:
         for number, (microbatch, columns, centre) in enumerate(
             zip(minibatch.microbatches, batch, proximal, strict=True)
         ):
-            advantage = self._tensor(
-                [values[one.group][one.member] for one in microbatch.sequences for _ in one.loss_at]
-            )
+            part = self._teaching(microbatch, columns, centre, values)
             sync_gradients(self.policy, number == len(batch) - 1)
-            logprobs, _ = self.policy(columns.row, temperature=self._temperature)
+            logprobs, _ = self.policy(part.row, temperature=self._temperature)
             result: TokenLoss = self._objective(
                 logprobs,
-                centre,
-                columns.behaviour,
-                advantage,
+                part.centre,
+                part.behaviour,
+                part.advantages,
                 clip=ClipRange(self._algorithm.clip_low, self._algorithm.clip_high),
                 weight_limit=WeightLimit(
                     self._algorithm.behaviour_weight.mode, self._algorithm.behaviour_weight.limit
@@ -170,10 +178,38 @@ class Learner:
             # FSDP2 averages gradients over the ranks; the loss is normalised over all of them already.
             (loss * self.ranks.size).backward()
             total += float(loss.detach())
-            if not columns.is_dummy:
-                tally.add_update(result, advantage, logprobs.detach(), centre, measure_kl=measure_kl)
+            tally.add_update(
+                result, part.advantages, logprobs.detach(), part.centre,
+                silent_tokens=len(centre) - len(part.centre), measure_kl=measure_kl,
+            )  # fmt: skip
         norm = clip_gradients(self.parameters, self._trainer.max_grad_norm)
         return self.ranks.sum([total])[0], norm
+
+    def _teaching(
+        self, microbatch: Microbatch, columns: TokenColumns, centre: torch.Tensor, values: list[list[float]]
+    ) -> TeachingTokens:
+        """The microbatch without sequences of advantage 0: their gradient is 0 and need not be computed.
+
+        They still count in the denominator. As more groups are solved, this is what makes late steps cheap.
+        """
+        told = [values[one.group][one.member] for one in microbatch.sequences]
+        heard = [
+            one for one, value in zip(microbatch.sequences, told, strict=True) if value != 0 and one.loss_at
+        ]
+        advantage = self._tensor(
+            [value for one, value in zip(microbatch.sequences, told, strict=True) for _ in one.loss_at]
+        )
+        if len(heard) == len(microbatch.sequences):
+            return TeachingTokens(columns.row, centre, columns.behaviour, advantage)
+        loud = advantage != 0
+        row = (
+            pack([one.tokens for one in heard], [one.loss_at for one in heard])
+            if heard
+            else pack([microbatch.sequences[0].tokens[:1]], [[]])  # the ranks must stay in step
+        )
+        return TeachingTokens(
+            row.to(self.ranks.device), centre[loud], columns.behaviour[loud], advantage[loud]
+        )
 
 
 class _Kept:

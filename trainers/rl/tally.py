@@ -43,9 +43,11 @@ class Tally:
         logprobs: torch.Tensor,
         proximal: torch.Tensor,
         *,
+        silent_tokens: int,
         measure_kl: bool,
     ) -> None:
-        self._sums["tokens"] += advantages.numel()
+        """Of an update's forward pass. `silent_tokens` have advantage 0, were left out of it and count as such."""
+        self._sums["tokens"] += advantages.numel() + silent_tokens
         self._sums["loss"] += float(result.loss.detach().double().sum())
         self._sums["limited"] += int(result.limited.sum())
         self._sums["clipped_low"] += int(result.clipped_low.sum())

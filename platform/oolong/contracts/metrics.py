@@ -28,7 +28,7 @@ loss/policy | | the objective's loss, token mean
 policy/entropy | nats | mean entropy of the current policy on loss tokens
 policy/clip_low_share | share | loss tokens clipped from below
 policy/clip_high_share | share | loss tokens clipped from above
-policy/approx_kl | nats | k1 estimate of the KL from the proximal to the current policy on the step's last minibatch, before its update
+policy/approx_kl | nats | k1 estimate of the KL from the proximal to the current policy on the tokens with an advantage of the step's last minibatch, before its update
 weight/mean | | mean of w, proximal over behaviour probability
 weight/max | | largest w of the batch
 weight/abs_log_mean | nats | mean |log w|: how far staleness moved the policy

@@ -1,0 +1,184 @@
+"""A train step against a plain one, written out: one padded forward per trajectory, no packing, nothing left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from oolong.contracts.rollout import Group, Trajectory
+from oolong.contracts.run_spec import RunSpec
+from trainers.algorithms.advantages import advantages
+from trainers.models.policy import Policy, load_policy
+from trainers.models.shard import full_tensors, shard
+from trainers.ranks import Ranks, join_ranks, leave_ranks
+from trainers.rl.learner import Learner
+from trainers.rl.plan import plan_batch
+from trainers.stopwatch import Stopwatch
+
+SPEC = RunSpec.model_validate(
+    {
+        "name": "test", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"},
+        "rollout": {"group_size": 3, "temperature": 0.7},
+        "trainer": {"groups_per_step": 4, "minibatches": 2, "learning_rate": 1e-3},
+        "algorithm": {"behaviour_weight": {"mode": "mask", "limit": 1.2}},
+    }
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Ranks]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "RANK": "0",
+            "WORLD_SIZE": "1",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": "0",
+        }.items():
+            patch.setenv(name, value)
+        joined = join_ranks("cpu")
+    yield joined
+    leave_ranks()
+
+
+def batch(model: Path) -> list[Group]:
+    """Four groups of three; behaviour log-probabilities near the model's own; the third group is solved throughout."""
+    rng = torch.Generator().manual_seed(4)
+    policy = load_policy(model)
+    groups = []
+    for number in range(4):
+        trajectories = []
+        for member in range(3):
+            tokens = torch.randint(256, (3 + 7 * member + number,), generator=rng).tolist()
+            own = plain_logprobs(policy, [5, 6, 7], tokens).detach()
+            behaviour = own + 0.2 * torch.randn(len(tokens), generator=rng)
+            trajectories.append(
+                Trajectory(
+                    token_ids=tokens, loss_mask=[1] * len(tokens), behaviour_logprobs=behaviour.tolist(),
+                    policy_versions=[0] * len(tokens), finish_reason="stop",
+                    reward=1.0 if number == 2 else float(member == number % 3),
+                )
+            )  # fmt: skip
+        groups.append(
+            Group(group_id=f"0-{number}-0", row=number, prompt_token_ids=[5, 6, 7], prompt="", answer="",
+                  trajectories=trajectories)
+        )  # fmt: skip
+    return groups
+
+
+def plain_logprobs(policy: Policy, prompt: list[int], tokens: list[int]) -> torch.Tensor:
+    ids = torch.tensor([[*prompt, *tokens]])
+    edges = torch.tensor([0, ids.shape[1]], dtype=torch.int32)
+    logits = policy.causal_lm(ids, use_cache=False, cu_seqlens=edges, seqlens=[ids.shape[1]]).logits[0]
+    log_softmax = (logits / 0.7).log_softmax(-1)[len(prompt) - 1 : -1]
+    return log_softmax.gather(1, torch.tensor(tokens)[:, None])[:, 0]
+
+
+def plain_step(policy: Policy, groups: list[Group]) -> list[float]:
+    """The same step in the order of the formulas; returns the minibatch losses."""
+    optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.0)
+    rewards = [[float(one.reward or 0) for one in group.trajectories] for group in groups]
+    values = advantages(rewards, mean="group", std="group", epsilon=1e-4)
+    proximal = [
+        [plain_logprobs(policy, group.prompt_token_ids, one.token_ids).detach() for one in group.trajectories]
+        for group in groups
+    ]
+    losses = []
+    for start in (0, 2):
+        total = torch.zeros(())
+        tokens = 0
+        for number in (start, start + 1):
+            for member, one in enumerate(groups[number].trajectories):
+                centre = proximal[number][member]
+                weight = (centre - torch.tensor(one.behaviour_logprobs)).exp()
+                weight = torch.where(weight > 1.2, 0.0, weight)
+                ratio = (
+                    plain_logprobs(policy, groups[number].prompt_token_ids, one.token_ids) - centre
+                ).exp()
+                value = values[number][member]
+                total = total - (weight * torch.minimum(ratio * value, ratio.clamp(0.8, 1.2) * value)).sum()
+                tokens += len(one.token_ids)
+        (total / tokens).backward()
+        torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float((total / tokens).detach()))
+    return losses
+
+
+def test_a_step_equals_the_same_step_written_out_plainly(tiny_model: Path, ranks: Ranks) -> None:
+    groups = batch(tiny_model)
+    plain = load_policy(tiny_model)
+    losses = plain_step(plain, groups)
+    learner = Learner(shard(load_policy(tiny_model), ranks.mesh), SPEC, ranks)
+    [plan] = plan_batch(groups, version=0, ranks=1, minibatches=2, token_budget=64)
+    outcome = learner.train(plan, Stopwatch())
+    assert outcome.finite and outcome.minibatch_losses == pytest.approx(losses, abs=1e-6)
+    weights = full_tensors(learner.policy, dtype=torch.float32, keep=True)
+    for name, parameter in plain.causal_lm.named_parameters():
+        # Adam's first step is the sign of the gradient where that is near 0, hence the few large differences.
+        difference = (weights[name] - parameter).abs()
+        assert float(difference.mean()) < 2e-6 and float(difference.max()) <= 4.1e-3, name
+
+
+def test_metrics_of_a_step_count_all_tokens_also_those_without_an_advantage(
+    tiny_model: Path, ranks: Ranks
+) -> None:
+    groups = batch(tiny_model)
+    learner = Learner(shard(load_policy(tiny_model), ranks.mesh), SPEC, ranks)
+    [plan] = plan_batch(groups, version=0, ranks=1, minibatches=2, token_budget=64)
+    metrics = learner.train(plan, Stopwatch()).metrics
+    lengths = [len(one.token_ids) for group in groups for one in group.trajectories]
+    assert metrics["perf/trained_tokens"] == sum(lengths) == metrics["mismatch/lag0_tokens"]
+    values = advantages(plan.rewards, mean="group", std="group", epsilon=1e-4)
+    flat = [value for group in values for value in group]
+    assert metrics["advantage/mean"] == pytest.approx(
+        sum(value * length for value, length in zip(flat, lengths, strict=True)) / sum(lengths)
+    )
+    assert metrics["mismatch/lag0_abs_mean"] == pytest.approx(metrics["weight/abs_log_mean"])
+    assert 0.05 < metrics["weight/masked_share"] < 0.4 and metrics["weight/max"] > 1.2
+
+
+def test_a_batch_that_teaches_nothing_moves_nothing_but_is_a_step(tiny_model: Path, ranks: Ranks) -> None:
+    groups = batch(tiny_model)[2:3] * 4
+    learner = Learner(shard(load_policy(tiny_model), ranks.mesh), SPEC, ranks)
+    before = full_tensors(learner.policy, dtype=torch.float32, keep=True)
+    [plan] = plan_batch(groups, version=0, ranks=1, minibatches=2, token_budget=64)
+    outcome = learner.train(plan, Stopwatch())
+    after = full_tensors(learner.policy, dtype=torch.float32, keep=True)
+    assert outcome.finite and outcome.grad_norms == [0.0, 0.0]
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_nonfinite_later_minibatch_takes_the_whole_step_back(tiny_model: Path, ranks: Ranks) -> None:
+    groups = batch(tiny_model)
+    learner = Learner(shard(load_policy(tiny_model), ranks.mesh), SPEC, ranks)
+    [plan] = plan_batch(groups, version=0, ranks=1, minibatches=2, token_budget=64)
+    learner.train(plan, Stopwatch())
+    before = full_tensors(learner.policy, dtype=torch.float32, keep=True)
+    moments = [
+        {name: value.clone() for name, value in learner.optimizer.state[one].items()}
+        for one in learner.parameters
+    ]
+    for microbatch in plan.minibatches[1].microbatches:
+        for sequence in microbatch.sequences:
+            sequence.behaviour_logprobs[:] = [math.nan] * len(sequence.behaviour_logprobs)
+    outcome = learner.train(plan, Stopwatch())
+    assert (
+        not outcome.finite
+        and len(outcome.minibatch_losses) == 2
+        and math.isfinite(outcome.minibatch_losses[0])
+    )
+    after = full_tensors(learner.policy, dtype=torch.float32, keep=True)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    for parameter, kept in zip(learner.parameters, moments, strict=True):
+        for name, value in kept.items():
+            now = learner.optimizer.state[parameter][name]
+            assert (
+                bool((now == value).all())
+                if name == "step"
+                else torch.equal(now.to_local(), value.to_local())
+            )

@@ -24,7 +24,10 @@ SplitColumnOption = Annotated[
 ]
 DefaultSplitOption = Annotated[str, typer.Option("--default-split", help="split of rows without one")]
 TemplateOption = Annotated[
-    str, typer.Option("--template", help="prompt text; {column} is replaced, {{ is a brace")
+    str,
+    typer.Option(
+        "--template", help="prompt text: {prompt} is the prompt column, {name} another one, {{ a brace"
+    ),
 ]
 SystemOption = Annotated[str, typer.Option("--system", help="system message")]
 
@@ -38,7 +41,7 @@ def upload(
     completion_column: CompletionOption = None,
     split_column: SplitColumnOption = None,
     default_split: DefaultSplitOption = "train",
-    template: TemplateOption = "",
+    template: TemplateOption = "{prompt}",
     system: SystemOption = "",
     json: JsonOption = False,
 ) -> None:
@@ -64,7 +67,7 @@ def validate(
     completion_column: CompletionOption = None,
     split_column: SplitColumnOption = None,
     default_split: DefaultSplitOption = "train",
-    template: TemplateOption = "",
+    template: TemplateOption = "{prompt}",
     system: SystemOption = "",
     json: JsonOption = False,
 ) -> None:
@@ -92,7 +95,7 @@ def preview(
     completion_column: CompletionOption = None,
     split_column: SplitColumnOption = None,
     default_split: DefaultSplitOption = "train",
-    template: TemplateOption = "",
+    template: TemplateOption = "{prompt}",
     system: SystemOption = "",
     limit: Annotated[int, typer.Option(min=1, max=100)] = 5,
     json: JsonOption = False,
@@ -153,7 +156,7 @@ def mapping_of(
         "prompt_column": prompt_column,
         "answer_column": answer_column,
         "default_split": default_split,
-        "template": template or f"{{{prompt_column}}}",
+        "template": template,
         "system": system,
     }
     if completion_column:

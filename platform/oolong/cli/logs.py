@@ -23,7 +23,7 @@ class LogPrinter:
         self._job = job
         self._tail_bytes = tail_bytes
         self._offsets: dict[tuple[str, int], int] = {}
-        self._unfinished: dict[tuple[str, int], str] = {}
+        self._unfinished: dict[tuple[str, int], tuple[str, str]] = {}  # label, text of a line without its end
 
     def print_new(self) -> None:
         """Everything that came since the last call."""
@@ -37,13 +37,14 @@ class LogPrinter:
 
     def finish(self) -> None:
         """Lines that never got their end."""
-        for text in self._unfinished.values():
+        for label, text in self._unfinished.values():
             if text:
-                sys.stdout.write(text + "\n")
+                sys.stdout.write(f"{label}{text}\n")
         sys.stdout.flush()
 
     def _print_file(self, file: LogFile, *, prefix: bool) -> None:
         key = (file.job, file.incarnation)
+        label = f"{file.name} | " if prefix else ""
         if key not in self._offsets:
             self._offsets[key] = 0 if self._tail_bytes is None else max(0, file.bytes - self._tail_bytes)
         while self._offsets[key] < file.bytes:
@@ -51,11 +52,10 @@ class LogPrinter:
             if part.next_offset <= self._offsets[key]:
                 break
             self._offsets[key] = part.next_offset
-            *lines, rest = (self._unfinished.get(key, "") + part.text).split("\n")
-            label = f"{file.name} | " if prefix else ""
+            *lines, rest = (self._unfinished.get(key, ("", ""))[1] + part.text).split("\n")
             for line in lines:
                 sys.stdout.write(f"{label}{line}\n")
-            self._unfinished[key] = rest
+            self._unfinished[key] = (label, rest)
         sys.stdout.flush()
 
 

@@ -1,0 +1,299 @@
+"""The `oolong` command against a scripted API: what it prints, and what it exits with."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, page, problem, run
+from tests.unit.cli.conftest import Oolong
+
+ME = {
+    "user": {"id": "user_1", "username": "alice"}, "team": {"id": "team_1", "name": "core"},
+    "project": {"id": "prj_1", "name": "default"}, "scopes": ["*"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ended", "code"),
+    [
+        (run("SUCCEEDED"), 0),
+        (run("FAILED", reason="trainer_died", fault="user"), 5),
+        (run("FAILED", reason="nonfinite_loss", fault="config"), 5),
+        (run("STOPPED", reason="stopped_by_user"), 7),
+        (run("FAILED", reason="node_lost", fault="infra"), 8),
+        (run("FAILED", reason="controller_died", fault="platform"), 8),
+    ],
+)
+def test_wait_exits_by_how_the_run_ended(
+    api: ScriptedApi, oolong: Oolong, ended: dict[str, object], code: int
+) -> None:
+    api.script["GET runs/run_1"] = [Answer(run("RUNNING")), Answer(ended)]
+    done = oolong("run", "wait", "run_1")
+    assert done.returncode == code, done.stderr
+    assert done.stdout.strip() == ended["status"]
+    assert "reward 0.500" in done.stderr
+
+
+def test_wait_gives_up_after_its_timeout_and_the_run_goes_on(api: ScriptedApi, oolong: Oolong) -> None:
+    api.script["GET runs/run_1"] = Answer(run("RUNNING"))
+    done = oolong("run", "wait", "run_1", "--timeout", "0.1")
+    assert done.returncode == 3
+    assert "is RUNNING after 0.1 s" in done.stderr
+    assert {asked.method for asked in api.asked} == {"GET"}
+
+
+def test_wait_bears_an_outage(api: ScriptedApi, oolong: Oolong) -> None:
+    away = [Answer(problem("unavailable", "away"), 503)] * 3
+    api.script["GET runs/run_1"] = [Answer(run("RUNNING")), *away, Answer(run("SUCCEEDED"))]
+    assert oolong("run", "wait", "run_1").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("assertion", "code", "said"),
+    [
+        ("reward/mean >= 0.8", 0, "holds: reward/mean >= 0.8, measured 0.91"),
+        ("reward/mean > 0.95", 6, "FAILS: reward/mean > 0.95, measured 0.91"),
+        ("summary.evaluation.end.greedy >= 0.5", 0, "measured 0.75"),
+        ("no/such > 1", 6, "not measured"),
+        ("summary.evaluation.end.sampled < 1", 6, "not measured"),
+    ],
+)
+def test_wait_checks_assertions_at_the_end(
+    api: ScriptedApi, oolong: Oolong, assertion: str, code: int, said: str
+) -> None:
+    api.script["GET runs/run_1"] = Answer(run("SUCCEEDED", summary={"evaluation": {"end": {"greedy": 0.75}}}))
+    name = {
+        "name": "reward/mean",
+        "unit": "",
+        "help": "",
+        "axis": "step",
+        "sources": ["trainer"],
+        "last_x": 60,
+        "conflicts": 0,
+    }
+    api.script["GET runs/run_1/metric-names"] = Answer({"data": [name]})
+    series = {
+        "name": "reward/mean",
+        "unit": "",
+        "axis": "step",
+        "source": "trainer",
+        "attempt": 1,
+        "x": [60],
+        "value": [0.91],
+        "at": [0.0],
+    }
+    api.script["GET runs/run_1/metrics"] = Answer({"series": [series], "seq": 9})
+    done = oolong("run", "wait", "run_1", "--assert", assertion)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+
+
+def test_an_assertion_that_is_none_is_a_usage_error(oolong: Oolong) -> None:
+    done = oolong("run", "wait", "run_1", "--assert", "reward is good")
+    assert done.returncode == 2
+    assert "reward/mean >= 0.8" in done.stderr
+
+
+def test_an_invalid_spec_exits_2_and_points_at_the_field(
+    api: ScriptedApi, oolong: Oolong, tmp_path: Path
+) -> None:
+    errors = [{"pointer": "/rollout/top_p", "code": "truncated_sampling", "message": "top_p=0.9 is refused"}]
+    api.script["POST runs"] = Answer(problem("invalid_spec", "the spec is invalid", errors), 422)
+    (tmp_path / "run.yaml").write_text("kind: rl\nname: x\n")
+    done = oolong("run", "create", "-f", "run.yaml")
+    assert done.returncode == 2
+    assert "/rollout/top_p: top_p=0.9 is refused" in done.stderr
+
+
+def test_create_sends_the_document_with_a_key_of_its_own_and_prints_the_id(
+    api: ScriptedApi, oolong: Oolong
+) -> None:
+    api.script["POST runs"] = [Answer(problem("unavailable", "away"), 503), Answer(run("QUEUED"), 201)]
+    done = oolong("run", "create", "-f", "-", "--name", "other", stdin="kind: rl\nname: x\n")
+    assert (done.returncode, done.stdout.strip()) == (0, "run_1")
+    first, second = api.asked
+    assert json.loads(second.body) == {"spec": {"kind": "rl", "name": "other"}}
+    assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
+
+
+@pytest.mark.parametrize("content", ["- a list", "kind: [", ""])
+def test_a_spec_file_that_is_no_mapping_is_a_usage_error(
+    oolong: Oolong, tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "run.yaml").write_text(content)
+    assert oolong("run", "create", "-f", "run.yaml").returncode == 2
+    assert oolong("run", "create", "-f", "absent.yaml").returncode == 2
+
+
+def test_a_wrong_token_exits_4(oolong: Oolong) -> None:
+    done = oolong("run", "get", "run_1", token="ool_wrong")
+    assert done.returncode == 4
+    assert "the token is unknown" in done.stderr
+
+
+def test_no_token_at_all_exits_4_and_says_what_to_type(oolong: Oolong) -> None:
+    done = oolong("run", "list", token=None)
+    assert done.returncode == 4
+    assert "oolong login" in done.stderr
+
+
+def test_what_does_not_exist_exits_2(oolong: Oolong) -> None:
+    done = oolong("run", "get", "run_9")
+    assert done.returncode == 2
+    assert "nothing at runs/run_9" in done.stderr
+
+
+def test_login_keeps_url_and_token_where_only_the_owner_reads_them(
+    api: ScriptedApi, oolong: Oolong, tmp_path: Path
+) -> None:
+    api.script["GET me"] = Answer(ME)
+    api.script["GET runs"] = Answer(page(run()))
+    done = oolong("login", "--url", api.url, "--token", TOKEN, token=None)
+    assert done.returncode == 0, done.stderr
+    config = tmp_path / ".config" / "oolong" / "config.toml"
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+    assert TOKEN not in done.stdout + done.stderr
+    assert oolong("run", "list", token=None).returncode == 0
+    config.chmod(0o644)
+    refused = oolong("run", "list", token=None)
+    assert refused.returncode == 4 and "chmod 600" in refused.stderr
+
+
+def test_a_wrong_token_is_not_kept(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
+    assert oolong("login", "--url", api.url, "--token", "ool_wrong", token=None).returncode == 4
+    assert not (tmp_path / ".config").exists()
+
+
+def test_lists_are_tab_separated_without_a_terminal_and_json_on_demand(
+    api: ScriptedApi, oolong: Oolong
+) -> None:
+    def runs(asked: Asked) -> Answer:
+        return Answer(
+            page(run(id="run_2")) if asked.query.get("cursor") == "next" else page(run(), cursor="next")
+        )
+
+    api.script["GET runs"] = runs
+    lines = oolong("run", "list").stdout.splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["run_1", "run_2"]
+    assert lines[0].split("\t")[3:6] == ["RUNNING", "3/60", "0.5"]
+    assert [item["id"] for item in json.loads(oolong("run", "list", "--json").stdout)] == ["run_1", "run_2"]
+
+
+def test_logs_name_the_job_of_each_line(api: ScriptedApi, oolong: Oolong) -> None:
+    text = {"job_1": "step 1\nstep 2\n", "job_2": "engine is up"}
+    files = [
+        {"job": "job_1", "name": "trainer", "attempt": 1, "incarnation": 0, "bytes": 14},
+        {"job": "job_2", "name": "rollout-0", "attempt": 1, "incarnation": 0, "bytes": 12},
+    ]
+
+    def logs(asked: Asked) -> Answer:
+        job = asked.query.get("job")
+        if job is None:
+            return Answer({"data": files})
+        begin = int(asked.query["offset"])
+        part = text[job][begin : begin + 5]
+        return Answer(
+            {
+                "job": job,
+                "incarnation": 0,
+                "offset": begin,
+                "next_offset": begin + len(part),
+                "text": part,
+                "end": False,
+            }
+        )
+
+    api.script["GET runs/run_1/logs"] = logs
+    done = oolong("run", "logs", "run_1")
+    assert done.stdout.splitlines() == ["trainer | step 1", "trainer | step 2", "rollout-0 | engine is up"]
+    assert oolong("run", "logs", "run_1", "--job", "trainer").stdout.splitlines() == ["step 1", "step 2"]
+
+
+def test_following_logs_ends_with_the_run_and_its_exit_code(api: ScriptedApi, oolong: Oolong) -> None:
+    api.script["GET runs/run_1"] = [Answer(run("RUNNING")), Answer(run("STOPPED"))]
+    file = {"job": "job_1", "name": "trainer", "attempt": 1, "incarnation": 0, "bytes": 6}
+
+    def logs(asked: Asked) -> Answer:
+        if "job" not in asked.query:
+            return Answer({"data": [file]})
+        return Answer(
+            {"job": "job_1", "incarnation": 0, "offset": 0, "next_offset": 6, "text": "step 1", "end": True}
+        )
+
+    api.script["GET runs/run_1/logs"] = logs
+    done = oolong("run", "logs", "run_1", "-f")
+    assert (done.returncode, done.stdout) == (7, "trainer | step 1\n")
+
+
+VERSION = {
+    "id": "dsv_1", "dataset": {"id": "ds_1", "name": "letters"}, "number": 1, "ref": "letters@1", "sha256": "0" * 64,
+    "bytes": 3, "rows": 1, "splits": {"train": 1}, "with_completion": {}, "mapping": {},
+    "created_at": "2026-01-01T00:00:00Z",
+}  # fmt: skip
+
+
+def test_a_dataset_is_uploaded_into_a_dataset_that_is_made_when_absent(
+    api: ScriptedApi, oolong: Oolong, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"q": "a", "a": "b"}\n')
+    api.script["POST uploads"] = Answer(
+        {"id": "upl_1", "filename": "rows.jsonl", "bytes": 21, "sha256": "0" * 64}, 201
+    )
+    api.script["GET datasets"] = Answer(page())
+    api.script["POST datasets"] = Answer(
+        {"id": "ds_1", "name": "letters", "description": "", "created_at": "2026-01-01T00:00:00Z"}, 201
+    )
+    api.script["POST datasets/ds_1/versions"] = Answer(VERSION, 201)
+    done = oolong(
+        "dataset", "upload", "rows.jsonl", "--name", "letters", "--prompt-column", "q", "--answer-column", "a"
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "dsv_1"), done.stderr
+    upload, _, _, version = api.asked
+    assert upload.body == b'{"q": "a", "a": "b"}\n'
+    assert upload.query == {"filename": "rows.jsonl", "purpose": "dataset"}
+    assert len(upload.headers["X-Content-SHA256"]) == 64
+    mapping = json.loads(version.body)["mapping"]
+    assert mapping == {
+        "prompt_column": "q",
+        "answer_column": "a",
+        "default_split": "train",
+        "template": "{prompt}",
+        "system": "",
+    }
+
+
+def test_wrong_rows_exit_2_with_row_and_reason(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    api.script["POST uploads"] = Answer(
+        {"id": "upl_1", "filename": "rows.jsonl", "bytes": 3, "sha256": "0" * 64}, 201
+    )
+    errors = [
+        {"pointer": "/rows/0/prompt", "code": "missing", "message": "row 0 has no value in column 'prompt'"}
+    ]
+    api.script["POST datasets/preview"] = Answer(
+        {"columns": [], "rows": [{}], "rendered": [], "errors": errors}
+    )
+    done = oolong("dataset", "validate", "rows.jsonl")
+    assert done.returncode == 2
+    assert "/rows/0/prompt: row 0 has no value" in done.stdout
+
+
+def test_a_model_folder_is_uploaded_as_one_archive(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "config.json").write_text("{}")
+    api.script["POST uploads"] = Answer(
+        {"id": "upl_1", "filename": "tiny.tar", "bytes": 1, "sha256": "0" * 64}, 201
+    )
+    model = {
+        "id": "bm_1", "name": "tiny", "family": "qwen3", "parameters": 1, "sha256": "0" * 64, "bytes": 1, "config": {},
+        "source": "upload", "created_at": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    api.script["POST models"] = Answer(model, 201)
+    assert oolong("model", "upload", "tiny", "--name", "tiny").stdout.strip() == "bm_1"
+    assert api.asked[0].query["filename"] == "tiny.tar"
+    assert b"config.json" in api.asked[0].body
+    assert len(api.asked[0].body) % 10240 == 0

@@ -31,6 +31,7 @@ if find_spec("control_plane.telemetry") is not None:
 
 MIDDLEWARE = [
     "control_plane.common.middleware.request_id",
+    "control_plane.common.middleware.refuse_nul",
     "django.middleware.security.SecurityMiddleware",
     "control_plane.common.dashboard.DashboardMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -74,7 +75,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["control_plane.accounts.permissions.HasScope"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["control_plane.common.parsing.KeepableJSONParser"],
     "DEFAULT_PAGINATION_CLASS": None,
     "DEFAULT_SCHEMA_CLASS": "control_plane.common.schema.ProblemAwareSchema",
     "EXCEPTION_HANDLER": "control_plane.common.errors.exception_handler",

@@ -22,6 +22,7 @@ from control_plane.common import clock
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import Problem
 from control_plane.common.pagination import paginate, read_page
+from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 
 
@@ -43,7 +44,7 @@ class MeSerializer(serializers.Serializer[Any]):
     scopes = serializers.ListField(child=serializers.CharField())
 
 
-class LoginSerializer(serializers.Serializer[Any]):
+class LoginSerializer(StrictSerializer):
     username = serializers.CharField(max_length=120)
     password = serializers.CharField(max_length=1024, trim_whitespace=False)
 
@@ -52,7 +53,7 @@ class CsrfSerializer(serializers.Serializer[Any]):
     csrf_token = serializers.CharField()
 
 
-class TokenCreateSerializer(serializers.Serializer[Any]):
+class TokenCreateSerializer(StrictSerializer):
     name = serializers.CharField(max_length=120)
     scopes = serializers.ListField(child=serializers.CharField(max_length=40), min_length=1, max_length=40)
     expires_at = serializers.DateTimeField(required=False, allow_null=True)

@@ -25,6 +25,7 @@ from control_plane.common.errors import Problem, conflict, not_found
 from control_plane.common.files import file_response
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import encode, paginate, read_page
+from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import PAGE_PARAMETERS, FieldErrorSerializer, page_of
 
 
@@ -37,7 +38,7 @@ class UploadSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
 
-class MappingSerializer(serializers.Serializer[Any]):
+class MappingSerializer(StrictSerializer):
     prompt_column = serializers.CharField(max_length=200)
     answer_column = serializers.CharField(max_length=200)
     completion_column = serializers.CharField(max_length=200, required=False, allow_null=True, default=None)
@@ -50,16 +51,6 @@ class MappingSerializer(serializers.Serializer[Any]):
     system = serializers.CharField(
         max_length=20_000, required=False, default="", allow_blank=True, trim_whitespace=False
     )
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        unknown = (
-            set(self.initial_data) - set(self.fields)
-            if isinstance(getattr(self, "initial_data", None), dict)
-            else set()
-        )
-        if unknown:
-            raise serializers.ValidationError({name: f"unknown key {name!r}" for name in sorted(unknown)})
-        return attrs
 
 
 class VersionSerializer(serializers.Serializer[Any]):
@@ -86,17 +77,17 @@ class DatasetSerializer(serializers.Serializer[Any]):
     latest = VersionSerializer(allow_null=True)
 
 
-class DatasetCreateSerializer(serializers.Serializer[Any]):
+class DatasetCreateSerializer(StrictSerializer):
     name = serializers.RegexField(r"^[A-Za-z0-9][A-Za-z0-9_. -]*$", max_length=120)
     description = serializers.CharField(required=False, allow_blank=True, default="", max_length=10_000)
 
 
-class VersionCreateSerializer(serializers.Serializer[Any]):
+class VersionCreateSerializer(StrictSerializer):
     upload_id = serializers.CharField()
     mapping = MappingSerializer()
 
 
-class PreviewRequestSerializer(serializers.Serializer[Any]):
+class PreviewRequestSerializer(StrictSerializer):
     upload_id = serializers.CharField()
     mapping = MappingSerializer(required=False, allow_null=True, default=None)
     limit = serializers.IntegerField(required=False, default=20, min_value=1, max_value=services.PREVIEW_ROWS)
@@ -131,7 +122,7 @@ class CanonicalRowSerializer(RenderedSerializer):
     row = serializers.IntegerField()
 
 
-class ModelCreateSerializer(serializers.Serializer[Any]):
+class ModelCreateSerializer(StrictSerializer):
     name = serializers.RegexField(r"^[A-Za-z0-9][A-Za-z0-9_./ -]*$", max_length=120)
     upload_id = serializers.CharField(required=False)
     path = serializers.CharField(required=False, max_length=1000)

@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import QuerySet
 from rest_framework.request import Request
 
-from control_plane.common.errors import FieldError, unprocessable
+from control_plane.common.errors import FieldError, Problem, unprocessable
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
@@ -45,7 +45,10 @@ def paginate(
 ) -> dict[str, Any]:
     """One page of `rows` in the order of `key`, a unique sortable column."""
     if page.after is not None:
-        rows = rows.filter(**{f"{key}__{'lt' if newest_first else 'gt'}": page.after})
+        try:
+            rows = rows.filter(**{f"{key}__{'lt' if newest_first else 'gt'}": page.after})
+        except ValueError as error:  # the key is a number and this is none
+            raise _foreign_cursor(encode(page.after)) from error
     found = list(rows.order_by(f"-{key}" if newest_first else key)[: page.limit + 1])
     shown = found[: page.limit]
     has_more = len(found) > page.limit
@@ -67,10 +70,17 @@ def encode(key: str) -> str:
 
 def _decode(cursor: str) -> str:
     try:
-        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-    except (binascii.Error, UnicodeDecodeError) as error:
-        raise unprocessable(
-            "invalid",
-            f"cursor={cursor!r} is not one of ours; take next_cursor of the page before",
-            [FieldError("/cursor", "invalid", "not a cursor of this list")],
-        ) from error
+        key = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError) as error:
+        raise _foreign_cursor(cursor) from error
+    if not key.isprintable():
+        raise _foreign_cursor(cursor)
+    return key
+
+
+def _foreign_cursor(cursor: str) -> Problem:
+    return unprocessable(
+        "invalid",
+        f"cursor={cursor!r} is not one of ours; take next_cursor of the page before",
+        [FieldError("/cursor", "invalid", "not a cursor of this list")],
+    )

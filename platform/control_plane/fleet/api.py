@@ -12,6 +12,7 @@ from control_plane.accounts.api import NamedSerializer
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
+from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import NODE_STATUSES
 from control_plane.fleet import selectors, services
 from control_plane.fleet.models import Intent
@@ -55,7 +56,7 @@ class QuotaSerializer(serializers.Serializer[Any]):
     used_slots = serializers.IntegerField()
 
 
-class QuotaChangeSerializer(serializers.Serializer[Any]):
+class QuotaChangeSerializer(StrictSerializer):
     limit_slots = serializers.IntegerField(min_value=0, max_value=1_000_000, allow_null=True)
 
 

@@ -107,7 +107,9 @@ class HeartbeatView(NodeView):
         operation_id="agent_heartbeat",
         parameters=[
             OpenApiParameter("wait", float, description="seconds to wait for a change; at most 20"),
-            OpenApiParameter("revision", int, description="of the reply that the node acts on; a change since then"),
+            OpenApiParameter(
+                "revision", int, description="of the reply that the node acts on; a change since then"
+            ),
         ],
         request=OpenApiTypes.OBJECT,
         responses=HeartbeatReplySerializer,

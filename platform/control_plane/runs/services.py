@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.secrets import new_secret
@@ -226,19 +227,31 @@ def observe(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, now: 
     nodes may report on the same run at once.
     """
     reported = {report.job_id: report for report in reports}
-    known = Job.objects.filter(pk__in=list(reported)).values_list("attempt__run_id", flat=True)
-    live_here = (
-        Attempt.objects.filter(node=node).exclude(status=AttemptStatus.ENDED).values_list("run_id", flat=True)
+    known = list(
+        Job.objects.filter(attempt__node=node)
+        .filter(~Q(attempt__status=AttemptStatus.ENDED) | Q(pk__in=list(reported)))
+        .select_related("attempt")
     )
     forget: list[str] = []
-    for run_id in sorted({*known, *live_here}):
+    # What is as it was needs no lock: a quiet heartbeat costs a few reads.
+    for run_id in sorted(
+        {job.attempt.run_id for job in known if _is_news(job, reported.get(job.pk), rebooted)}
+    ):
         with transaction.atomic():
             run = lock_run(run_id)
             forget += _observe_run(run, node, reported, rebooted=rebooted, now=now)
             _advance(run, now=now)
-    strangers = set(reported) - set(Job.objects.filter(pk__in=list(reported)).values_list("pk", flat=True))
     _release_what_is_gone(node, reported, now=now)
+    strangers = set(reported) - {job.pk for job in known}
     return [*forget, *(job for job in strangers if reported[job].state == JobState.EXITED)]
+
+
+def _is_news(job: Job, report: ObservedJob | None, rebooted: bool) -> bool:
+    if report is None or rebooted or JobState.EXITED in (job.state, report.state):
+        return True
+    return (job.state, job.incarnation, job.pid, job.message) != (
+        report.state, report.incarnation, report.pid, report.message[:4000],
+    )  # fmt: skip
 
 
 def _observe_run(

@@ -184,12 +184,19 @@ class SimulatedNode:
     def ship_all(self) -> None:
         for job_id, job in self.jobs.items():
             self.jobs[job_id] = msgspec.structs.replace(
-                job, outbox=[OutboxOffset(file=item.file, bytes=item.bytes, shipped=item.bytes) for item in job.outbox]
+                job,
+                outbox=[
+                    OutboxOffset(file=item.file, bytes=item.bytes, shipped=item.bytes) for item in job.outbox
+                ],
             )
 
     def job(self, name: str) -> str:
         """Id of the newest job of that name on this node."""
-        found = Job.objects.filter(name=name, attempt__node_id=self.node_id).order_by("-attempt__number", "-pk").first()
+        found = (
+            Job.objects.filter(name=name, attempt__node_id=self.node_id)
+            .order_by("-attempt__number", "-pk")
+            .first()
+        )
         assert found is not None
         return found.pk
 
@@ -264,9 +271,7 @@ def tick(clock: Clock) -> Callable[..., None]:
 
 
 @pytest.fixture
-def start(
-    alice: Person, tick: Callable[..., None]
-) -> Callable[..., Any]:
+def start(alice: Person, tick: Callable[..., None]) -> Callable[..., Any]:
     """A run that runs on the given node."""
 
     def running(node: SimulatedNode, **changes: Any) -> Any:

@@ -335,7 +335,9 @@ def test_a_team_at_its_limit_waits_and_the_limit_is_named(alice: Any, node: Any,
     assert alice.see(run["id"])["status"] == "STARTING"
 
 
-def test_a_cordoned_node_keeps_its_run_and_gets_no_new_one(alice: Any, node: Any, start: Any, tick: Any) -> None:
+def test_a_cordoned_node_keeps_its_run_and_gets_no_new_one(
+    alice: Any, node: Any, start: Any, tick: Any
+) -> None:
     machine = node(slots=4)
     running = start(machine)
     assert alice.post(f"/pool/nodes/{machine.node_id}/cordon").json()["status"] == "CORDONED"

@@ -12,7 +12,9 @@ from control_plane.fleet.scheduler import NodeView, Request, Snapshot, order, pl
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def node(name: str, free: int, total: int | None = None, *, accepts: bool = True, refusal: str = "") -> NodeView:
+def node(
+    name: str, free: int, total: int | None = None, *, accepts: bool = True, refusal: str = ""
+) -> NodeView:
     slots = tuple(f"cpu-{index}" for index in range(free))
     return NodeView(name, name, slots, free if total is None else total, accepts, refusal)
 
@@ -122,7 +124,9 @@ def test_any_plan_is_sound(
         assert views[placement.node].accepts
         assert set(placement.slots) <= set(views[placement.node].free)
         assert len(placement.slots) == by_id[placement.request].slots, "all or nothing"
-    red = used + sum(by_id[item.request].slots for item in decided.placements if by_id[item.request].team == "red")
+    red = used + sum(
+        by_id[item.request].slots for item in decided.placements if by_id[item.request].team == "red"
+    )
     assert limits["red"] is None or red <= max(limits["red"], used)
     # Everybody is either placed or told why, and the waiting have positions 1, 2, 3 in queue order.
     assert {placement.request for placement in decided.placements} | set(decided.waiting) == set(by_id)
@@ -131,5 +135,8 @@ def test_any_plan_is_sound(
     assert [decided.positions[identity] for identity in waiting] == list(range(1, len(waiting) + 1))
     # The head of the queue waits only for a reason of its own.
     if queue and (head := order(queue)[0]).id in decided.waiting:
-        limited = limits[head.team] is not None and (used if head.team == "red" else 0) + head.slots > limits[head.team]
+        limited = (
+            limits[head.team] is not None
+            and (used if head.team == "red" else 0) + head.slots > limits[head.team]
+        )
         assert limited or not any(view.accepts and len(view.free) >= head.slots for view in nodes)

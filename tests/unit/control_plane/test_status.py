@@ -20,7 +20,16 @@ from control_plane.runs.status import (
     pause_before_retry,
     retry_follows,
 )
-from oolong.contracts.lifecycle import ENDED, OUTCOMES, RUN_MOVES, EndReason, JobKind, JobState, Retry, RunStatus
+from oolong.contracts.lifecycle import (
+    ENDED,
+    OUTCOMES,
+    RUN_MOVES,
+    EndReason,
+    JobKind,
+    JobState,
+    Retry,
+    RunStatus,
+)
 
 
 def job(name: str, state: str = JobState.RUNNING, reason: str = "", **more: Any) -> JobView:
@@ -29,7 +38,9 @@ def job(name: str, state: str = JobState.RUNNING, reason: str = "", **more: Any)
 
 def rl(**states: Any) -> list[JobView]:
     jobs = {"controller": {}, "reward": {}, "rollout_0": {}, "rollout_1": {}, "trainer": {}}
-    return [job(name.replace("_", "-"), **{**settings, **states.get(name, {})}) for name, settings in jobs.items()]
+    return [
+        job(name.replace("_", "-"), **{**settings, **states.get(name, {})}) for name, settings in jobs.items()
+    ]
 
 
 EXITED = {"state": JobState.EXITED}

@@ -1,0 +1,59 @@
+"""How request bodies are read: JSON that PostgreSQL can keep, and objects without keys that nobody knows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rest_framework import exceptions, serializers
+from rest_framework.parsers import JSONParser
+
+
+class KeepableJSONParser(JSONParser):
+    """JSON as the standard has it (no NaN), without NUL characters and half surrogates, which no text column keeps."""
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        try:
+            document = json.loads(stream.read().decode("utf-8"), parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            raise exceptions.ParseError(f"the body is not JSON: {error}") from error
+        _refuse_unkeepable(document)
+        return document
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _refuse_unkeepable(value: Any) -> None:
+    if isinstance(value, str):
+        if "\x00" in value:
+            raise exceptions.ParseError(f"the body has a NUL character in {value[:40]!r}")
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise exceptions.ParseError(f"the body has half a character in {value[:40]!r}") from error
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_unkeepable(key)
+            _refuse_unkeepable(item)
+    elif isinstance(value, list):
+        for item in value:
+            _refuse_unkeepable(item)
+
+
+class StrictSerializer(serializers.Serializer[Any]):
+    """A request body: a key that is not in it is a mistake of the caller, and said so."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, dict):
+            unknown = sorted(set(map(str, data)) - set(self.fields))
+            if unknown:
+                known = ", ".join(self.fields)
+                raise serializers.ValidationError(
+                    {
+                        name: [exceptions.ErrorDetail(f"unknown key {name!r}; known: {known}", "unknown_key")]
+                        for name in unknown
+                    }
+                )
+        return super().to_internal_value(data)

@@ -1,0 +1,235 @@
+"""Uploads, rows and their faults: every fault says where, nothing of a faulty file is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from control_plane.catalog import rows, store
+from control_plane.catalog.models import DatasetVersion
+from oolong.contracts.attempt import CanonicalRow
+
+MAPPING = rows.Mapping(prompt_column="q", answer_column="a", split_column="s")
+
+
+def jsonl(*lines: Any) -> bytes:
+    return b"".join(
+        (line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines
+    )
+
+
+def submit(alice: Any, data: bytes, **mapping: Any) -> Any:
+    made = alice.post("/datasets", {"name": f"set {hashlib.sha256(data).hexdigest()[:8]}"})
+    identity = made.json().get("id") or made.json()["id"]
+    body = {
+        "upload_id": alice.upload(data),
+        "mapping": {"prompt_column": "q", "answer_column": "a", **mapping},
+    }
+    return alice.post(f"/datasets/{identity}/versions", body)
+
+
+GOOD = {"q": "1+1", "a": "2"}
+
+
+@pytest.mark.parametrize(
+    ("line", "pointer", "code", "says"),
+    [
+        (b"{not json", "/rows/1", "not_json", "{not json"),
+        ([1, 2], "/rows/1", "not_an_object", "[1, 2]"),
+        ({"q": "1+1"}, "/rows/1/a", "missing_column", "'q'"),
+        ({"q": ["x"], "a": "2"}, "/rows/1/q", "wrong_type", '["x"]'),
+        ({"q": True, "a": "2"}, "/rows/1/q", "wrong_type", "true"),
+        ({"q": "  ", "a": "2"}, "/rows/1/q", "empty", "empty"),
+        ({"q": "x\x00y", "a": "2"}, "/rows/1/q", "nul_character", "NUL"),
+        (b'{"q": "\xff", "a": "2"}', "/rows/1", "not_utf8", "byte 7"),
+        (b'{"q": "\\ud800", "a": "2"}', "/rows/1/q", "lone_surrogate", "half a character"),
+        (b'{"q": NaN, "a": "2"}', "/rows/1", "not_json", "NaN"),
+        (b"", "/rows/1", "not_json", "not a JSON object"),
+        (
+            {"q": "x" * (rows.MAX_CELL_BYTES + 1), "a": "2"},
+            "/rows/1/q",
+            "cell_too_large",
+            str(rows.MAX_CELL_BYTES),
+        ),
+        (b"[" * 100_000, "/rows/1", "not_json", "recursion"),
+    ],
+)
+def test_a_faulty_row_is_named_and_nothing_is_stored(
+    alice: Any, line: Any, pointer: str, code: str, says: str, tmp_path: Path
+) -> None:
+    before = DatasetVersion.objects.count()
+    reply = submit(alice, jsonl(GOOD, line, GOOD))
+    assert (reply.status_code, reply.json()["code"]) == (422, "rows_invalid")
+    (error,) = reply.json()["errors"]
+    assert (error["pointer"], error["code"]) == (pointer, code)
+    assert "row 1 (line 2)" in error["message"]
+    assert says in error["message"]
+    assert DatasetVersion.objects.count() == before
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_line_longer_than_the_limit_is_one_fault_and_the_next_row_keeps_its_number(
+    alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "MAX_LINE_BYTES", 100)
+    reply = submit(alice, jsonl(GOOD, {"q": "x" * 500, "a": "2"}, GOOD, {"q": "y"}))
+    assert [(error["pointer"], error["code"]) for error in reply.json()["errors"]] == [
+        ("/rows/1", "line_too_large"),
+        ("/rows/3/a", "missing_column"),
+    ]
+
+
+def test_at_most_fifty_faults_are_listed(alice: Any) -> None:
+    reply = submit(alice, jsonl(*[{"q": "x"}] * 80))
+    assert len(reply.json()["errors"]) == rows.ERRORS_SHOWN
+
+
+def test_the_same_rows_are_the_same_version(alice: Any) -> None:
+    data = jsonl(GOOD, {"q": "2+2", "a": 4})
+    first, again = submit(alice, data), None
+    dataset = first.json()["dataset"]["id"]
+    body = {"upload_id": alice.upload(data), "mapping": {"prompt_column": "q", "answer_column": "a"}}
+    again = alice.post(f"/datasets/{dataset}/versions", body)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json() == first.json()
+    changed = alice.post(
+        f"/datasets/{dataset}/versions", {**body, "mapping": {**body["mapping"], "system": "Add."}}
+    )
+    assert (changed.status_code, changed.json()["number"]) == (201, 2)
+
+
+def test_rows_are_canonical_rendered_and_counted_by_split(alice: Any) -> None:
+    data = jsonl(
+        {"q": "1+1", "a": 2, "how": "one more", "s": "train", "lang": "en"},
+        {"q": "2+2", "a": 4.5, "how": None, "s": None, "lang": "de"},
+    )
+    version = submit(
+        alice, data, completion_column="how", split_column="s", default_split="rest",
+        template="[{lang}] {{x}} {prompt}", system="Add.",
+    ).json()  # fmt: skip
+    assert version["splits"] == {"train": 1, "rest": 1}
+    assert version["with_completion"] == {"train": 1}
+    listed = alice.get(f"/dataset-versions/{version['id']}/rows").json()["data"]
+    assert listed[0] == {
+        "row": 0, "split": "train", "answer": "2", "completion": "one more",
+        "messages": [{"role": "system", "content": "Add."}, {"role": "user", "content": "[en] {x} 1+1"}],
+    }  # fmt: skip
+    assert (listed[1]["answer"], listed[1]["completion"], listed[1]["split"]) == ("4.5", None, "rest")
+    stored = store.blob_path(version["sha256"]).read_bytes()
+    assert hashlib.sha256(stored).hexdigest() == version["sha256"]
+    decoded = [msgspec.json.decode(line, type=CanonicalRow) for line in stored.splitlines()]
+    assert [row.row for row in decoded] == [0, 1]
+    assert list(json.loads(stored.splitlines()[0])) == ["row", "split", "messages", "answer", "completion"]
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{prompt.__class__}", "{prompt[0]}", "{0}", "{}", "{prompt!r}", "{prompt:>10}", "{prompt", "no column"],
+)
+def test_only_plain_columns_may_be_named_in_a_template(alice: Any, template: str) -> None:
+    reply = submit(alice, jsonl(GOOD), template=template)
+    assert (reply.status_code, reply.json()["errors"][0]["pointer"]) == (422, "/mapping/template")
+
+
+def test_a_template_that_names_no_such_column_points_at_the_row(alice: Any) -> None:
+    reply = submit(alice, jsonl(GOOD), template="{prompt} {hint}")
+    assert reply.json()["errors"][0]["pointer"] == "/rows/0/hint"
+
+
+def test_an_unknown_key_of_a_mapping_is_refused(alice: Any) -> None:
+    reply = submit(alice, jsonl(GOOD), answer_colum="a")
+    assert reply.json()["errors"][0]["pointer"] == "/mapping/answer_colum"
+
+
+def test_pages_of_rows_cross_the_stride_of_the_offsets(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = submit(alice, jsonl(*({"q": f"{n}", "a": n} for n in range(1203)))).json()
+    seen, cursor = [], ""
+    while cursor is not None:
+        page = alice.get(f"/dataset-versions/{version['id']}/rows?limit=200&cursor={cursor}").json()
+        seen += [row["row"] for row in page["data"]]
+        cursor = page["next_cursor"]
+    assert seen == list(range(1203))
+
+
+def test_a_preview_shows_columns_rows_prompts_and_faults_without_storing(alice: Any) -> None:
+    upload = alice.upload(jsonl({"q": "1+1", "a": 2}, {"q": "2+2"}, b"nonsense"))
+    mapping = {"prompt_column": "q", "answer_column": "a", "template": "Add {prompt}"}
+    seen = alice.post("/datasets/preview", {"upload_id": upload, "mapping": mapping}).json()
+    assert seen["columns"] == [
+        {"name": "q", "type": "text", "missing": 0},
+        {"name": "a", "type": "number", "missing": 1},
+    ]
+    assert seen["rendered"][0]["messages"] == [{"role": "user", "content": "Add 1+1"}]
+    assert [error["pointer"] for error in seen["errors"]] == ["/rows/1/a", "/rows/2"]
+    bare = alice.post("/datasets/preview", {"upload_id": upload}).json()
+    assert (len(bare["rows"]), bare["rendered"]) == (2, [])
+
+
+def test_an_upload_is_kept_under_its_sha256_and_a_wrong_checksum_is_refused(
+    alice: Any, tmp_path: Path
+) -> None:
+    data = b"some bytes"
+    digest = hashlib.sha256(data).hexdigest()
+    kept = alice.post(
+        "/uploads?filename=../x.jsonl&purpose=dataset", data, **{"X-Content-SHA256": digest}
+    ).json()
+    assert (kept["sha256"], kept["bytes"], kept["filename"]) == (digest, 10, "x.jsonl")
+    refused = alice.post("/uploads?filename=x&purpose=dataset", b"other", **{"X-Content-SHA256": digest})
+    assert (refused.status_code, refused.json()["code"]) == (422, "checksum")
+    assert [path.name for path in (tmp_path / "blobs").rglob("*") if path.is_file()].count(digest) == 1
+    assert not store.has_blob(hashlib.sha256(b"other").hexdigest())
+    assert alice.post("/uploads?purpose=dataset", b"").status_code == 422
+    assert alice.post("/uploads?purpose=virus", b"x").status_code == 422
+
+
+def test_an_upload_over_the_limit_is_refused(
+    alice: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(
+        __import__("control_plane.catalog.services", fromlist=["x"]).MAX_UPLOAD_BYTES, "dataset", 5
+    )
+    assert alice.post("/uploads?purpose=dataset", b"123456").status_code == 413
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_name_is_taken_once(alice: Any) -> None:
+    refused = alice.post("/datasets", {"name": "sums"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "name_taken")
+    assert alice.get("/datasets?name=sums").json()["data"][0]["id"] == refused.json()["id"]
+
+
+line_strategy = st.one_of(
+    st.binary(max_size=40).map(lambda data: data.replace(b"\n", b" ")),
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("qas"), inner, max_size=3)
+        ),
+        max_leaves=6,
+    ).map(lambda value: json.dumps(value).encode()),
+    st.fixed_dictionaries({"q": st.text(max_size=5), "a": st.text(max_size=5)}).map(
+        lambda row: json.dumps(row).encode()
+    ),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(line_strategy, max_size=6))
+def test_any_file_is_either_kept_whole_or_refused_with_a_pointer(lines: list[bytes]) -> None:
+    target = io.BytesIO()
+    writer = store.BlobWriter(target, None)
+    written = rows.write_canonical(io.BufferedReader(io.BytesIO(b"\n".join(lines))), MAPPING, writer)  # type: ignore[arg-type]
+    if written.errors:
+        assert all(error.pointer.startswith("/rows") for error in written.errors)
+    else:
+        kept = [msgspec.json.decode(line, type=CanonicalRow) for line in target.getvalue().splitlines()]
+        assert [row.row for row in kept] == list(range(written.rows))
+        assert sum(written.splits.values()) == written.rows > 0

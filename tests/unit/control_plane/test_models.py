@@ -1,0 +1,155 @@
+"""Model archives: what is kept, and every refusal."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from control_plane.catalog import store
+from control_plane.catalog.models import BaseModel
+
+CONFIG = {"model_type": "qwen3", "hidden_size": 4}
+
+
+def safetensors(shape: tuple[int, ...] = (2, 3), *, cut: int = 0) -> bytes:
+    count = 1
+    for size in shape:
+        count *= size
+    header = {
+        "__metadata__": {"format": "pt"},
+        "w": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 * count]},
+    }
+    text = json.dumps(header).encode()
+    data = struct.pack("<Q", len(text)) + text + b"\x00" * 4 * count
+    return data[: len(data) - cut]
+
+
+def files(**changes: bytes | None) -> dict[str, bytes]:
+    given = {
+        "config.json": json.dumps(CONFIG).encode(), "tokenizer.json": b"{}", "model.safetensors": safetensors(),
+        **{name.replace("__", "."): data for name, data in changes.items()},
+    }  # fmt: skip
+    return {name: data for name, data in given.items() if data is not None}
+
+
+def archive(contents: dict[str, bytes], *, mode: str = "w", prefix: str = "", mtime: int = 0) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=mode) as tar:  # type: ignore[call-overload]
+        for name, data in contents.items():
+            info = tarfile.TarInfo(prefix + name)
+            info.size, info.mtime = len(data), mtime
+            tar.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def register(alice: Any, data: bytes, name: str = "model") -> Any:
+    return alice.post("/models", {"name": name, "upload_id": alice.upload(data, "model")})
+
+
+def test_a_model_is_kept_with_its_facts_as_a_tar_of_plain_files(alice: Any) -> None:
+    reply = register(alice, archive(files()))
+    assert reply.status_code == 201, reply.content
+    model = reply.json()
+    assert (model["family"], model["parameters"], model["config"]) == ("qwen3", 6, CONFIG)
+    with tarfile.open(store.blob_path(model["sha256"])) as tar:
+        assert tar.getnames() == ["config.json", "model.safetensors", "tokenizer.json"]
+        kept = tar.extractfile("model.safetensors")
+        assert kept is not None
+        assert kept.read() == safetensors()
+
+
+def test_the_same_files_are_the_same_model_however_they_were_packed(alice: Any) -> None:
+    first = register(alice, archive(files()))
+    packed = archive(dict(reversed(files().items())), mode="w:gz", prefix="tiny-model/", mtime=99)
+    again = register(alice, packed)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json() == first.json()
+    other = register(alice, packed, "another name")
+    assert (other.status_code, other.json()["sha256"]) == (201, first.json()["sha256"])
+
+
+@pytest.mark.parametrize(
+    ("contents", "pointer", "code"),
+    [
+        (files(config__json=None), "/files/config.json", "missing_file"),
+        (files(tokenizer__json=None), "/files/tokenizer.json", "missing_file"),
+        (files(model__safetensors=None), "/files/model.safetensors", "missing_file"),
+        (files(model__safetensors=safetensors(cut=1)), "/files/model.safetensors", "truncated"),
+        (files(model__safetensors=safetensors()[:5]), "/files/model.safetensors", "truncated"),
+        (files(model__safetensors=safetensors()[:30]), "/files/model.safetensors", "truncated"),
+        (files(model__safetensors=safetensors() + b"x"), "/files/model.safetensors", "bad_header"),
+        (files(model__safetensors=struct.pack("<Q", 2) + b"[]"), "/files/model.safetensors", "bad_header"),
+        (files(pytorch_model__bin=b"x"), "/files/pytorch_model.bin", "pickle"),
+        (files(training_args__pt=b"x"), "/files/training_args.pt", "pickle"),
+        (files(modeling__py=b"import os"), "/files/modeling.py", "code"),
+        (files(config__json=b'{"model_type": "x", "auto_map": {}}'), "/files/config.json", "auto_map"),
+        (files(tokenizer_config__json=b'{"auto_map": {}}'), "/files/tokenizer_config.json", "auto_map"),
+        (files(config__json=b"{"), "/files/config.json", "not_json"),
+        (files(config__json=b"{}"), "/files/config.json", "no_model_type"),
+        ({**files(), "model.safetensors.index.json": b'{"weight_map": {"w": "model-00002.safetensors"}}'},
+         "/files/model-00002.safetensors", "missing_file"),
+    ],
+)  # fmt: skip
+def test_an_unusable_model_is_refused_by_file(
+    alice: Any, contents: dict[str, bytes], pointer: str, code: str, tmp_path: Path
+) -> None:
+    reply = register(alice, archive(contents))
+    assert (reply.status_code, reply.json()["code"]) == (422, "model_unusable")
+    assert {"pointer": pointer, "code": code} in [
+        {"pointer": error["pointer"], "code": error["code"]} for error in reply.json()["errors"]
+    ]
+    assert BaseModel.objects.filter(source="upload").count() == 0
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_all_faults_of_a_model_are_told_at_once(alice: Any) -> None:
+    reply = register(alice, archive({"pytorch_model.bin": b"x"}))
+    assert {error["code"] for error in reply.json()["errors"]} == {"pickle", "missing_file"}
+    assert len(reply.json()["errors"]) == 4
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        info = tarfile.TarInfo(name)
+        info.type, info.linkname = kind, link
+        tar.addfile(info)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (member("../outside.json"), "unsafe_name"),
+        (member("a/../../outside.json"), "unsafe_name"),
+        (member("/etc/passwd"), "unsafe_name"),
+        (member("config.json", tarfile.SYMTYPE, "/etc/passwd"), "not_a_file"),
+        (member("config.json", tarfile.LNKTYPE, "other"), "not_a_file"),
+        (member("pipe", tarfile.FIFOTYPE), "not_a_file"),
+        (member("disk", tarfile.CHRTYPE), "not_a_file"),
+        (archive(files()) and b"not a tar at all" * 100, "not_an_archive"),
+        (archive(files())[:700], "not_an_archive"),
+    ],
+)
+def test_a_hostile_or_broken_archive_is_refused_before_it_is_unpacked(
+    alice: Any, data: bytes, code: str, tmp_path: Path
+) -> None:
+    reply = register(alice, data)
+    assert reply.status_code == 422
+    assert reply.json()["errors"][0]["code"] == code
+    assert not (tmp_path.parent / "outside.json").exists()
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_path_is_taken_as_declared_and_an_odd_one_refused(alice: Any) -> None:
+    again = alice.post("/models", {"name": "tiny", "path": "/models/tiny"})
+    assert (again.status_code, again.json()["source"], again.json()["parameters"]) == (200, "path", None)
+    for path in ("models/tiny", "/models/../etc"):
+        assert alice.post("/models", {"name": "x", "path": path}).status_code == 422
+    assert alice.post("/models", {"name": "x", "path": "/m", "upload_id": "upl_x"}).status_code == 422

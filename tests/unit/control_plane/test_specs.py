@@ -1,0 +1,151 @@
+"""What a submitted spec is checked for, and where the pointer goes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from control_plane.runs.models import Run
+from control_plane.runs.presets import PRESETS
+from oolong.contracts.run_spec import spec_errors
+
+
+def faults(alice: Any, **changes: Any) -> dict[str, tuple[str, str]]:
+    reply = alice.post("/runs/validate", {"spec": alice.spec(**changes)})
+    assert reply.status_code == 200
+    document = reply.json()
+    assert document["valid"] == (not document["errors"])
+    return {error["pointer"]: (error["code"], error["message"]) for error in document["errors"]}
+
+
+def test_a_sound_spec_is_resolved_with_every_default_and_exact_names(alice: Any) -> None:
+    resolved = alice.post("/runs/validate", {"spec": alice.spec(evaluation={"prompts": 64})}).json()[
+        "resolved"
+    ]
+    assert resolved["dataset"]["version"].startswith("dsv_")
+    assert resolved["model"]["base_model"].startswith("bm_")
+    assert resolved["evaluation"]["dataset"] == resolved["dataset"]["version"]
+    assert resolved["staleness"]["max"] == 4
+    run = alice.run(evaluation={"prompts": 64})
+    assert run["spec"] == resolved
+    assert spec_errors(run["spec"]) == []
+
+
+def test_an_unknown_key_is_refused_with_a_pointer_to_it(alice: Any) -> None:
+    assert faults(alice, rollout={"groop_size": 4})["/rollout/groop_size"][0] == "unknown_key"
+
+
+def test_truncated_sampling_is_refused_with_its_reason(alice: Any) -> None:
+    code, message = faults(alice, rollout={"top_p": 0.9})["/rollout/top_p"]
+    assert code == "truncated_sampling"
+    assert "importance weights" in message
+
+
+def test_all_faults_are_told_at_once(alice: Any) -> None:
+    found = faults(
+        alice, dataset={"version": "nothing@1"}, model={"base_model": "none"}, reward={"name": "magic"}
+    )
+    assert {pointer: code for pointer, (code, _) in found.items()} == {
+        "/model/base_model": "unknown_model",
+        "/dataset/version": "unknown_dataset",
+        "/reward/name": "unknown_reward",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "code", "says"),
+    [
+        ({"dataset": {"version": "sums", "split": "dev"}}, "/dataset/split", "unknown_split", "eval, train"),
+        ({"trainer": {"groups_per_step": 128}}, "/dataset/split", "split_too_small", "64 rows"),
+        ({"evaluation": {"prompts": 65}}, "/evaluation/split", "split_too_small", "evaluation.prompts=65"),
+        ({"evaluation": {"split": "train", "prompts": 4}}, "/evaluation/split", "trained_on", "held-out"),
+        ({"model": {"checkpoint": "ckpt_none"}}, "/model/checkpoint", "unknown_checkpoint", "ckpt_none"),
+        ({"reward": {"name": "mine.py"}}, "/reward/name", "not_supported_yet", "sandbox"),
+        ({"reward": {"name": "exact_match", "options": {"source": "def f(): ..."}}}, "/reward/name",
+         "not_supported_yet", "sandbox"),
+        ({"kind": "sft", "sft": {"validation_split": None}}, "/dataset/version", "no_completions", "64 of 64 rows"),
+        ({"kind": "sft"}, "/sft/validation_split", "unknown_split", "validation"),
+    ],
+)  # fmt: skip
+def test_what_is_named_must_be_there_and_big_enough(
+    alice: Any, changes: dict[str, Any], pointer: str, code: str, says: str
+) -> None:
+    found_code, message = faults(alice, **changes)[pointer]
+    assert found_code == code
+    assert says in message
+
+
+def test_a_refused_spec_stores_nothing(alice: Any) -> None:
+    reply = alice.post("/runs", {"spec": alice.spec(rollout={"top_p": 0.5})})
+    assert (reply.status_code, reply.json()["code"]) == (422, "spec_invalid")
+    assert reply.headers["Content-Type"] == "application/problem+json"
+    assert reply.json()["errors"][0]["pointer"] == "/rollout/top_p"
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize("body", [None, [], {}, {"spec": "text"}, {"spec": {}}])
+def test_a_body_without_a_spec_is_refused(alice: Any, body: Any) -> None:
+    assert alice.post("/runs", body).status_code == 422
+
+
+def test_a_dataset_is_named_by_id_number_latest_or_bare(alice: Any) -> None:
+    first = alice.get("/dataset-versions/resolve?ref=sums@1").json()
+    for reference in (first["id"], "sums@latest", "sums"):
+        assert alice.get(f"/dataset-versions/resolve?ref={reference}").json() == first
+    for reference in ("sums@2", "sums@-1", "sums@x", "other", "", "dsv_none"):
+        assert alice.get(f"/dataset-versions/resolve?ref={reference}").status_code == 404
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset["name"])
+def test_a_preset_is_sound_once_model_and_dataset_are_filled_in(preset: dict[str, Any]) -> None:
+    spec = {**preset["spec"], "model": {"base_model": "tiny"}}
+    spec["dataset"] = {**spec["dataset"], "version": "sums@1"}
+    assert spec_errors(spec) == []
+
+
+def test_the_same_idempotency_key_makes_one_run(alice: Any) -> None:
+    body = {"spec": alice.spec()}
+    first = alice.post("/runs", body, **{"Idempotency-Key": "once"})
+    again = alice.post("/runs", body, **{"Idempotency-Key": "once"})
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.json() == first.json()
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert Run.objects.count() == 1
+    other = alice.post("/runs", {"spec": alice.spec(name="other")}, **{"Idempotency-Key": "once"})
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
+
+
+def test_lists_are_paged_by_cursor_without_a_gap_or_a_repeat(alice: Any) -> None:
+    made = [alice.run(name=f"run {index}")["id"] for index in range(5)]
+    seen, cursor = [], ""
+    while True:
+        page = alice.get(f"/runs?limit=2&cursor={cursor}").json()
+        seen += [run["id"] for run in page["data"]]
+        assert page["has_more"] == (page["next_cursor"] is not None)
+        if not page["has_more"]:
+            break
+        cursor = page["next_cursor"]
+    assert seen == made[::-1]
+    assert alice.get("/runs?limit=0").json()["errors"][0]["pointer"] == "/limit"
+    for foreign in ("%00", "a&limit=3", "AAAA", "ü"):
+        assert alice.get(f"/runs?cursor={foreign}").status_code in (400, 422)
+    assert alice.get(f"/runs/{made[0]}/events?cursor=eHg").status_code == 422
+    assert [run["id"] for run in alice.get("/runs?name=run%203&status=queued").json()["data"]] == [made[3]]
+
+
+def test_every_error_carries_the_request_id(alice: Any) -> None:
+    reply = alice.get("/runs/run_none", **{"X-Request-Id": "from-ci-7"})
+    assert reply.json()["request_id"] == reply.headers["X-Request-Id"] == "from-ci-7"
+    odd = alice.get("/runs/run_none", **{"X-Request-Id": "a b\tc"})
+    assert odd.headers["X-Request-Id"].startswith("req_")
+
+
+def test_a_body_that_is_no_json_is_a_clear_refusal(alice: Any) -> None:
+    reply = alice.client.post(
+        "/api/v1/runs", data="{", content_type="application/json",
+        headers={"authorization": f"Bearer {alice.token}"},
+    )  # fmt: skip
+    assert reply.status_code == 400
+    assert "JSON" in json.loads(reply.content)["detail"]

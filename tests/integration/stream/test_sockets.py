@@ -1,0 +1,130 @@
+"""The live stream through a real web process and real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest_asyncio
+from channels.db import database_sync_to_async
+from django.db import transaction
+from websockets.asyncio.client import ClientConnection, connect
+
+from control_plane.accounts.models import Project
+from control_plane.common import live
+from tests.integration.stream.stack import Stack, prepare
+
+TOPIC = "pool"  # any topic will do; this one needs no run
+
+
+@pytest_asyncio.fixture
+async def stack(transactional_db: None, tmp_path: Path) -> AsyncIterator[Stack]:
+    stack = await database_sync_to_async(prepare)(tmp_path)
+    stack.start("web")
+    await asyncio.to_thread(stack.wait_for_web)
+    yield stack
+    stack.close()
+
+
+@database_sync_to_async
+def publish(*frames: tuple[str, dict[str, Any]]) -> int:
+    with transaction.atomic():
+        return live.publish_many(TOPIC, frames)
+
+
+async def subscribed(stack: Stack, after_seq: int | None = None, **options: Any) -> ClientConnection:
+    socket = await connect(f"ws://127.0.0.1:{stack.port}/ws/v1", proxy=None, **options)
+    await socket.send(json.dumps({"op": "auth", "token": stack.token}))
+    await socket.send(json.dumps({"op": "subscribe", "topic": TOPIC, "after_seq": after_seq}))
+    while json.loads(await socket.recv())["type"] != "subscribed":
+        pass
+    return socket
+
+
+async def next_frame(socket: ClientConnection) -> dict[str, Any]:
+    while True:
+        frame: dict[str, Any] = json.loads(await asyncio.wait_for(socket.recv(), timeout=20))
+        if frame.get("seq") is not None:
+            return frame
+
+
+async def test_a_frame_is_at_every_socket_within_moments(stack: Stack) -> None:
+    sockets = [await subscribed(stack) for _ in range(50)]
+    delays = []
+    for n in range(20):
+        await publish(("points", {"n": n, "sent": time.time()}))
+        frames = await asyncio.gather(*(next_frame(socket) for socket in sockets))
+        assert {frame["data"]["n"] for frame in frames} == {n}
+        delays.append(time.time() - frames[0]["data"]["sent"])
+    assert sorted(delays)[len(delays) // 2] < 1.0, delays
+    for socket in sockets:
+        await socket.close()
+
+
+async def test_a_socket_that_does_not_read_gets_a_gap_and_the_others_are_not_delayed(stack: Stack) -> None:
+    slow = await subscribed(stack, max_queue=1, compression=None)
+    good = await subscribed(stack)
+    filling = "x" * 20_000
+    count, block = 3000, 50
+    for first in range(0, count, block):
+        await publish(*(("points", {"n": n, "filling": filling}) for n in range(first, first + block)))
+        for n in range(first, first + block):
+            frame = await next_frame(good)
+            assert (frame["type"], frame["data"]["n"]) == ("points", n)
+
+    covered: list[int] = []
+    gaps = 0
+    while not covered or covered[-1] < count:
+        frame = await next_frame(slow)
+        if frame["type"] == "gap":
+            gaps += 1
+            covered += range(frame["data"]["from"], frame["data"]["to"] + 1)
+        else:
+            covered.append(frame["seq"])
+    assert gaps > 0
+    assert covered == list(range(1, count + 1))
+    await slow.close()
+    await good.close()
+
+
+async def test_server_sent_events_come_as_they_happen(stack: Stack) -> None:
+    headers = {"Authorization": f"Bearer {stack.token}"}
+    async with httpx.AsyncClient(base_url=stack.url, headers=headers, timeout=20, trust_env=False) as client:
+        await publish(("points", {"n": 1}))
+        async with client.stream("GET", f"/api/v1/stream?topic={TOPIC}&after_seq=0") as answer:
+            assert answer.headers["content-type"] == "text/event-stream"
+            lines = answer.aiter_lines()
+            seen = [await anext(lines) for _ in range(7)]
+            assert seen[:1] + seen[3:5] == ["event: subscribed", "id: 1", "event: points"]
+            await publish(("points", {"n": 2}))
+            assert await asyncio.wait_for(anext(lines), timeout=10) == "id: 2"
+
+
+async def test_a_foreign_page_cannot_use_the_session_of_a_browser(stack: Stack) -> None:
+    host = f"127.0.0.1:{stack.port}"
+    link = await database_sync_to_async(_login_link)()
+    async with httpx.AsyncClient(base_url=stack.url, trust_env=False) as browser:
+        await browser.get(link)
+        cookie = f"sessionid={browser.cookies['sessionid']}"
+    for origin, code in ((f"http://{host}", None), ("http://evil.example", 4403), (None, 4403)):
+        socket = await connect(
+            f"ws://{host}/ws/v1", proxy=None, origin=origin, additional_headers={"Cookie": cookie}
+        )
+        if code is None:
+            assert json.loads(await socket.recv())["type"] == "authenticated"
+        else:
+            await asyncio.wait_for(socket.wait_closed(), timeout=10)
+            assert socket.close_code == code
+        await socket.close()
+
+
+def _login_link() -> str:
+    from control_plane.accounts.services import create_login_link
+    from control_plane.common import clock
+
+    return create_login_link(Project.objects.get().memberships.get().user, now=clock.now())

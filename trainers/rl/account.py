@@ -81,18 +81,11 @@ class Account:
         return summary
 
     def _mismatch(self, probes: dict[str, float | int]) -> dict[str, Any]:
-        """Probes and training tokens of lag 0 together, and each with its own count."""
-        probe_tokens = int(probes["tokens_compared"])
-        tokens = probe_tokens + int(self.lag0_tokens)
-        mismatch: dict[str, Any] = {
-            "tokens_compared": tokens,
-            "versions_covered": probes["versions_covered"],
-            "missed_probes": probes["missed_probes"],
-            "probe_tokens": probe_tokens,
-            "lag0_tokens": int(self.lag0_tokens),
-        }
-        if tokens:
-            total = float(probes.get("mean_abs_logprob_diff", 0.0)) * probe_tokens + self.lag0_total
-            mismatch["mean_abs_logprob_diff"] = total / tokens
-            mismatch["max"] = max(float(probes.get("max", 0.0)), self.lag0_largest)
+        """Of the probes; training tokens of lag 0 are told apart, for they include very unlikely tokens, of which
+        float32 itself is unsure in the fifth digit."""
+        mismatch: dict[str, Any] = dict(probes)
+        mismatch["lag0"] = {"tokens": int(self.lag0_tokens)}
+        if self.lag0_tokens:
+            mismatch["lag0"]["mean_abs_logprob_diff"] = self.lag0_total / self.lag0_tokens
+            mismatch["lag0"]["max"] = self.lag0_largest
         return mismatch

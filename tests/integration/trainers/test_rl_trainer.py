@@ -247,7 +247,7 @@ def test_probes_are_compared_with_the_version_that_the_engine_had(start_trainer:
     assert points[1]["mismatch/logprob_abs_max"] == pytest.approx(0.01, abs=1e-4)
     [summary] = [line.value for line in run.lines() if type(line).__name__ == "Summary"]
     assert (
-        summary["engine_mismatch"]["probe_tokens"] == 32
+        summary["engine_mismatch"]["tokens_compared"] == 32
         and summary["engine_mismatch"]["versions_covered"] == 2
     )
     assert any(type(line).__name__ == "Note" and line.kind == "engine_stale" for line in run.lines())

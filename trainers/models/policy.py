@@ -57,9 +57,11 @@ class Policy(nn.Module):
 def load_policy(directory: Path, *, dtype: torch.dtype = torch.float32) -> Policy:
     """The model in `directory`, on the CPU, complete: a missing or misshapen tensor is `ModelUnusable`."""
     from transformers import AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
 
     check_family(directory)
     attention.register()
+    disable_progress_bar()
     try:
         causal_lm, report = AutoModelForCausalLM.from_pretrained(
             directory,

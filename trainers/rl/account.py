@@ -42,7 +42,7 @@ class Account:
         for phase, spent in seconds.items():
             self.seconds[phase] += spent
 
-    def summary(self, *, version: int, probes: dict[str, float | int]) -> dict[str, Any]:
+    def summary(self, *, version: int, probes: dict[str, float | int | None]) -> dict[str, Any]:
         """The Summary line "trainer"; what was never measured is absent."""
         total = sum(self.seconds.values())
         published = sum(self.seconds[phase] for phase in ("gather", "write", "announce"))
@@ -80,7 +80,7 @@ class Account:
             }
         return summary
 
-    def _mismatch(self, probes: dict[str, float | int]) -> dict[str, Any]:
+    def _mismatch(self, probes: dict[str, float | int | None]) -> dict[str, Any]:
         """Of the probes; training tokens of lag 0 are told apart, for they include very unlikely tokens, of which
         float32 itself is unsure in the fifth digit."""
         mismatch: dict[str, Any] = dict(probes)

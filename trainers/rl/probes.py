@@ -92,7 +92,7 @@ class ProbeComparer:
             done = [known for known in self._results if known < next(iter(self._weights))]
         self._report(done)
 
-    def finish(self) -> dict[str, float | int]:
+    def finish(self) -> dict[str, float | int | None]:
         """Stop after one last poll. Returns the comparison over the whole attempt."""
         self._stopping.set()
         self._thread.join(timeout=60)
@@ -100,15 +100,15 @@ class ProbeComparer:
             raise self._failure
         self._report(list(self._results))
         tokens = sum(one.tokens for one in self._results.values())
-        summary: dict[str, float | int] = {
+        return {
             "tokens_compared": tokens,
             "versions_covered": len(self._results),
             "missed_probes": self.missed,
+            "mean_abs_logprob_diff": sum(one.total for one in self._results.values()) / tokens
+            if tokens
+            else None,
+            "max": max(one.largest for one in self._results.values()) if tokens else None,
         }
-        if tokens:
-            summary["mean_abs_logprob_diff"] = sum(one.total for one in self._results.values()) / tokens
-            summary["max"] = max(one.largest for one in self._results.values())
-        return summary
 
     def _run(self) -> None:
         try:

@@ -182,3 +182,17 @@ def test_a_nonfinite_later_minibatch_takes_the_whole_step_back(tiny_model: Path,
                 if name == "step"
                 else torch.equal(now.to_local(), value.to_local())
             )
+
+
+def test_in_bfloat16_the_same_step_comes_out_within_its_precision(tiny_model: Path, ranks: Ranks) -> None:
+    groups = batch(tiny_model)
+    [plan] = plan_batch(groups, version=0, ranks=1, minibatches=2, token_budget=64)
+    outcomes = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        policy = shard(load_policy(tiny_model), ranks.mesh, compute_dtype=dtype)
+        learner = Learner(policy, SPEC, ranks)
+        outcomes[dtype] = learner.train(plan, Stopwatch())
+        assert all(parameter.dtype == torch.float32 for parameter in policy.parameters())
+    exact, rough = outcomes[torch.float32], outcomes[torch.bfloat16]
+    assert rough.finite and rough.grad_norms == pytest.approx(exact.grad_norms, rel=0.1)
+    assert rough.metrics["policy/entropy"] == pytest.approx(exact.metrics["policy/entropy"], rel=0.01)

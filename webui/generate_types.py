@@ -46,7 +46,15 @@ def typescript(document: str) -> str:
         source = Path(folder) / "openapi.json"
         target = Path(folder) / "schema.d.ts"
         source.write_text(document)
-        command = ["node", str(program), str(source), "--output", str(target), "--root-types", "--root-types-no-schema-prefix"]
+        command = [
+            "node",
+            str(program),
+            str(source),
+            "--output",
+            str(target),
+            "--root-types",
+            "--root-types-no-schema-prefix",
+        ]
         environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
         done = subprocess.run(command, cwd=WEBUI, env=environment, capture_output=True, text=True)
         if done.returncode != 0:
@@ -63,12 +71,16 @@ def run_spec_schema() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a file is out of date")
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit 1 if a file is out of date"
+    )
     only_check = parser.parse_args().check
     wanted = {TYPES: typescript(openapi_document()), RUN_SPEC: run_spec_schema()}
     outdated = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     for path in outdated:
-        print(f"{path.relative_to(ROOT)} is {'out of date; run webui/generate_types.py' if only_check else 'written'}")
+        print(
+            f"{path.relative_to(ROOT)} is {'out of date; run webui/generate_types.py' if only_check else 'written'}"
+        )
         if not only_check:
             path.write_text(wanted[path])
     return 1 if only_check and outdated else 0

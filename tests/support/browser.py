@@ -22,7 +22,13 @@ from playwright.sync_api import Browser, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(__file__).resolve().parent / "chromium"  # package.json and its lock file
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb", "--hide-scrollbars"]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--force-color-profile=srgb",
+    "--hide-scrollbars",
+]
 
 # Chromium shows no text at all when fontconfig names no folder with a font.
 FONTS_CONF = """<?xml version="1.0"?>
@@ -79,7 +85,9 @@ def _fetch(folder: Path) -> None:
     environment = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
     if done.returncode != 0:
-        raise BrowserUnavailable(f"npm could not fetch Chromium (status {done.returncode}): {done.stderr[-800:]}")
+        raise BrowserUnavailable(
+            f"npm could not fetch Chromium (status {done.returncode}): {done.stderr[-800:]}"
+        )
 
 
 def _unpack(packed: Path, target: Path) -> None:
@@ -93,7 +101,9 @@ def _unpack(packed: Path, target: Path) -> None:
 def _decompressed(file: Path) -> bytes:
     script = "process.stdin.pipe(require('zlib').createBrotliDecompress()).pipe(process.stdout)"
     with file.open("rb") as source:
-        return subprocess.run([str(node_program()), "-e", script], stdin=source, capture_output=True, check=True).stdout
+        return subprocess.run(
+            [str(node_program()), "-e", script], stdin=source, capture_output=True, check=True
+        ).stdout
 
 
 def _write_fonts_conf(folder: Path) -> None:

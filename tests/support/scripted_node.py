@@ -37,6 +37,7 @@ from oolong.contracts.telemetry import (
 GROUP_SIZE = 8
 FILE = "main-0.jsonl"
 CHECKPOINT_EVERY = 20
+RAW = {"Content-Type": "application/octet-stream"}
 
 
 @dataclass
@@ -69,7 +70,9 @@ class ScriptedNode:
     def start(self) -> None:
         self._client = httpx.Client(base_url=f"{self.server}/api/v1/agent", timeout=30, trust_env=False)
         body = {"name": self.name, "inventory": msgspec.to_builtins(self._inventory())}
-        reply = self._client.post("/enrol", json=body, headers={"Authorization": f"Bearer {self.enrolment_token}"})
+        reply = self._client.post(
+            "/enrol", json=body, headers={"Authorization": f"Bearer {self.enrolment_token}"}
+        )
         reply.raise_for_status()
         self._client.headers["Authorization"] = f"Bearer {reply.json()['credential']}"
         self._spawn(self._beat)
@@ -80,13 +83,28 @@ class ScriptedNode:
             thread.join(timeout=20)
         self._client.close()
 
+    def _call(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        """At least once, as the real agent: a lost control plane or a lost answer is asked again."""
+        while True:
+            try:
+                reply = self._client.request(method, path, **arguments)
+                if reply.status_code < 500:
+                    reply.raise_for_status()
+                    return reply
+            except httpx.TransportError:
+                if self._stop.is_set():
+                    raise
+            self._stop.wait(0.3)
+
     def _spawn(self, target: Any, *arguments: Any) -> None:
         thread = threading.Thread(target=target, args=arguments, daemon=True)
         self._threads.append(thread)
         thread.start()
 
     def _inventory(self) -> Inventory:
-        slots = [SlotInventory(slot=f"cpu-{n}", device="cpu", model="scripted CPU slot") for n in range(self.slots)]
+        slots = [
+            SlotInventory(slot=f"cpu-{n}", device="cpu", model="scripted CPU slot") for n in range(self.slots)
+        ]
         return Inventory(
             hostname=self.name, agent_version="scripted", boot_id="scripted", cpu_count=2,
             memory_bytes=8 * 2**30, disk_free_bytes=50 * 2**30, slots=slots,
@@ -100,9 +118,7 @@ class ScriptedNode:
             with self._lock:
                 observed = [_observed(job) for job in self._jobs.values()]
             request = HeartbeatRequest(inventory=self._inventory(), jobs=observed, started_at=started)
-            reply = self._client.post("/heartbeat", json=msgspec.to_builtins(request))
-            reply.raise_for_status()
-            desired = reply.json()
+            desired = self._call("POST", "/heartbeat", json=msgspec.to_builtins(request)).json()
             with self._lock:
                 for job_id in desired["acknowledged"]:
                     self._jobs.pop(job_id, None)
@@ -116,7 +132,9 @@ class ScriptedNode:
                 self._stopping.add(attempt["attempt_id"])
             fresh = [job for job in attempt["jobs"] if job["job_id"] not in self._jobs and not job["stop"]]
             for job in fresh:
-                self._jobs[job["job_id"]] = _Job(job["job_id"], attempt["attempt_id"], attempt["epoch"], job["name"])
+                self._jobs[job["job_id"]] = _Job(
+                    job["job_id"], attempt["attempt_id"], attempt["epoch"], job["name"]
+                )
             mine = {self._jobs[job["job_id"]].name: self._jobs[job["job_id"]] for job in fresh}
         if mine:
             self._spawn(self._play, attempt, mine)
@@ -126,13 +144,13 @@ class ScriptedNode:
         stamped = [msgspec.structs.replace(line, at=line.at or now) for line in lines]
         data = b"".join(msgspec.json.encode(line) + b"\n" for line in stamped)
         path = f"/jobs/{job.job_id}/outbox/{FILE}?offset={job.outbox_bytes}"
-        self._client.post(path, content=data, headers={"Content-Type": "application/octet-stream"}).raise_for_status()
+        self._call("POST", path, content=data, headers=RAW)
         job.outbox_bytes += len(data)
 
     def _log(self, job: _Job, text: str) -> None:
         data = text.encode()
         path = f"/jobs/{job.job_id}/logs/0?offset={job.log_bytes}"
-        self._client.post(path, content=data, headers={"Content-Type": "application/octet-stream"}).raise_for_status()
+        self._call("POST", path, content=data, headers=RAW)
         job.log_bytes += len(data)
 
     def _checkpoint(self, job: _Job, step: int, *, final: bool) -> None:
@@ -146,19 +164,26 @@ class ScriptedNode:
         data = packed.getvalue()
         sha256 = hashlib.sha256(manifest).hexdigest()
         line = CheckpointLine(
-            step=step, directory=f"/nowhere/step-{step:08d}", manifest_sha256=sha256, bytes=len(data), final=final
+            step=step,
+            directory=f"/nowhere/step-{step:08d}",
+            manifest_sha256=sha256,
+            bytes=len(data),
+            final=final,
         )
         self._write(job, line)
         body = {
             "step": step, "manifest_sha256": sha256, "tar_sha256": hashlib.sha256(data).hexdigest(),
             "bytes": len(data), "epoch": job.epoch, "final": final,
         }  # fmt: skip
-        upload = self._client.post(f"/attempts/{job.attempt_id}/checkpoints", json=body)
-        upload.raise_for_status()
-        upload_id = upload.json()["upload_id"]
-        headers = {"X-Part-SHA256": hashlib.sha256(data).hexdigest(), "Content-Type": "application/octet-stream"}
-        self._client.put(f"/uploads/{upload_id}/parts/0", content=data, headers=headers).raise_for_status()
-        self._client.post(f"/uploads/{upload_id}/complete").raise_for_status()
+        upload_id = self._call("POST", f"/attempts/{job.attempt_id}/checkpoints", json=body).json()[
+            "upload_id"
+        ]
+        headers = {
+            "X-Part-SHA256": hashlib.sha256(data).hexdigest(),
+            "Content-Type": "application/octet-stream",
+        }
+        self._call("PUT", f"/uploads/{upload_id}/parts/0", content=data, headers=headers)
+        self._call("POST", f"/uploads/{upload_id}/complete")
 
     # --- one attempt ----------------------------------------------------------------------------------------
 
@@ -247,7 +272,9 @@ class _SyntheticRun:
         values = {
             "reward/mean": self.reward,
             "reward/std": 0.4,
-            "group/zero_variance_share": min(0.9, max(0.0, 0.1 + 0.5 * step / self.steps + self._noise(0.03))),
+            "group/zero_variance_share": min(
+                0.9, max(0.0, 0.1 + 0.5 * step / self.steps + self._noise(0.03))
+            ),
             "group/solved_all_share": min(0.9, max(0.0, 0.08 + 0.5 * step / self.steps + self._noise(0.03))),
             "group/solved_none_share": max(0.0, 0.05 - 0.04 * step / self.steps + self._noise(0.01)),
             "length/response_mean": 36 + self._noise(1.2),
@@ -315,7 +342,11 @@ class _SyntheticRun:
         trained, dropped = step * self.batch, step // 3
         running, buffered, waiting = 36 + step % 9, self.random.randrange(self.batch), step % 2
         drawn = trained + dropped + running + buffered + waiting + self.batch
-        tokens = {"trained": trained * 290, "dropped": {"error": dropped * 200}, "in_hand": (running + buffered) * 250}
+        tokens = {
+            "trained": trained * 290,
+            "dropped": {"error": dropped * 200},
+            "in_hand": (running + buffered) * 250,
+        }
         generated = tokens["trained"] + dropped * 200 + tokens["in_hand"]  # type: ignore[operator]
         closed = step % 3 == 0
         return {
@@ -332,7 +363,9 @@ class _SyntheticRun:
         sums = [sum(digits[: n + 1]) for n in range(len(digits))]
         letters = "abcde"
         prompt = " ".join(f"{letter}{digit}" for letter, digit in zip(letters, digits, strict=True))
-        parts = [f"{letter}{digit}={total} " for letter, digit, total in zip(letters, digits, sums, strict=True)]
+        parts = [
+            f"{letter}{digit}={total} " for letter, digit, total in zip(letters, digits, sums, strict=True)
+        ]
         right = self.random.random() < self.reward
         box = f"\\boxed{{{sums[-1] + (0 if right else 2)}}}"
         texts = ["".join(parts[:3]), "".join(parts[3:]) + box]
@@ -345,14 +378,32 @@ class _SyntheticRun:
 
     def end(self) -> dict[str, list[AnyLine]]:
         if not self.is_rl:
-            return {"trainer": [Summary(name="sft", value={"steps": self.steps, "greedy_accuracy": 0.95, "seed": 1})]}
+            return {
+                "trainer": [
+                    Summary(name="sft", value={"steps": self.steps, "greedy_accuracy": 0.95, "seed": 1})
+                ]
+            }
         scores = {"start": (0, 0.93, 0.52), "end": (self.steps, 0.97, 0.9)}
         evaluation = {
-            label: {"version": version, "prompts": 256, "greedy": greedy, "sampled": sampled, "mean_tokens": 35.2}
+            label: {
+                "version": version,
+                "prompts": 256,
+                "greedy": greedy,
+                "sampled": sampled,
+                "mean_tokens": 35.2,
+            }
             for label, (version, greedy, sampled) in scores.items()
         }
-        closing = {"staleness": {"max_configured": self.bound, "histogram": self.histogram}, "interruptions": 411}
+        closing = {
+            "staleness": {"max_configured": self.bound, "histogram": self.histogram},
+            "interruptions": 411,
+        }
         return {
-            "controller": [Summary(name="controller", value=closing), Summary(name="evaluation", value=evaluation)],
-            "trainer": [Summary(name="trainer", value={"train_steps": self.steps, "idle": {"trainer": 0.24}})],
+            "controller": [
+                Summary(name="controller", value=closing),
+                Summary(name="evaluation", value=evaluation),
+            ],
+            "trainer": [
+                Summary(name="trainer", value={"train_steps": self.steps, "idle": {"trainer": 0.24}})
+            ],
         }

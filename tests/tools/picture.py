@@ -17,14 +17,22 @@ def main(words: list[str]) -> int:
     base, login, out, *paths = [word for word in words if not word.startswith("--")]
     with chromium() as browser:
         page = browser.new_page(viewport={"width": 1440, "height": height}, color_scheme=scheme)
-        page.on("console", lambda message: print("console:", message.type, message.text) if message.type in ("error", "warning") else None)
+        page.on(
+            "console",
+            lambda message: (
+                print("console:", message.type, message.text)
+                if message.type in ("error", "warning")
+                else None
+            ),
+        )
         page.on("pageerror", lambda error: print("page error:", error))
         page.goto(base + login)
         for entry in paths:
             path, _, name = entry.partition("=>")
             page.goto(base + path)
             page.wait_for_timeout(2500)
-            target = Path(out) / f"{name or path.strip('/').replace('/', '-').replace('?', '-') or 'home'}{'-dark' if scheme == 'dark' else ''}.png"
+            stem = name or path.strip("/").replace("/", "-") or "home"
+            target = Path(out) / f"{stem}{'-dark' if scheme == 'dark' else ''}.png"
             page.screenshot(path=target, full_page="--full" in words)
             print(target)
     return 0

@@ -69,10 +69,18 @@ def submit_runs(plane: ControlPlane, folder: Path) -> str:
     """A dataset, a model by path, a finished short run, one that goes on and one that waits; the second's id."""
     model = folder / "model"
     model.mkdir()
-    config = {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "hidden_size": 64, "vocab_size": 264}
+    config = {
+        "model_type": "qwen3",
+        "architectures": ["Qwen3ForCausalLM"],
+        "hidden_size": 64,
+        "vocab_size": 264,
+    }
     (model / "config.json").write_text(json.dumps(config))
     rows = "".join(
-        json.dumps({"prompt": f"a{n % 9} b{n % 7} c{n % 5}", "answer": str(n % 9 + n % 7 + n % 5), "split": split}) + "\n"
+        json.dumps(
+            {"prompt": f"a{n % 9} b{n % 7} c{n % 5}", "answer": str(n % 9 + n % 7 + n % 5), "split": split}
+        )
+        + "\n"
         for n in range(400)
         for split in ("train", "eval")
     )
@@ -85,7 +93,9 @@ def submit_runs(plane: ControlPlane, folder: Path) -> str:
             return reply.json()
 
         upload = made("/uploads?filename=letters.jsonl&purpose=dataset", content=rows.encode())
-        dataset = made("/datasets", json={"name": "letter-sum", "description": "Synthetic rows for the dashboard"})
+        dataset = made(
+            "/datasets", json={"name": "letter-sum", "description": "Synthetic rows for the dashboard"}
+        )
         mapping = {"prompt_column": "prompt", "answer_column": "answer", "split_column": "split"}
         made(f"/datasets/{dataset['id']}/versions", json={"upload_id": upload["id"], "mapping": mapping})
         made("/models", json={"name": "letter-sum-tiny", "path": str(model)})

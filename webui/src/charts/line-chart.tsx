@@ -7,7 +7,7 @@ import { clock, number } from "../common/format.ts";
 import classes from "./line-chart.module.css";
 import { extremes, smooth, type Points } from "./series.ts";
 
-export type Line = { key: string; label: string; points: Points; /** 1 to 6, a colour of the palette */ colour: number; dashed?: boolean };
+export type Line = { key: string; label: string; points: Points; /** 1 to 6, a colour of the palette */ colour: number; dashed?: boolean; /** never smoothed: whole numbers such as versions and maxima */ exact?: boolean };
 
 export type Bound = { value: number; label: string };
 
@@ -42,7 +42,7 @@ function useSchemeName(): string {
 }
 
 function aligned(lines: Line[], smoothing: number): uPlot.AlignedData {
-  const tables = lines.map((line) => [line.points.x, line.points.y, smooth(line.points.y, smoothing)] as uPlot.AlignedData);
+  const tables = lines.map((line) => [line.points.x, line.points.y, smooth(line.points.y, line.exact ? 0 : smoothing)] as uPlot.AlignedData);
   if (tables.length === 0) return [[]];
   return uPlot.join(tables);
 }
@@ -65,8 +65,8 @@ function boundPlugin(bound: Bound): uPlot.Plugin {
         context.lineTo(left + width, y);
         context.stroke();
         context.font = `600 ${10.5 * devicePixelRatio}px Inter Variable, sans-serif`;
-        context.textAlign = "right";
-        context.fillText(bound.label, left + width - 3 * devicePixelRatio, y - 4 * devicePixelRatio);
+        context.textAlign = "left";
+        context.fillText(bound.label, left + 4 * devicePixelRatio, y - 4 * devicePixelRatio);
         context.restore();
       },
     },
@@ -80,16 +80,17 @@ function options(lines: Line[], look: Look, width: number, onCursor: (index: num
   const grid = { stroke: colourOf("--grid"), width: 1 };
   const font = "10.5px Inter Variable, sans-serif";
   const format = look.format ?? ((value: number) => number(value, 2));
+  const isFaint = (line: Line) => look.smoothing > 0 && !line.exact;
   const series: uPlot.Series[] = [{}];
   for (const line of lines) {
     const stroke = colourOf(`--series-${line.colour}`);
     const dash = line.dashed ? [5, 4] : undefined;
     const few = (plot: uPlot, index: number) => Array.from(plot.data[index] ?? []).filter((value) => value !== null && value !== undefined).length < 3;
     series.push({
-      label: line.label, stroke, width: look.smoothing > 0 ? 1 : 1.6, alpha: look.smoothing > 0 ? 0.28 : 1, dash, spanGaps: true,
+      label: line.label, stroke, width: isFaint(line) ? 1 : 1.7, alpha: isFaint(line) ? 0.28 : 1, dash, spanGaps: true,
       points: { show: few, size: 5 },
     });
-    series.push({ label: `${line.label} (smoothed)`, stroke, width: 1.9, dash, spanGaps: true, show: look.smoothing > 0, points: { show: false } });
+    series.push({ label: `${line.label} (smoothed)`, stroke, width: 1.9, dash, spanGaps: true, show: isFaint(line), points: { show: false } });
   }
   return {
     width,
@@ -178,7 +179,7 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
     <div className={classes.chart} data-chart={name} data-points={count}>
       <ul className={classes.legend}>
         {lines.map((line, index) => (
-          <LegendEntry key={line.key} line={line} format={show} cursor={cursor === null ? undefined : (data[1 + 2 * index]?.[cursor] as number | null | undefined)} />
+          <LegendEntry key={line.key} line={line} format={show} showsRange={lines.length <= 2} cursor={cursor === null ? undefined : (data[1 + 2 * index]?.[cursor] as number | null | undefined)} />
         ))}
       </ul>
       <div ref={holder} className={classes.plot} role="img" aria-label={`${name}: ${count} points`} />
@@ -186,17 +187,17 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
   );
 }
 
-function LegendEntry({ line, format, cursor }: { line: Line; format: (value: number) => string; cursor?: number | null }) {
+function LegendEntry({ line, format, showsRange, cursor }: { line: Line; format: (value: number) => string; showsRange: boolean; cursor?: number | null }) {
   const last = line.points.y.at(-1);
   const range = extremes(line.points.y);
   return (
-    <li data-line={line.key} data-last={last ?? ""} data-points={line.points.x.length}>
+    <li title={range === null ? undefined : `${line.label}: ${format(range.min)} to ${format(range.max)}`} data-line={line.key} data-last={last ?? ""} data-points={line.points.x.length}>
       <svg width="14" height="8" aria-hidden>
         <line x1="0" y1="4" x2="14" y2="4" stroke={`var(--series-${line.colour})`} strokeWidth="2.4" strokeDasharray={line.dashed ? "4 3" : undefined} />
       </svg>
       <span>{line.label}</span>
       <b className="tabular">{last === undefined ? "–" : format(cursor ?? last)}</b>
-      {range !== null && <small className="tabular">{format(range.min)} … {format(range.max)}</small>}
+      {range !== null && showsRange && <small className="tabular">{format(range.min)} … {format(range.max)}</small>}
     </li>
   );
 }

@@ -22,9 +22,10 @@ function linesOf(plan: ChartPlan, metrics: MetricsStore, axis: Axis, origin: num
     if (line.axis === "step" || clock === undefined) return line.points;
     return overSteps(line.points, clock);
   };
-  return plan.lines.flatMap(({ metric, label, colour, dashed }) => {
+  return plan.lines.flatMap(({ metric, label, colour, dashed, exact }) => {
     const found = metrics.lines(metric);
     return found.map((line, index) => ({
+      exact: exact ?? false,
       key: `${metric}|${line.axis}|${line.source}`,
       label: found.length > 1 ? `${label} ${line.source}`.trim() : label,
       colour: ((colour - 1 + index) % 6) + 1,

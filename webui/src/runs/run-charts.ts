@@ -1,6 +1,6 @@
 import { compact, duration, number, percent } from "../common/format.ts";
 
-export type ChartLine = { metric: string; label: string; colour: number; dashed?: boolean };
+export type ChartLine = { metric: string; label: string; colour: number; dashed?: boolean; exact?: boolean };
 
 export type ChartPlan = {
   id: string;
@@ -28,19 +28,19 @@ export const RL_CHARTS: ChartPlan[] = [
     id: "staleness", title: "Staleness at training", always: true, showsBound: true, floor: 0, format: (value) => number(value, 2),
     lines: [
       { metric: "staleness/mean", label: "mean", colour: 1 },
-      { metric: "staleness/p95", label: "p95", colour: 5, dashed: true },
-      { metric: "staleness/max", label: "max", colour: 2 },
+      { metric: "staleness/p95", label: "p95", colour: 5, dashed: true, exact: true },
+      { metric: "staleness/max", label: "max", colour: 2, exact: true },
     ],
   },
   {
     id: "policy-version", title: "Policy version", always: true, floor: 0, format: (value) => number(value, 0),
-    lines: [{ metric: "policy/version", label: "trained", colour: 1 }, { metric: "engine/version", label: "engine", colour: 2, dashed: true }],
+    lines: [{ metric: "policy/version", label: "trained", colour: 1, exact: true }, { metric: "engine/version", label: "engine", colour: 2, dashed: true, exact: true }],
   },
   {
-    id: "throughput", title: "Throughput", always: true, floor: 0, format: compact,
+    id: "throughput", title: "Throughput, tokens a second", always: true, floor: 0, format: compact,
     lines: [
-      { metric: "perf/generated_tokens_per_second", label: "generated tokens/s", colour: 3 },
-      { metric: "perf/trained_tokens_per_second", label: "trained tokens/s", colour: 1 },
+      { metric: "perf/generated_tokens_per_second", label: "generated", colour: 3 },
+      { metric: "perf/trained_tokens_per_second", label: "trained", colour: 1 },
     ],
   },
   {
@@ -88,7 +88,7 @@ export const RL_CHARTS: ChartPlan[] = [
   },
   {
     id: "span", title: "Versions inside a trajectory", floor: 0,
-    lines: [{ metric: "staleness/version_span_mean", label: "mean", colour: 1 }, { metric: "staleness/version_span_max", label: "max", colour: 2 }],
+    lines: [{ metric: "staleness/version_span_mean", label: "mean", colour: 1 }, { metric: "staleness/version_span_max", label: "max", colour: 2, exact: true }],
   },
   {
     id: "groups", title: "Groups in hand", floor: 0, format: (value) => number(value, 0),

@@ -9,7 +9,7 @@ import { post } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { Run } from "../api/schema.d.ts";
 import { CopyId } from "../common/copy-id.tsx";
-import { ago, clock, DASH, duration, moment, number, percent, words } from "../common/format.ts";
+import { ago, clock, DASH, moment, number, percent, words } from "../common/format.ts";
 import { numberAt } from "../common/json.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { StatusBadge } from "../common/status.tsx";
@@ -152,7 +152,7 @@ function Figures({ run, metrics }: { run: Run; metrics: MetricsStore }) {
       </div>
       {isRl ? (
         <>
-          <Figure label="Reward" note={gain === null ? "mean of the batch" : `${gain >= 0 ? "+" : "−"}${Math.abs(gain).toFixed(2)} since the first 10 steps`}>{number(last("reward/mean"), 3)}</Figure>
+          <Figure label="Reward" note={gain === null ? "mean of the batch" : `${gain >= 0 ? "+" : "−"}${Math.abs(gain).toFixed(2)} on the first 10`}>{number(last("reward/mean"), 3)}</Figure>
           <Figure label="Staleness, mean" note={`max ${number(last("staleness/max"))}, bound η = ${bound ?? DASH}`}>{number(last("staleness/mean"), 2)}</Figure>
           <Figure label="Policy version" note={`engine at ${number(last("engine/version"))}`}>{number(last("policy/version"))}</Figure>
           <Figure label="Generated" note="tokens a second">{number(last("perf/generated_tokens_per_second"), 0)}</Figure>
@@ -166,7 +166,7 @@ function Figures({ run, metrics }: { run: Run; metrics: MetricsStore }) {
           <Figure label="Learning rate" note="">{last("sft/learning_rate")?.toExponential(1) ?? DASH}</Figure>
         </>
       )}
-      <Figure label={run.ended_at === null ? "Elapsed" : "Took"} note={left === null ? (run.started_at === null ? "not started" : `started ${moment(run.started_at).split(", ").at(-1)}`) : `about ${duration(left)} left`}>
+      <Figure label={run.ended_at === null ? "Elapsed" : "Took"} note={left === null ? (run.started_at === null ? "not started" : `started ${moment(run.started_at).split(", ").at(-1)}`) : `about ${clock(left)} left`}>
         {elapsed === null ? DASH : clock(elapsed)}
       </Figure>
     </dl>

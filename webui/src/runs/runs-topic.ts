@@ -1,6 +1,6 @@
 import { useQueryClient, type InfiniteData } from "@tanstack/react-query";
 
-import type { Run, RunPage } from "../api/schema.d.ts";
+import type { Run, RunDetail, RunPage } from "../api/schema.d.ts";
 import { useTopic } from "../stream/stream.ts";
 
 type Changed = Partial<Run> & { id: string };
@@ -34,6 +34,7 @@ export function useRunsTopic(): void {
       known ||= found;
       return list;
     });
+    client.setQueryData<RunDetail>(["run", changed.id], (old) => (old === undefined ? old : { ...old, ...changed }));
     if (frame.type === "status" || !known) readAgain(); // a filter may let it in or out now
   }, readAgain);
 }

@@ -1,0 +1,91 @@
+"""Browser tests: the built dashboard on a control plane of real processes, in a real Chromium."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
+
+from local_stack import dashboard  # noqa: E402
+from local_stack.places import places_here  # noqa: E402
+from tests.support.browser import chromium  # noqa: E402
+from tests.support.control_plane import ControlPlane  # noqa: E402
+
+ADMIN, PASSWORD = "admin", "only for the browser tests"
+_numbers = itertools.count(1)
+
+expect.set_options(timeout=20_000)
+
+
+@pytest.fixture(scope="session")
+def built_dashboard() -> Path:
+    """webui/dist, built from the sources as they are now."""
+    said: list[str] = []
+    if not dashboard.build_if_needed(places_here(ROOT), say=said.append):
+        pytest.fail("the dashboard is not built: " + " ".join(said))
+    return ROOT / "webui" / "dist"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def plane(built_dashboard: Path, postgres_url: str, valkey_url: str) -> Iterator[ControlPlane]:
+    """A control plane with a database and broker queue of its own; its admin has a password."""
+    number = next(_numbers)
+    name = f"e2e_{number}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
+    folder = Path(tempfile.mkdtemp(prefix="oolong-e2e-"))
+    server, _, _ = postgres_url.rpartition("/")
+    broker, _, _ = valkey_url.rpartition("/")
+    plane = ControlPlane(folder, f"{server}/{name}", f"{broker}/{number}", webui_dist=built_dashboard)
+    try:
+        plane.prepare()
+        set_password = (
+            "from control_plane.accounts.models import User; "
+            f"user = User.objects.get(username={ADMIN!r}); user.set_password({PASSWORD!r}); user.save()"
+        )
+        plane.manage("shell", "-c", set_password)
+        plane.start()
+        yield plane
+    finally:
+        plane.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def page(browser: Browser, plane: ControlPlane) -> Iterator[Page]:
+    """A fresh browser context on the control plane; an error on the console fails the test."""
+    context = browser.new_context(base_url=plane.url, viewport={"width": 1440, "height": 1000})
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    context.close()
+    assert errors == []
+
+
+@pytest.fixture
+def log_in(page: Page) -> Callable[[], None]:
+    def with_the_form() -> None:
+        page.goto("/")
+        page.get_by_label("User name").fill(ADMIN)
+        page.locator("input[name=password]").fill(PASSWORD)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+
+    return with_the_form

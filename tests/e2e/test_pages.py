@@ -1,0 +1,153 @@
+"""Pages against real services and a scripted node, whose telemetry is synthetic (tests/support/scripted_node.py)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.control_plane import ControlPlane
+from tests.support.scripted_node import ScriptedNode
+from tests.tools.synthetic_dashboard import submit_runs
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+PAGES = {
+    "/runs": "Runs",
+    "/runs/new": "Start a run",
+    "/datasets": "Datasets",
+    "/datasets/new": "Upload a dataset",
+    "/models": "Base models",
+    "/pool": "Pool",
+    "/tokens": "Tokens",
+}
+TABS = ["trajectories", "logs", "events", "jobs", "checkpoints", "results", "spec"]
+
+
+@pytest.fixture(scope="module")
+def long_run(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A run that goes on for longer than these tests; another has ended and a third waits."""
+    node = ScriptedNode(plane.url, plane.manage("enrolment_token").splitlines()[-1], step_seconds=0.4)
+    node.start()
+    yield submit_runs(plane, tmp_path_factory.mktemp("models"))
+    node.close()
+
+
+def point_count(page: Page) -> int:
+    return int(page.locator("[data-chart=reward]").get_attribute("data-points") or 0)
+
+
+def wait_for_points(page: Page, more_than: int) -> None:
+    page.wait_for_function(
+        "least => Number(document.querySelector('[data-chart=reward]')?.dataset.points ?? 0) > least",
+        arg=more_than,
+        timeout=60_000,
+    )
+
+
+def test_every_page_opens(page: Page, log_in: Callable[[], None], long_run: str) -> None:
+    log_in()
+    for path, heading in PAGES.items():
+        page.goto(path)
+        expect(page.get_by_role("heading", level=1, name=heading)).to_be_visible()
+        expect(page.get_by_role("alert")).to_have_count(0)
+    page.goto(f"/runs/{long_run}")
+    wait_for_points(page, 2)
+    for tab in TABS:
+        page.goto(f"/runs/{long_run}?tab={tab}")
+        expect(page.get_by_role("tab", selected=True)).to_have_text(tab.capitalize())
+        expect(page.get_by_role("tabpanel")).not_to_contain_text("Loading")
+        expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_lost_control_plane_is_shown_and_nothing_is_missing_after_its_return(
+    page: Page, plane: ControlPlane, log_in: Callable[[], None], long_run: str
+) -> None:
+    log_in()
+    page.goto(f"/runs/{long_run}")
+    wait_for_points(page, 5)
+    plane.kill_part("web")
+    expect(page.get_by_test_id("connection")).to_have_text("Reconnecting")
+    before = point_count(page)
+    plane.start_part("web")
+    plane.wait_for_web()
+    expect(page.get_by_test_id("connection")).to_have_text("Live", timeout=60_000)
+    wait_for_points(page, before + 3)
+    steps = page.locator("[data-chart=policy-version] [data-line^='policy/version']")
+    # A policy version is reported at every step: as many points as the last version, no hole and no repeat.
+    page.wait_for_function(
+        "line => Number(line.dataset.points) === Number(line.dataset.last)", arg=steps.element_handle()
+    )
+
+
+def test_the_run_page_shows_staleness_against_its_bound_and_a_ledger_that_adds_up(
+    page: Page, log_in: Callable[[], None], long_run: str
+) -> None:
+    log_in()
+    page.goto(f"/runs/{long_run}")
+    wait_for_points(page, 3)
+    expect(page.get_by_test_id("staleness-histogram")).to_contain_text("over η = 4")
+    expect(page.get_by_test_id("ledger").get_by_label("The rows add up to this")).to_have_count(2)
+    expect(page.get_by_test_id("ledger").get_by_label("The rows do not add up to this")).to_have_count(0)
+    page.get_by_text("Time", exact=True).click()
+    wait_for_points(page, 3)
+    assert "axis=time" in page.url
+
+
+def test_the_queue_says_why_a_run_waits(page: Page, log_in: Callable[[], None], long_run: str) -> None:
+    log_in()
+    page.goto("/pool")
+    expect(page.get_by_test_id("queue")).to_contain_text("synthetic, waits")
+    expect(page.get_by_test_id("queue")).to_contain_text("slots")
+    page.get_by_role("button", name="Actions on scripted-node").click()
+    page.get_by_role("menuitem", name=re.compile("^Cordon")).click()
+    expect(page.get_by_test_id("nodes").locator("[data-status=CORDONED]")).to_be_visible()
+    page.get_by_role("button", name="Actions on scripted-node").click()
+    page.get_by_role("menuitem", name=re.compile("^Uncordon")).click()
+    expect(page.get_by_test_id("nodes").locator("[data-status=READY]")).to_be_visible()
+
+
+def test_keys_lead_to_pages(page: Page, log_in: Callable[[], None]) -> None:
+    log_in()
+    page.keyboard.press("g")
+    page.keyboard.press("p")
+    expect(page.get_by_role("heading", level=1, name="Pool")).to_be_visible()
+
+
+def test_a_wrong_password_is_refused_with_a_reason(page: Page) -> None:
+    page.goto("/runs")
+    page.get_by_label("User name").fill("admin")
+    page.locator("input[name=password]").fill("wrong")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert "/login" in page.url
+
+
+def test_a_spec_error_is_shown_at_its_line(page: Page, log_in: Callable[[], None], long_run: str) -> None:
+    log_in()
+    page.goto(f"/runs/new?from={long_run}")
+    page.get_by_text("YAML", exact=True).click()
+    text = page.get_by_test_id("spec-text")
+    written = text.input_value().replace("top_p: 1", "top_p: 0.9", 1)
+    text.fill(written)
+    expect(page.get_by_role("status").filter(has_text="/rollout/top_p")).to_contain_text("importance weights")
+    text.fill(written.replace("kind: rl", "kind: rl\nunheard_of: 1", 1))
+    expect(page.get_by_role("status").filter(has_text="/unheard_of")).to_contain_text("Line")
+
+
+def test_dark_and_light_are_kept(page: Page, log_in: Callable[[], None]) -> None:
+    log_in()
+    page.get_by_role("button", name="Colour scheme").click()
+    page.get_by_role("menuitem", name="Dark").click()
+    expect(page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")
+
+
+def test_the_dashboard_lies_in_one_place(built_dashboard: Path) -> None:
+    """Nothing is fetched from elsewhere: the built page names no foreign address."""
+    index = (built_dashboard / "index.html").read_text()
+    assert "http://" not in index and "https://" not in index

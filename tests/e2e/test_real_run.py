@@ -1,0 +1,150 @@
+"""A newcomer's way through the dashboard, on a real run: real agent, real SGLang on the CPU, real trainer."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, WebSocket, expect
+
+from tests.support.control_plane import ROOT, ControlPlane
+
+pytestmark = [pytest.mark.browser, pytest.mark.engine, pytest.mark.slow]
+
+BOOT_MILLISECONDS = 240_000  # engine and trainer, on busy cores
+
+
+def write_csv(file: Path, *, faulty_row: int | None = None) -> Path:
+    """Sums of two digits under column names that are not the usual ones."""
+    with file.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["task", "result", "part"])
+        for n in range(96):
+            answer = "" if n + 1 == faulty_row else str(n % 9 + n % 7)
+            writer.writerow([f"a{n % 9} b{n % 7} n{n}", answer, "train" if n < 80 else "eval"])
+    return file
+
+
+def choose(page: Page, selector: str, option: str) -> None:
+    page.locator(selector).click()
+    page.get_by_role("option", name=option, exact=True).first.click()
+
+
+def fill_mapping(page: Page) -> None:
+    choose(page, "[data-testid=prompt_column]", "task")
+    choose(page, "[data-testid=answer_column]", "result")
+    choose(page, "[data-testid=split_column]", "part")
+    page.get_by_label("Prompt template").fill("Add up: {task}")
+
+
+def api(plane: ControlPlane, token: str, path: str) -> Any:
+    with plane.client(token) as client:
+        reply = client.get(path)
+        reply.raise_for_status()
+        return reply.json()
+
+
+def points_of(plane: ControlPlane, token: str, run_id: str, name: str) -> dict[int, float]:
+    """What the API has of a metric of the trainer: {train step: value}."""
+    reply = api(plane, token, f"/runs/{run_id}/metrics?names={name}&axis=step")
+    (series,) = [one for one in reply["series"] if one["source"].startswith("trainer")]
+    return dict(zip(series["x"], series["value"], strict=True))
+
+
+def test_upload_start_watch_and_stop(
+    page: Page, plane: ControlPlane, log_in: Callable[[], None], node_python: Path, tmp_path: Path
+) -> None:
+    token = plane.token()
+    model = tmp_path / "tiny"
+    command = [str(node_python), "-m", "trainers.models.tiny", "--out", str(model)]
+    environment = {
+        "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
+        "PATH": "/usr/bin:/bin",
+        "OMP_NUM_THREADS": "1",
+    }
+    subprocess.run(command, check=True, timeout=180, env=environment, cwd=ROOT)
+    with plane.client(token) as client:
+        client.post("/models", json={"name": "tiny", "path": str(model)}).raise_for_status()
+    plane.start_agent(node_python=node_python, slots=2)
+    frames: list[dict[str, Any]] = []
+
+    def follow(socket: WebSocket) -> None:
+        socket.on("framereceived", lambda payload: frames.append(json.loads(payload)))
+
+    page.on("websocket", follow)
+
+    log_in()
+
+    # A file with a faulty row: the row is named and nothing is stored.
+    page.goto("/datasets/new")
+    page.get_by_test_id("file").set_input_files(write_csv(tmp_path / "faulty.csv", faulty_row=17))
+    fill_mapping(page)
+    page.get_by_test_id("store").click()
+    faults = page.get_by_test_id("row-errors").filter(has_text="Nothing was stored")
+    expect(faults).to_be_visible()
+    expect(faults.get_by_role("row").nth(1).get_by_role("cell").nth(0)).to_have_text("17")
+    assert all(dataset["versions"] == [] for dataset in api(plane, token, "/datasets")["data"])
+
+    # The mended file: rendered preview, then a version.
+    page.goto("/datasets/new")
+    page.get_by_test_id("file").set_input_files(write_csv(tmp_path / "sums.csv"))
+    fill_mapping(page)
+    expect(page.get_by_test_id("rendered")).to_contain_text("Add up: a0 b0 n0")
+    page.get_by_test_id("dataset-name").fill("sums")
+    page.get_by_test_id("store").click()
+    expect(page.get_by_test_id("versions")).to_contain_text("sums@1")
+    expect(page.get_by_test_id("versions")).to_contain_text("train 80")
+
+    # The form: a value that is refused shows at its field; then the run starts.
+    page.goto("/runs/new?preset=letter-sum-rl&dataset=sums@1")
+    page.locator("[data-field='/name']").fill("from the browser")
+    choose(page, "[data-field='/model/base_model']", "tiny")
+    for pointer, value in {
+        "/rollout/group_size": "1",
+        "/rollout/max_concurrent_groups": "12",
+        "/rollout/max_new_tokens": "12",
+        "/trainer/total_train_steps": "4000",
+        "/trainer/groups_per_step": "4",
+        "/trainer/minibatches": "2",
+    }.items():
+        page.locator(f"[data-field='{pointer}']").fill(value)
+    expect(page.get_by_text("take group_size >= 2")).to_be_visible()
+    page.locator("[data-field='/rollout/group_size']").fill("4")
+    page.locator("[data-field='/evaluation/prompts']").fill("8")
+    expect(page.get_by_test_id("verdict")).to_have_text("Valid")
+    page.get_by_text("YAML", exact=True).click()
+    text = page.get_by_test_id("spec-text").input_value()
+    assert "total_train_steps: 4000" in text and "version: sums@1" in text
+    page.get_by_test_id("start").click()
+    page.wait_for_url("**/runs/run_*")
+    run_id = page.url.rpartition("/")[2]
+
+    # Live: frames and points rise by themselves.
+    reward = page.locator("[data-chart=reward]")
+    expect(reward).to_have_attribute("data-points", "3", timeout=BOOT_MILLISECONDS)
+    seen = len([frame for frame in frames if frame["type"] == "points"])
+    page.wait_for_function(
+        "Number(document.querySelector('[data-chart=reward]').dataset.points) >= 6", timeout=60_000
+    )
+    points = [frame for frame in frames if frame["type"] == "points" and frame["topic"] == f"run:{run_id}"]
+    assert len(points) > seen
+    assert [frame["seq"] for frame in points] == sorted({frame["seq"] for frame in points})
+    expect(page.locator("header").get_by_text("Running")).to_be_visible()
+    expect(page.get_by_test_id("connection")).to_have_text("Live")
+    staleness = page.locator("[data-chart=staleness] [data-line^='staleness/max']")
+    expect(staleness).not_to_have_attribute("data-last", "")
+
+    # Stop it: the page and the API agree on what was measured.
+    page.get_by_test_id("stop").click()
+    page.get_by_test_id("confirm-stop").click()
+    expect(page.locator("header [data-status=STOPPED]")).to_be_visible(timeout=120_000)
+    stored = points_of(plane, token, run_id, "reward/mean")
+    expect(reward).to_have_attribute("data-points", str(len(stored)))
+    line = reward.locator("[data-line^='reward/mean']")
+    assert float(line.get_attribute("data-last") or "nan") == stored[max(stored)]
+    assert api(plane, token, f"/runs/{run_id}")["reason"] == "stopped_by_user"

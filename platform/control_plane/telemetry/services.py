@@ -24,6 +24,8 @@ from oolong.contracts import telemetry as contract
 from oolong.contracts.lifecycle import JobKind
 
 NOTED_BAD_LINES = 20  # per file; further ones are only counted
+# The trainer measures reward and time of a step, the controller its staleness.
+_MEASURES_STEPS = (JobKind.TRAINER, JobKind.CONTROLLER)
 LOG_TEXT_IN_FRAME = 16 * 1024  # bytes; readers fetch bigger pieces by offset
 
 
@@ -164,7 +166,7 @@ def _tell_runs(job: Job, lines: list[contract.AnyLine]) -> None:
     progress: contract.Progress | None = None
     for line in lines:
         match line:
-            case contract.Points(axis="step", x=x, values=values) if job.kind == JobKind.TRAINER:
+            case contract.Points(axis="step", x=x, values=values) if job.kind in _MEASURES_STEPS:
                 steps.setdefault(x, {}).update(values)
             case contract.Progress():
                 progress = line

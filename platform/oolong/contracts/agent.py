@@ -129,7 +129,9 @@ class HeartbeatReply(Wire, frozen=True, kw_only=True):
     attempts: list[DesiredAttempt]
     acknowledged: list[str]  # job ids whose final state and outbox the server has read to the end
     heartbeat_seconds: float = 10.0
-    revision: int = 0  # of the desired state; handed back as ?revision=, so that a waiting heartbeat knows what is new
+    revision: int = (
+        0  # of the desired state; handed back as ?revision=, so that a waiting heartbeat knows what is new
+    )
 
 
 class ShipReply(Wire, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 PositiveInt = Annotated[int, Field(ge=1)]
@@ -59,6 +59,13 @@ class WorkflowSection(Section):
     )
 
 
+# The settings under which an engine samples the very distribution whose log-probabilities it reports.
+_FULL_DISTRIBUTION: dict[str, Any] = {
+    "top_p": 1.0, "top_k": -1, "min_p": 0.0, "frequency_penalty": 0.0, "presence_penalty": 0.0,
+    "repetition_penalty": 1.0, "logit_bias": {},
+}  # fmt: skip
+
+
 class RolloutSection(Section):
     engines: PositiveInt = Field(1, description="number of engines (slots used for generation)")
     group_size: PositiveInt = Field(8, description="completions sampled per prompt (G)")
@@ -86,22 +93,18 @@ class RolloutSection(Section):
     )
     engine_max_total_tokens: PositiveInt = Field(32768, description="size of an engine's KV cache, in tokens")
 
-    @model_validator(mode="after")
-    def _samples_the_full_distribution(self) -> Self:
-        neutral: dict[str, Any] = {
-            "top_p": 1.0, "top_k": -1, "min_p": 0.0, "frequency_penalty": 0.0, "presence_penalty": 0.0,
-            "repetition_penalty": 1.0, "logit_bias": {},
-        }  # fmt: skip
-        for name, value in neutral.items():
-            if getattr(self, name) != value:
-                raise _refuse(
-                    "truncated_sampling",
-                    f"{name}={getattr(self, name)!r} is refused for training rollouts: the engine reports "
-                    "log-probabilities of the full distribution, not of the truncated one that would be "
-                    f"sampled, so the importance weights would be wrong. Leave it at {value!r}",
-                    name,
-                )
-        return self
+    @field_validator(*_FULL_DISTRIBUTION)
+    @classmethod
+    def _samples_the_full_distribution(cls, value: Any, info: ValidationInfo) -> Any:
+        neutral = _FULL_DISTRIBUTION[str(info.field_name)]
+        if value != neutral:
+            raise _refuse(
+                "truncated_sampling",
+                f"{info.field_name}={value!r} is refused for training rollouts: the engine reports "
+                "log-probabilities of the full distribution, not of the truncated one that would be "
+                f"sampled, so the importance weights would be wrong. Leave it at {neutral!r}",
+            )
+        return value
 
 
 class StalenessSection(Section):

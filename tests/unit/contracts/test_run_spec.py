@@ -66,8 +66,8 @@ def test_the_model_has_exactly_one_source(model):
 
 
 def test_all_faults_are_reported_at_once():
-    errors = spec_errors(document(rollout={"top_p": 0.5}, seed=-1, nonsense=1))
-    assert {error.pointer for error in errors} == {"/rollout/top_p", "/seed", "/nonsense"}
+    errors = spec_errors(document(rollout={"top_p": 0.5, "groups": 3}, seed=-1, nonsense=1))
+    assert {error.pointer for error in errors} == {"/rollout/top_p", "/rollout/groups", "/seed", "/nonsense"}
 
 
 def test_slots_needed_counts_engines_only_for_rl():

@@ -28,7 +28,7 @@ from control_plane.common.live import CHANNEL
 
 logger = logging.getLogger(__name__)
 
-FRAMES_PER_TOPIC = 500  # that one mailbox holds of one topic
+FRAMES_PER_TOPIC = 1000  # that one mailbox holds of one topic
 FRAMES_PER_READ = 500
 POLL_SECONDS = 2.0  # while LISTEN is lost
 CHECK_SECONDS = 10.0  # a dead LISTEN connection is noticed this late at most

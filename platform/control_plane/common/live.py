@@ -46,6 +46,19 @@ SELECT seq, pg_notify(%(channel)s, %(topic)s || ' ' || seq) FROM counter
 """
 
 
+_TOPICS_TO_PRUNE = """
+SELECT t.topic, t.seq FROM common_livetopic t
+WHERE EXISTS (SELECT FROM common_streamframe f WHERE f.topic = t.topic AND f.seq <= t.seq - %(keep)s)
+   OR EXISTS (SELECT FROM common_streamframe f WHERE f.topic = t.topic AND f.seq = t.seq AND f.at < %(silent)s)
+"""
+# The cut is a number, not a time: what is left must be an unbroken tail.
+_PRUNE = """
+DELETE FROM common_streamframe WHERE topic = %(topic)s AND seq <= greatest(
+    (SELECT max(seq) FROM common_streamframe WHERE topic = %(topic)s AND seq <= %(beyond)s AND at < %(old)s),
+    (SELECT max(seq) FROM common_streamframe WHERE topic = %(topic)s HAVING max(at) < %(silent)s))
+"""
+
+
 def publish(topic: str, type: str, data: Mapping[str, Any]) -> int:
     """Add one frame to a topic and wake its readers when the caller's transaction commits.
 
@@ -92,25 +105,13 @@ def prune() -> int:
     comes back sees a gap and never a number twice. Returns how many frames went.
     """
     now = timezone.now()
+    silent = now - FORGET_SILENT_TOPICS_AFTER
     dropped = 0
-    for topic, seq in LiveTopic.objects.values_list("topic", "seq").iterator():
-        with connection.cursor() as cursor:
-            # The cut is a number, not a time: what is left must be an unbroken tail.
-            cursor.execute(
-                """
-                DELETE FROM common_streamframe WHERE topic = %(topic)s AND seq <= greatest(
-                    (SELECT max(seq) FROM common_streamframe
-                     WHERE topic = %(topic)s AND seq <= %(beyond)s AND at < %(old)s),
-                    (SELECT max(seq) FROM common_streamframe
-                     WHERE topic = %(topic)s HAVING max(at) < %(silent)s))
-                """,
-                {
-                    "topic": topic,
-                    "beyond": seq - KEEP_FRAMES,
-                    "old": now - KEEP_FOR,
-                    "silent": now - FORGET_SILENT_TOPICS_AFTER,
-                },
-            )
+    with connection.cursor() as cursor:
+        cursor.execute(_TOPICS_TO_PRUNE, {"keep": KEEP_FRAMES, "silent": silent})
+        for topic, seq in cursor.fetchall():
+            values = {"topic": topic, "beyond": seq - KEEP_FRAMES, "old": now - KEEP_FOR, "silent": silent}
+            cursor.execute(_PRUNE, values)
             dropped += cursor.rowcount
     return dropped
 

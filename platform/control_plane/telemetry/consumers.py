@@ -15,13 +15,12 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
 import msgspec
-from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
 from control_plane.common import clock
 from control_plane.common.hub import Mailbox, hub
-from control_plane.telemetry.credentials import Credential, is_own_origin
+from control_plane.telemetry.credentials import Credential, in_database, is_own_origin
 from control_plane.telemetry.topics import readable_topic
 
 AUTHENTICATE_SECONDS = 10.0
@@ -93,7 +92,7 @@ class StreamConsumer(AsyncWebsocketConsumer):
                 self._notify("error", code="unknown_op", message=message)
 
     async def _authenticate(self, credential: Credential) -> bool:
-        if await database_sync_to_async(credential.caller)() is None:
+        if await in_database(credential.caller)() is None:
             return False
         self.credential = credential
         self._notify("authenticated")
@@ -106,7 +105,7 @@ class StreamConsumer(AsyncWebsocketConsumer):
         if len(self.topics) >= MOST_TOPICS and topic not in self.topics:
             await self._end(TOO_MUCH)
             return
-        published = await database_sync_to_async(self._readable)(self.credential, topic)
+        published = await in_database(self._readable)(self.credential, topic)
         if published is None:
             await self._end(NO_SUCH_TOPIC)
             return
@@ -142,7 +141,7 @@ class StreamConsumer(AsyncWebsocketConsumer):
             await asyncio.sleep(PING_SECONDS)
             if time.monotonic() - checked >= RECHECK_SECONDS:
                 checked = time.monotonic()
-                code = await database_sync_to_async(self._refusal)(self.credential, list(self.topics))
+                code = await in_database(self._refusal)(self.credential, list(self.topics))
                 if code is not None:
                     await self._end(code)
                     return

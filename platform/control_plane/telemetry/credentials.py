@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from urllib.parse import urlsplit
 
+from channels.db import database_sync_to_async
 from django.conf import settings
 from django.contrib.auth import get_user
 from django.http import HttpRequest
@@ -15,6 +17,9 @@ from control_plane.accounts import selectors
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import User
 from control_plane.common import clock
+
+# Any thread will do: on the usual single one, a thousand sockets that come back at once would queue up.
+in_database = partial(database_sync_to_async, thread_sensitive=False)
 
 
 @dataclass(frozen=True)

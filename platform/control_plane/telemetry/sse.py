@@ -12,7 +12,6 @@ import time
 from collections.abc import AsyncIterator
 
 import msgspec
-from channels.db import database_sync_to_async
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 
@@ -20,7 +19,7 @@ from control_plane.common import live
 from control_plane.common.errors import problem_response
 from control_plane.common.hub import Mailbox, hub
 from control_plane.runs.models import Run
-from control_plane.telemetry.credentials import Credential
+from control_plane.telemetry.credentials import Credential, in_database
 from control_plane.telemetry.topics import readable_topic, run_of_topic
 from oolong.contracts.lifecycle import ENDED, RunStatus
 
@@ -35,12 +34,12 @@ async def stream(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
         )
     credential = _credential(request)
     topic = request.GET.get("topic", "")
-    caller = await database_sync_to_async(credential.caller)() if credential else None
+    caller = await in_database(credential.caller)() if credential else None
     if credential is None or caller is None:
         return problem_response(
             request, 401, "not_authenticated", "log in, or send Authorization: Bearer ool_…"
         )
-    published = await database_sync_to_async(readable_topic)(caller, topic)
+    published = await in_database(readable_topic)(caller, topic)
     if published is None:
         return problem_response(
             request, 404, "not_found", f"there is no topic {topic!r}: run:<id>, run:<id>:logs, runs, pool"
@@ -96,16 +95,16 @@ async def _events(
                 sent = frame.seq
                 may_have_ended = may_have_ended or frame.type == "status"
             if run_id is not None and final is None and may_have_ended:
-                status = await database_sync_to_async(_status)(run_id)
+                status = await in_database(_status)(run_id)
                 if status in ENDED:
-                    final = await database_sync_to_async(live.current_seq)(published)
+                    final = await in_database(live.current_seq)(published)
             if final is not None and sent >= final:
                 yield f"event: end\ndata: {msgspec.json.encode({'topic': topic, 'status': status}).decode()}\n\n"
                 return
             if time.monotonic() - checked >= RECHECK_SECONDS:
                 checked = time.monotonic()
-                caller = await database_sync_to_async(credential.caller)()
-                if caller is None or await database_sync_to_async(readable_topic)(caller, topic) is None:
+                caller = await in_database(credential.caller)()
+                if caller is None or await in_database(readable_topic)(caller, topic) is None:
                     return
     finally:
         hub().leave(mailbox)

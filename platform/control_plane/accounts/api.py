@@ -148,6 +148,7 @@ class TokensView(APIView):
         caller = caller_of(request)
         form = TokenCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
+        services.refuse_more_than_own(caller, form.validated_data["scopes"])
         token, text = services.create_token(user=caller.user, project=caller.project, **form.validated_data)
         return Response({**token_as_json(token), "token": text}, status=201)
 

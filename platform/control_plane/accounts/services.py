@@ -20,7 +20,7 @@ from control_plane.accounts.models import (
     Team,
     User,
 )
-from control_plane.accounts.scopes import SCOPES, unknown
+from control_plane.accounts.scopes import SCOPES, expand, unknown
 from control_plane.accounts.secrets import TOKEN_PREFIX, digest, new_secret
 from control_plane.common.errors import FieldError, Problem, not_found, unprocessable
 
@@ -59,6 +59,15 @@ def create_token(
         expires_at=expires_at,
     )  # fmt: skip
     return row, text
+
+
+def refuse_more_than_own(caller: Caller, scopes: list[str]) -> None:
+    """Whoever makes a token hands on power of their own, never more: 403 `more_than_yours`."""
+    more = expand(scopes) - caller.scopes
+    if more & set(SCOPES):
+        raise Problem(
+            403, "more_than_yours", f"you do not have {', '.join(sorted(more))} yourself; leave it out"
+        )
 
 
 def revoke_token(caller: Caller, identity: str, *, now: datetime) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from django.conf import settings
-from django.http import FileResponse, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from whitenoise.middleware import WhiteNoiseMiddleware
+
+from control_plane.common.errors import problem_response
 
 _NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Oolong</title>
 <body style="font: 16px/1.5 system-ui; max-width: 42rem; margin: 4rem auto; padding: 0 1rem">
@@ -29,9 +31,12 @@ class DashboardMiddleware(WhiteNoiseMiddleware):
 
 def dashboard(request: HttpRequest, path: str = "") -> HttpResponse:
     """Any address that is not the API's: the single page finds its own way from there."""
+    if path.startswith("assets/"):
+        # whitenoise would have answered for one that is there; a page in its place would only confuse.
+        return problem_response(request, 404, "not_found", f"there is nothing at {request.path}")
     index = settings.ENVIRONMENT.webui_dist / "index.html"
     if not index.is_file():
         return HttpResponse(_NOT_BUILT)
-    response = FileResponse(index.open("rb"), content_type="text/html; charset=utf-8")
+    response = HttpResponse(index.read_bytes(), content_type="text/html; charset=utf-8")
     response["Cache-Control"] = "no-cache"
     return response

@@ -20,7 +20,7 @@ PRESETS: list[dict[str, Any]] = [
     {
         "name": "letter-sum-rl",
         "title": "Letter sum: asynchronous RL",
-        "description": "Goes on from a letter-sum warm start, asynchronously with max staleness 4; minutes on two cores.",
+        "description": "Goes on from a letter-sum warm start at max staleness 4; minutes on two cores.",
         "spec": {
             "kind": "rl",
             "name": "letter-sum asynchronous RL",

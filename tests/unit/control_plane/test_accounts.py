@@ -1,0 +1,151 @@
+"""Tokens, sessions, login links, and the commands that make them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.test import Client
+
+from control_plane.accounts import services
+from control_plane.accounts.models import ApiToken, LoginLink, Membership, User
+from control_plane.fleet.models import EnrolmentToken, Quota
+
+
+def run_command(name: str, *arguments: str) -> str:
+    out = io.StringIO()
+    call_command(name, *arguments, stdout=out)
+    return out.getvalue().strip()
+
+
+def test_a_token_is_shown_once_and_kept_as_its_sha256(alice: Any) -> None:
+    made = alice.post("/tokens", {"name": "ci", "scopes": ["runs:*"]}).json()
+    assert re.fullmatch(r"ool_[A-Za-z0-9_-]{43}", made["token"])
+    row = ApiToken.objects.get(pk=made["id"])
+    assert row.sha256 == hashlib.sha256(made["token"].encode()).hexdigest()
+    assert made["token"] not in str(vars(row))
+    listed = alice.get("/tokens").json()["data"]
+    assert all("token" not in item for item in listed)
+
+
+def test_a_token_works_until_it_expires_or_is_revoked(alice: Any, clock: Any) -> None:
+    expires = clock.now + timedelta(hours=1)
+    made = alice.post("/tokens", {"name": "ci", "scopes": ["*"], "expires_at": expires.isoformat()}).json()
+    short = Client(headers={"authorization": f"Bearer {made['token']}"})
+    assert short.get("/api/v1/me").status_code == 200
+    assert ApiToken.objects.get(pk=made["id"]).last_used_at == clock.now
+    clock.forward(3601)
+    assert short.get("/api/v1/me").status_code == 401
+    clock.forward(-3601)
+    assert alice.call("DELETE", f"/tokens/{made['id']}").status_code == 204
+    assert short.get("/api/v1/me").status_code == 401
+    assert alice.call("DELETE", f"/tokens/{made['id']}").status_code == 404
+
+
+def test_a_token_cannot_make_a_stronger_one(alice: Any) -> None:
+    _, alice.token = services.create_token(
+        user=alice.user, project=alice.project, name="maker", scopes=["tokens:write", "runs:read"]
+    )
+    assert alice.post("/tokens", {"name": "same", "scopes": ["runs:read"]}).status_code == 201
+    for scopes in (["*"], ["runs:*"], ["pool:admin"]):
+        refused = alice.post("/tokens", {"name": "more", "scopes": scopes})
+        assert (refused.status_code, refused.json()["code"]) == (403, "more_than_yours")
+    unknown = alice.post("/tokens", {"name": "odd", "scopes": ["runs:fly"]})
+    assert (unknown.status_code, unknown.json()["errors"][0]["pointer"]) == (422, "/scopes")
+
+
+def test_a_login_link_works_once_and_only_for_a_while(db: None, clock: Any) -> None:
+    run_command("init_embedded")
+    link = run_command("login_link")
+    browser = Client()
+    reply = browser.get(link)
+    assert (reply.status_code, reply.headers["Location"]) == (302, "/")
+    assert browser.get("/api/v1/me").json()["user"]["username"] == "admin"
+    assert Client().get(link).status_code == 410
+    late = run_command("login_link")
+    clock.forward(15 * 60 + 1)
+    assert Client().get(late).status_code == 410
+    assert Client().get("/login/guess").status_code == 410
+    assert not LoginLink.objects.filter(sha256__contains=link.removeprefix("/login/")).exists()
+
+
+def browser_of(user: User, password: str = "correct horse") -> tuple[Client, str]:
+    user.set_password(password)
+    user.save()
+    browser = Client(enforce_csrf_checks=True)
+    return browser, browser.get("/api/v1/session/csrf").json()["csrf_token"]
+
+
+def log_in(browser: Client, csrf: str, username: str, password: str) -> Any:
+    return browser.post(
+        "/api/v1/session", {"username": username, "password": password}, content_type="application/json",
+        headers={"x-csrftoken": csrf},
+    )  # fmt: skip
+
+
+def test_a_session_needs_the_password_and_every_change_a_csrf_token(alice: Any) -> None:
+    browser, csrf = browser_of(alice.user)
+    assert log_in(browser, "", "alice", "correct horse").status_code == 403
+    assert log_in(browser, csrf, "alice", "wrong").status_code == 401
+    logged_in = log_in(browser, csrf, "alice", "correct horse")
+    assert logged_in.json()["user"]["username"] == "alice"
+    csrf = browser.get("/api/v1/session/csrf").json()["csrf_token"]
+    body = {"spec": alice.spec()}
+    assert browser.post("/api/v1/runs", body, content_type="application/json").status_code == 403
+    made = browser.post("/api/v1/runs", body, content_type="application/json", headers={"x-csrftoken": csrf})
+    assert made.status_code == 201
+    assert browser.delete("/api/v1/session", headers={"x-csrftoken": csrf}).status_code == 204
+    assert browser.get("/api/v1/me").status_code == 401
+
+
+def test_too_many_wrong_passwords_lock_the_door_before_hashing(alice: Any, clock: Any) -> None:
+    browser, csrf = browser_of(alice.user)
+    for _ in range(services.THROTTLE_FAILURES):
+        assert log_in(browser, csrf, "nobody", "x").status_code == 401
+    from control_plane.accounts.models import LoginFailure
+
+    LoginFailure.objects.update(at=clock.now)
+    refused = log_in(browser, csrf, "alice", "correct horse")
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "300")
+    clock.forward(301)
+    assert log_in(browser, csrf, "alice", "correct horse").status_code == 200
+
+
+def test_nobody_has_a_default_password(db: None) -> None:
+    run_command("init_embedded")
+    admin = User.objects.get(username="admin")
+    assert not admin.has_usable_password()
+    browser = Client()
+    for guess in ("", "admin", "oolong"):
+        reply = browser.post(
+            "/api/v1/session", {"username": "admin", "password": guess}, content_type="application/json"
+        )
+        assert reply.status_code in (401, 422)
+
+
+def test_the_embedded_start_is_safe_to_repeat(db: None) -> None:
+    for _ in range(2):
+        run_command("init_embedded")
+    assert (User.objects.count(), Membership.objects.count(), Quota.objects.count()) == (1, 1, 1)
+
+
+def test_create_token_prints_a_token_that_works(db: None) -> None:
+    run_command("init_embedded")
+    token = run_command("create_token", "--name", "ci", "--scopes", "runs:read,pool:read")
+    reply = Client(headers={"authorization": f"Bearer {token}"}).get("/api/v1/me").json()
+    assert reply["scopes"] == ["pool:read", "runs:read"]
+    with pytest.raises(CommandError, match="runs:fly"):
+        run_command("create_token", "--name", "ci", "--scopes", "runs:fly")
+    with pytest.raises(CommandError, match="nobody"):
+        run_command("create_token", "--name", "ci", "--user", "nobody")
+
+
+def test_enrolment_token_prints_a_token_for_one_node(db: None) -> None:
+    token = run_command("enrolment_token")
+    assert EnrolmentToken.objects.get().sha256 == hashlib.sha256(token.encode()).hexdigest()

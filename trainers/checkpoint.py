@@ -206,11 +206,14 @@ def _export(directory: Path, model_directory: Path, weights: dict[str, torch.Ten
 
 
 def _table(directory: Path) -> list[ManifestFile]:
-    paths = sorted(path for path in directory.rglob("*") if path.is_file())
-    return [
-        ManifestFile(path.relative_to(directory).as_posix(), path.stat().st_size, file_sha256(path))
-        for path in paths
-    ]
+    """Every file with its size and sha256, each fsynced: the manifest speaks of bytes that are on the disk."""
+    table = []
+    for path in sorted(path for path in directory.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        table.append(ManifestFile(path.relative_to(directory).as_posix(), path.stat().st_size, sha256))
+    return table
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -20,6 +20,7 @@ class Account:
     steps: int = 0  # of this attempt
     versions_published: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    first_wait_seconds: float = 0.0  # for the first batch: engines boot and load meanwhile
     lag0_tokens: float = 0.0
     lag0_total: float = 0.0
     lag0_largest: float = 0.0
@@ -39,6 +40,8 @@ class Account:
             self.lag0_largest = max(self.lag0_largest, metrics["mismatch/lag0_abs_max"])
 
     def add_seconds(self, seconds: dict[str, float]) -> None:
+        if not self.seconds:
+            self.first_wait_seconds = seconds.get("wait_batch", 0.0)
         for phase, spent in seconds.items():
             self.seconds[phase] += spent
 
@@ -56,6 +59,7 @@ class Account:
             "seconds": {
                 "step_total": total,
                 "wait_batch": self.seconds["wait_batch"],
+                "wait_first_batch": self.first_wait_seconds,
                 "prepare": self.seconds["prepare"],
                 "proximal": self.seconds["proximal"],
                 "train": self.seconds["train"],

@@ -21,7 +21,8 @@ Reply = TypeVar("Reply", bound=Message)
 Request = TypeVar("Request", bound=Message)
 
 MAX_BODY_BYTES = 512 * 1024**2
-CONNECT_SECONDS = 180.0
+CONNECT_SECONDS = 180.0  # all jobs of an attempt start at once, and a peer may be last
+PATIENCE_SECONDS = 60.0  # with a peer that has answered before
 
 
 class PeerGone(ConnectionError):
@@ -42,17 +43,26 @@ class Peer:
     def __init__(self, name: str, url: str, token: str, *, connect_seconds: float = CONNECT_SECONDS) -> None:
         self.name = name
         self._url = url.rstrip("/")
-        self._connect_seconds = connect_seconds
+        self._patience_seconds = connect_seconds
         self._http = aiohttp.ClientSession(
             headers={"Authorization": f"Bearer {token}"},
             connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
         )
 
-    async def call(self, verb: str, request: Message, reply: type[Reply], *, timeout: float = 60.0) -> Reply:
+    async def call(
+        self,
+        verb: str,
+        request: Message,
+        reply: type[Reply],
+        *,
+        timeout: float = 60.0,
+        patience_seconds: float | None = None,
+    ) -> Reply:
         """Repeats a call whose connection failed: every verb is safe to repeat. Raises CallRefused, PeerGone."""
         body = msgspec.msgpack.encode(request)
-        deadline = time.monotonic() + self._connect_seconds
+        patience = self._patience_seconds if patience_seconds is None else patience_seconds
+        deadline = time.monotonic() + patience
         pause = 0.05
         while True:
             try:
@@ -60,13 +70,14 @@ class Peer:
                     f"{self._url}/{verb}", data=body, timeout=aiohttp.ClientTimeout(total=timeout)
                 ) as response:
                     content = await response.read()
+                self._patience_seconds = min(self._patience_seconds, PATIENCE_SECONDS)
                 if response.status == 200:
                     return msgspec.msgpack.decode(content, type=reply)
                 raise CallRefused(f"{self.name}/{verb}", _refusal(response.status, content))
             except (aiohttp.ClientConnectionError, TimeoutError) as error:
                 if time.monotonic() > deadline:
                     raise PeerGone(
-                        f"{self.name} at {self._url} did not answer /{verb} for {self._connect_seconds:g} s: {error}"
+                        f"{self.name} at {self._url} did not answer /{verb} for {patience:g} s: {error}"
                     ) from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)

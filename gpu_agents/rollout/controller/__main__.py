@@ -24,6 +24,7 @@ from oolong.contracts.telemetry import Outbox
 log = logging.getLogger(__name__)
 
 STOP_WAITS_FOR_TRAINER_SECONDS = 12.0
+TELL_SECONDS = 20.0
 
 
 def main() -> int:
@@ -117,6 +118,9 @@ async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int
     if stopping.done() and not ended.done():
         # The trainer commits its checkpoint first and needs the snapshot for it.
         await asyncio.wait({ended}, timeout=STOP_WAITS_FOR_TRAINER_SECONDS)
+    if ended.done():
+        # Workers that are being stopped themselves may never ask again.
+        await server.wait_until_told(seconds=1.0 if stopping.done() else TELL_SECONDS)
     await server.door.close()
     telemetry.close(controller)
     if clock.done():

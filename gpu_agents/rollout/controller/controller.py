@@ -418,10 +418,9 @@ class Controller:
             tokens=self.tokens.counts(),
         )
 
-    @property
-    def everyone_knows_the_end(self) -> bool:
+    def everyone_knows_the_end(self, *, now: float) -> bool:
         """Every engine that could still listen was told that the run has ended."""
-        return self.ended and all(engine.told_end for engine in self.engines.all())
+        return self.ended and all(engine.told_end for engine in self.engines.live(now=now))
 
     # --- inside -------------------------------------------------------------------------------------------
 

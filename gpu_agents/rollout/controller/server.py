@@ -63,12 +63,16 @@ class ControllerServer:
             await asyncio.sleep(TICK_SECONDS)
 
     async def wait_until_ended(self) -> None:
-        """Until the run has ended and every worker that still listens was told."""
         while not self.controller.ended:
             await self._wait_for_change(TICK_SECONDS)
-        deadline = time.monotonic() + 20.0
-        while not self.controller.everyone_knows_the_end and time.monotonic() < deadline:
-            await self._wait_for_change(TICK_SECONDS)
+
+    async def wait_until_told(self, *, seconds: float) -> None:
+        """Until every worker that still listens knows of the end, or the time is over."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if self.controller.everyone_knows_the_end(now=time.monotonic()):
+                return
+            await self._wait_for_change(min(left, TICK_SECONDS))
 
     async def wait_until_hopeless(self) -> str:
         """Until so many groups in a row failed in the reward service that none will succeed; returns why."""

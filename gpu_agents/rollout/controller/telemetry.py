@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from typing import Any
 
 import msgspec
@@ -14,6 +15,8 @@ from gpu_agents.rollout.controller.controller import Controller, TrainedBatch
 from gpu_agents.rollout.controller.evaluations import EvaluationScores
 from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.telemetry import Document, Histogram, Note, Outbox, Points, Summary, TrajectoryLine
+
+log = logging.getLogger(__name__)
 
 SAMPLED_GROUPS_PER_STEP = 2
 TIME_POINT_SECONDS = 5
@@ -43,6 +46,8 @@ class ControllerTelemetry:
 
     def trained(self, batch: TrainedBatch) -> None:
         """Staleness of a batch that became version `batch.version`, and a sample of its groups."""
+        # The one complete account of what was trained on; it shows that recovery leaves no gap and no repeat.
+        log.info("version %d was trained on %s", batch.version, " ".join(g.group_id for g in batch.groups))
         staleness = batch.staleness
         if staleness.by_trajectory:
             values = staleness_values(staleness, bound=self._max_staleness)

@@ -32,6 +32,7 @@ Interruption = Literal["lost", "give_back"]
 Failure = Literal["reward_error", "workflow_error", "engine_error"]
 HALT_SECONDS = 6.0
 ABORT_AGAIN_SECONDS = 0.3
+STOPPING_PATIENCE_SECONDS = 5.0  # the controller may be stopping too
 
 
 class GroupTask:
@@ -66,7 +67,11 @@ class GroupTask:
     async def run(self) -> None:
         """Until the group is reported: submitted, failed, given back, or lost."""
         self._tasks = [asyncio.create_task(self._run_member(member)) for member in self.members]
-        failure = await self._settle()
+        try:
+            failure = await self._settle()
+        finally:
+            for task in self._tasks:
+                task.cancel()  # only when this task was cancelled itself: else they are done
         if self._interruption == "give_back":
             await self._give_back()
         elif self._interruption == "lost":
@@ -166,8 +171,9 @@ class GroupTask:
         await self._report("fail", request)
 
     async def _report(self, verb: str, request: SubmitRequest | GiveBackRequest | FailRequest) -> None:
+        patience = STOPPING_PATIENCE_SECONDS if self._interruption == "give_back" else None
         try:
-            await self._controller.call(verb, request, Done)
+            await self._controller.call(verb, request, Done, patience_seconds=patience)
         except CallRefused as error:
             if error.code != "late":
                 raise

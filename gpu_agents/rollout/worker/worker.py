@@ -86,7 +86,10 @@ class Worker:
                 task.result()
         finally:
             loops[0].cancel()
-            await self._hand_everything_back()
+            if self._ended.is_set() or (engine.done() and not engine.cancelled() and not engine.exception()):
+                await self._let_everything_go()
+            else:
+                await self._hand_everything_back()
             for task in [engine, *loops, stopping, ended]:
                 task.cancel()
             await asyncio.gather(engine, *loops, stopping, ended, return_exceptions=True)
@@ -175,12 +178,19 @@ class Worker:
                 return
             await self._controller.call("evaluation_result", result, Done)
 
+    async def _let_everything_go(self) -> None:
+        """The run has ended: nobody wants what is left, and the controller may be gone already."""
+        left = list(self._running.values())
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
     async def _hand_everything_back(self) -> None:
-        """Give groups back with their tokens before the engine is signalled; after the end nobody wants them."""
+        """Give groups back with their tokens before the engine is signalled."""
         await asyncio.gather(*(task.interrupt("give_back") for task in self._groups.values()))
         results = await asyncio.gather(*self._running.values(), return_exceptions=True)
         for result in results:
-            if isinstance(result, Exception) and not self._ended.is_set():
+            if isinstance(result, Exception):
                 log.warning("a group was not given back: %s", result)
 
     def _member_left(self) -> None:

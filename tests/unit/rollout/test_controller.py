@@ -261,7 +261,7 @@ def test_at_the_end_leftovers_are_dropped_and_everybody_is_told(controller: Cont
     assert_ledger_is_true(controller)
     reply = controller.renew(RenewRequest(worker_id=ALICE, claim_ids=[running.claim_id]), now=1.0)
     assert reply.ended and reply.lost == [running.claim_id]
-    assert controller.everyone_knows_the_end
+    assert controller.everyone_knows_the_end(now=1.0)
 
 
 PLAN = EvaluationPlan(

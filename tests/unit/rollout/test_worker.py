@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -67,7 +68,7 @@ async def test_versions_follow_each_other_and_every_one_is_probed(
         assert all(len(p.probe.token_ids) == len(p.probe.logprobs) == 32 for p in probes)
         assert_ledger_is_true(run.controller)
         await run.trainer.end()
-        await run.until(lambda: run.controller.everyone_knows_the_end)
+        await run.until(lambda: run.controller.everyone_knows_the_end(now=time.monotonic()))
     assert run.controller.ledger.counts().trained == 16
     assert engine.loads == ["0", "1", "2", "3", "4"]
 
@@ -312,7 +313,7 @@ async def test_what_the_controller_leaves_in_its_outbox(
             await run.trainer.take(version)
             await run.trainer.announce(versions(version + 1))
         await run.trainer.end()
-        await run.until(lambda: run.controller.everyone_knows_the_end)
+        await run.until(lambda: run.controller.everyone_knows_the_end(now=time.monotonic()))
         run.telemetry.close(run.controller)
     lines = run.lines("controller")
     kinds = Counter(type(line).__name__ for line in lines)

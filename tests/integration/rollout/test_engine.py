@@ -1,0 +1,52 @@
+"""The real SGLang keeps the contract that the worker, and the scripted engine of the unit tests, rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from gpu_agents.rollout.engines.client import EngineClient, Sampling
+from tests.integration.rollout.conformance import CHECKS, LIMITS, Subject, load, new_rid
+from tests.integration.rollout.conftest import RealEngine, TinyModel
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+async def subject(real_engine: RealEngine, tiny: TinyModel) -> Subject:
+    client = EngineClient(real_engine.port, real_engine.api_key, LIMITS)
+    weights = {version: tiny.version(version) for version in (1, 2)}
+    return Subject(client, real_engine.port, weights, a_moment=0.35, a_step=0.1)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_the_real_server_keeps_the_contract(
+    check: Callable[[Subject], Awaitable[None]], subject: Subject
+) -> None:
+    await subject.client.resume()
+    await load(subject, 1)
+    await check(subject)
+    await subject.client.close()
+
+
+async def test_a_stop_token_is_among_the_returned_tokens(subject: Subject, real_engine: RealEngine) -> None:
+    """The trainer needs its log-probability. A random model stops soon at a high temperature."""
+    for _ in range(20):
+        sampling = Sampling(max_new_tokens=600, temperature=5.0)
+        generation = await subject.client.generate([258, 97, 259], sampling, rid=new_rid())
+        if generation.finish == "stop":
+            assert generation.token_ids[-1] == 257
+            break
+    else:
+        pytest.fail("none of 20 completions of up to 600 tokens stopped")
+    await subject.client.close()
+
+
+async def test_the_engine_listens_on_loopback_and_hides_its_key(real_engine: RealEngine) -> None:
+    import psutil
+
+    listening = [c.laddr for c in psutil.net_connections("tcp") if c.status == "LISTEN"]
+    assert {address.ip for address in listening if address.port == real_engine.port} == {"127.0.0.1"}
+    arguments = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    assert not any(real_engine.api_key in line for line in arguments)

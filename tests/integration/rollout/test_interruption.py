@@ -1,0 +1,161 @@
+"""Interrupted generation on the real engine: whose weights made which token (SEMANTICS section 4)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_agents.rollout.worker.options import WorkerOptions
+from oolong.contracts.rollout import Group
+from tests.integration.rollout.conftest import RealEngine, TinyModel, run_with_node_python
+from tests.unit.rollout.harness import Harness, run_spec
+from tests.unit.rollout.model_files import seal, write_rows, write_safetensors
+from tests.unit.rollout.simulated_world import assert_ledger_is_true
+
+pytestmark = pytest.mark.engine
+
+STEPS = 5
+
+
+def harness(tiny: TinyModel, directory: Path, **sections: Any) -> Harness:
+    rows = write_rows(directory / "rows.jsonl", 60)
+    rollout = {"group_size": 4, "max_new_tokens": 300, "engine_max_running_requests": 32}
+    sections["rollout"] = rollout | sections.get("rollout", {})
+    return Harness(directory / "attempt", run_spec(**sections), tiny.base, rows)
+
+
+def unchanged(options: WorkerOptions) -> WorkerOptions:
+    return options
+
+
+async def train_steps(
+    tiny: TinyModel,
+    engine: RealEngine,
+    directory: Path,
+    *,
+    change: Callable[[WorkerOptions], WorkerOptions] = unchanged,
+    temperature: float = 1.0,
+) -> list[Group]:
+    """Groups of some steps during which versions are published as fast as batches come."""
+    spec = {"staleness": {"max": 4, "on_straggler": "keep"}, "rollout": {"temperature": temperature}}
+    async with harness(tiny, directory, **spec) as run:
+        run.start_worker(engine.port, engine.api_key, change=change)
+        groups: list[Group] = []
+        await run.trainer.announce(tiny.publish(0, directory / "weights"), "none")
+        for version in range(STEPS):
+            groups += await run.trainer.take(version, seconds=60)
+            await run.trainer.announce(tiny.publish(version + 1, directory / "weights"))
+        assert_ledger_is_true(run.controller)
+    return groups
+
+
+def largest_difference(
+    tiny: TinyModel, groups: list[Group], directory: Path, *, temperature: float = 1.0
+) -> dict[str, Any]:
+    """Over the trajectories that span versions."""
+    spanning = [
+        {
+            "prompt": group.prompt_token_ids,
+            "tokens": trajectory.token_ids,
+            "logprobs": trajectory.behaviour_logprobs,
+            "versions": trajectory.policy_versions,
+            "temperature": temperature,
+            "weights": {str(v): str(tiny.version(v)) for v in set(trajectory.policy_versions)},
+        }
+        for group in groups
+        for trajectory in group.trajectories
+        if len(set(trajectory.policy_versions)) > 1
+    ]
+    assert len(spanning) >= 10, "hardly any trajectory spans versions"
+    file = directory / "trajectories.json"
+    file.write_text(json.dumps(spanning))
+    result: dict[str, Any] = json.loads(
+        run_with_node_python(tiny.node_python, "recompute_logprobs.py", str(file))
+    )
+    return result
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+async def test_every_token_has_the_log_probability_of_the_version_that_it_names(
+    tiny: TinyModel, real_engine: RealEngine, tmp_path: Path, temperature: float
+) -> None:
+    groups = await train_steps(tiny, real_engine, tmp_path, temperature=temperature)
+    result = largest_difference(tiny, groups, tmp_path, temperature=temperature)
+    assert len(result["by_version"]) >= 3
+    assert result["tokens"] > 1000
+    assert result["max"] < 1e-4, result
+    print(result)
+
+
+async def test_negative_control_without_retraction_and_flush_they_differ(
+    tiny: TinyModel, real_engine: RealEngine, tmp_path: Path
+) -> None:
+    """A load into a running batch leaves keys and values of the old weights: the test above would notice."""
+
+    def stale_cache(options: WorkerOptions) -> WorkerOptions:
+        return replace(options, pause_mode="in_place")
+
+    groups = await train_steps(tiny, real_engine, tmp_path, change=stale_cache)
+    assert largest_difference(tiny, groups, tmp_path)["max"] > 1e-2
+
+
+async def test_negative_control_without_loads_nothing_spans_versions(
+    tiny: TinyModel, real_engine: RealEngine, tmp_path: Path
+) -> None:
+    def no_loads(options: WorkerOptions) -> WorkerOptions:
+        return replace(options, skip_loads=True)
+
+    groups = await train_steps(tiny, real_engine, tmp_path, change=no_loads)
+    assert {v for g in groups for t in g.trajectories for v in t.policy_versions} == {0}
+
+
+async def test_a_directory_with_missing_tensors_never_reaches_the_engine(
+    tiny: TinyModel, real_engine: RealEngine, tmp_path: Path
+) -> None:
+    weights = tmp_path / "weights"
+    async with harness(tiny, tmp_path, staleness={"max": 2}) as run:
+        worker = run.start_worker(real_engine.port, real_engine.api_key)
+        await run.trainer.announce(tiny.publish(0, weights), "none")
+        await run.trainer.take(0, seconds=60)
+        half = weights / "v00000001"
+        shutil.copytree(tiny.version(1), half)
+        (half / "manifest.json").unlink()
+        write_safetensors(half / "model.safetensors", {"model.norm.weight": (64,)})
+        await run.trainer.announce(seal(half, 1, {"model.norm.weight": (64,)}))
+        await run.until(lambda: run.controller.counts.failed_loads == 1)
+        assert await worker.client.weight_version() == "0"
+        await run.trainer.take(1, seconds=60)
+        await run.trainer.announce(tiny.publish(2, weights))
+        await run.until(lambda: run.controller.engines.stale_count == 0)
+        assert await worker.client.weight_version() == "2"
+
+
+async def test_at_eta_0_two_engines_and_one_late_load_sample_only_the_batchs_version(
+    tiny: TinyModel, real_engine: RealEngine, second_engine: RealEngine, tmp_path: Path
+) -> None:
+    import asyncio
+
+    async with harness(tiny, tmp_path, staleness={"max": 0}, rollout={"max_new_tokens": 40}) as run:
+        run.start_worker(real_engine.port, real_engine.api_key)
+        late = run.start_worker(second_engine.port, second_engine.api_key, index=1)
+        load = late.client.update_weights
+
+        async def load_late(directory: str, *, version: int, flush_cache: bool) -> None:
+            if version == 7:
+                await asyncio.sleep(3.0)
+            await load(directory, version=version, flush_cache=flush_cache)
+
+        late.client.update_weights = load_late  # type: ignore[method-assign]
+        await run.trainer.announce(tiny.publish(0, tmp_path / "weights"), "none")
+        for version in range(20):
+            groups = await run.trainer.take(version, seconds=60)
+            seen = {v for g in groups for t in g.trajectories for v in t.policy_versions}
+            assert seen == {version}
+            await run.trainer.announce(tiny.publish(version + 1, tmp_path / "weights"))
+        assert run.controller.counts.acks > 20

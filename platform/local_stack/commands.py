@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from local_stack import configuration, dashboard, environments, preflight, selftest, stack
+from local_stack import configuration, dashboard, environments, pictures, preflight, selftest, stack
 from local_stack.errors import StackError
 from local_stack.places import Places, places_here
 
@@ -48,6 +48,7 @@ def main(root: str, arguments: list[str]) -> int:
     command = COMMANDS.get(name)
     if command is None:
         return run_django(places, arguments)
+    _stop_on_signals()
     try:
         return command(places, rest)
     except StackError as error:
@@ -155,7 +156,6 @@ def _demo(places: Places, rest: list[str]) -> int:
     options, for_demo = parser.parse_known_args(rest)
     stays = sys.stdin.isatty() and sys.stdout.isatty() and not options.exit
     began = time.time()
-    _stop_on_signals()
     was_running = stack.is_running(places)
     try:
         started = stack.up(places, device=options.device, say=print)
@@ -228,14 +228,15 @@ def _webui(places: Places, rest: list[str]) -> int:
 
 
 def _screenshots(places: Places, rest: list[str]) -> int:
-    options, more = _parser("screenshots").parse_known_args(rest)
-    stack.up(places, device=options.device, say=print)
-    script = places.root / "tests" / "e2e" / "screenshots.py"
-    environment = configuration.child_environment(places, configuration.read_env_file(places))
-    environment["OOLONG_LOGIN_LINK"] = stack.login_link(places)
-    return subprocess.run(
-        [str(places.venv_python), str(script), *more], env=environment, cwd=places.root
-    ).returncode
+    options = _parser("screenshots").parse_args(rest)
+    was_running = stack.is_running(places)
+    try:
+        started = stack.up(places, device=options.device, say=print)
+        print(pictures.take(places, url=started.url, login_link=stack.login_link(places)))
+    finally:
+        if not was_running:
+            stack.down(places, say=print)
+    return 0
 
 
 def run_django(places: Places, arguments: list[str]) -> int:

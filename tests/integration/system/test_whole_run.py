@@ -1,0 +1,119 @@
+"""One long real run through one fault after the other, and a second one that waits for its slots."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import small_runs
+from tests.support.small_runs import Inputs
+from tests.support.stack import Stack, until
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(400)]
+
+STEPS = 60
+
+
+def test_a_run_goes_through_one_fault_after_the_other(stack: Stack, inputs: Inputs, tmp_path: Path) -> None:
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(
+            f"{time.monotonic() - began:6.1f} s  step {small_runs.last_step([node]):3d}  {text}", flush=True
+        )
+
+    node = stack.add_node("only", slots=2, switches={"jobs": {"OOLONG_TEST_REWARDS": "1"}})
+    reward = {"name": "fails_every_third_row", "options": {"extract": "regex", "pattern": "[01]"}}
+    client = stack.client()
+    run_id = client.runs.create(small_runs.spec(inputs, steps=STEPS, reward=reward)).id
+    small_runs.wait_for_step(stack, run_id, 7)
+    say("trains")
+
+    os.kill(node.supervised()["trainer"].job_pid, signal.SIGKILL)
+    say("trainer killed")
+    until(lambda: client.runs.get(run_id).attempt_number == 2, seconds=60, what="attempt 2", said=stack.said)
+    say("attempt 2")
+    resumed = stack.value(
+        "SELECT c.step FROM runs_attempt a JOIN catalog_checkpoint c ON c.id = a.resume_checkpoint_id "
+        "WHERE a.run_id = %s AND a.number = 2",
+        run_id,
+    )
+    assert resumed >= 5 and resumed % 5 == 0
+    attempt = stack.value("SELECT id FROM runs_attempt WHERE run_id = %s AND number = 2", run_id)
+    until(
+        lambda: small_runs.steps_of(node, attempt), seconds=small_runs.BOOT_SECONDS, what="a step of attempt 2",
+        said=stack.said,
+    )  # fmt: skip
+    say("trains again")
+
+    second_id = client.runs.create(small_runs.spec(inputs, steps=6, checkpoint={"every_steps": 2})).id
+    third_id = client.runs.create(small_runs.spec(inputs, steps=6)).id
+    waiting = until(lambda: client.runs.get(second_id).waiting_why, seconds=10, what="a reason for waiting")
+    assert "slot" in waiting, waiting
+    cancelled = client.runs.cancel(third_id)
+    assert (cancelled.status, cancelled.reason) == ("STOPPED", "cancelled_while_queued")
+
+    before = {name: (record.pid, record.job_pid) for name, record in node.supervised().items()}
+    engine = node.engines()["rollout-0"]
+    node.kill_agent()
+    say("agent killed")
+    step = small_runs.last_step([node])
+    small_runs.wait_for_step(stack, run_id, step + 2)
+    node.start()
+    until(lambda: client.runs.get(run_id).train_step > step + 1, seconds=30, what="the new agent ships")
+    assert {name: (record.pid, record.job_pid) for name, record in node.supervised().items()} == before
+    assert node.engines()["rollout-0"] == engine
+    say("agent back")
+
+    stack.control_plane_dies()
+    say("control plane killed")
+    away_since, step = time.monotonic(), small_runs.last_step([node])
+    stack.broker.wipe()
+    stack.broker.kill()
+    small_runs.wait_for_step(stack, run_id, step + 3)
+    time.sleep(max(0.0, 20 - (time.monotonic() - away_since)))
+    stack.broker.start()
+    stack.control_plane_returns()
+    say("control plane back, broker wiped")
+    assert client.runs.get(run_id).attempt_number == 2
+
+    os.kill(engine, signal.SIGKILL)
+    say("engine killed")
+    until(
+        lambda: node.engines().get("rollout-0", engine) != engine,
+        seconds=30,
+        what="a new engine",
+        said=stack.said,
+    )
+    run = small_runs.wait_for_end(stack, client, run_id, seconds=150)
+    say(run.status)
+    assert run.status == "SUCCEEDED", (run.reason, run.reason_message, stack.said())
+    assert (run.attempt_number, run.train_step, run.policy_version) == (2, STEPS, STEPS)
+    assert run.summary["rollout-0"]["restarts"] == 1
+    steps = small_runs.steps_of(node, attempt)
+    assert steps == list(range(resumed + 1, STEPS + 1)), "a step is missing, repeated or out of order"
+    small_runs.assert_balanced(run)
+    small_runs.assert_engine_matches_trainer(run)
+    small_runs.assert_no_gap_and_no_repeat(stack, run, failing_rows=3)
+    assert run.summary["controller"]["trajectories_spanning_versions"] > 0
+    assert run.latest_checkpoint is not None and run.latest_checkpoint.step == STEPS
+    small_runs.assert_checkpoint_is_whole(stack, client, run.latest_checkpoint.id, tmp_path)
+
+    small_runs.wait_for_status(stack, client, second_id, "STARTING", "RUNNING", seconds=15)
+    small_runs.wait_for_status(stack, client, second_id, "RUNNING", seconds=30)
+    until(
+        lambda: client.runs.get(second_id).train_step >= 2, seconds=small_runs.BOOT_SECONDS, what="it trains"
+    )
+    client.runs.stop(second_id)
+    stopped = small_runs.wait_for_end(stack, client, second_id, seconds=60)
+    say("second run stopped")
+    assert (stopped.status, stopped.reason) == ("STOPPED", "stopped_by_user")
+    assert stopped.latest_checkpoint is not None and stopped.latest_checkpoint.step == stopped.train_step
+
+    small_runs.assert_every_point_is_stored_once(stack)
+    small_runs.assert_nothing_is_left(stack)
+    say("end")

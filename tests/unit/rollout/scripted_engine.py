@@ -68,6 +68,13 @@ class ScriptedEngine:
             self._app.router.add_post(f"/{path}", handler)
         self._app.router.add_get("/model_info", self._model_info)
 
+    async def serve_for_ever(self, port: int) -> None:
+        """As the engine's own process: until it is killed."""
+        self._runner = web.AppRunner(self._app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", port).start()
+        await self._step_for_ever()
+
     async def __aenter__(self) -> ScriptedEngine:
         self._runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()

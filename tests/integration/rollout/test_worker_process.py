@@ -1,0 +1,188 @@
+"""The worker as the agent starts it, with the scripted engine as its child: who dies with whom, who comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from oolong.contracts.attempt import JobFile, read_attempt
+from oolong.contracts.lifecycle import JobKind
+from oolong.contracts.rollout import PublishedWeights
+from oolong.contracts.telemetry import Note, decode_line
+from tests.tools.local_attempt import free_ports
+from tests.unit.rollout.harness import Harness, run_spec
+from tests.unit.rollout.model_files import publish, write_model, write_rows
+from tests.unit.rollout.simulated_world import assert_ledger_is_true
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@dataclass
+class WorkerProcess:
+    process: subprocess.Popen[bytes]
+    directory: Path
+    engine_port: int
+
+    @property
+    def engines(self) -> list[psutil.Process]:
+        """Every process that was started for this engine port, wherever it hangs in the tree."""
+        found = []
+        for process in psutil.process_iter(["cmdline"]):
+            words = process.info["cmdline"] or []
+            if str(self.engine_port) in words and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        return found
+
+    @property
+    def reason(self) -> str:
+        return str(json.loads((self.directory / "result.json").read_text())["reason"])
+
+    @property
+    def notes(self) -> list[str]:
+        files = (self.directory / "outbox").glob("*.jsonl")
+        lines = [decode_line(line) for file in files for line in file.read_bytes().splitlines()]
+        return [line.kind for line in lines if isinstance(line, Note)]
+
+
+async def until(condition: Callable[[], bool], *, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    spec = run_spec(staleness={"max": 2}, rollout={"max_new_tokens": 60, "engine_max_running_requests": 8})
+    rows = write_rows(tmp_path / "rows.jsonl", 60)
+    return Harness(tmp_path / "attempt", spec, write_model(tmp_path / "model"), rows)
+
+
+@pytest.fixture
+def versions(tmp_path: Path) -> Callable[[int], PublishedWeights]:
+    return lambda version: publish(tmp_path / "weights", version)
+
+
+@pytest.fixture
+def start(harness: Harness, tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
+    """Start `python -m gpu_agents.rollout.worker` for the harness's attempt."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start_worker(*, token_seconds: float, die_at_boot: bool = False) -> WorkerProcess:
+        jobs = tmp_path / "jobs"
+        directory = jobs / "rollout-0-0"
+        directory.mkdir(parents=True)
+        (jobs / "token_seconds").write_text(str(token_seconds))
+        if die_at_boot:
+            (jobs / "die_at_boot").touch()
+        node_python = tmp_path / "node-python"
+        script = ROOT / "tests" / "unit" / "rollout" / "scripted_launch.py"
+        node_python.write_text(
+            f'#!/bin/sh\nPYTHONPATH="{ROOT}/platform:{ROOT}" exec "{sys.executable}" "{script}" "$@"\n'
+        )
+        node_python.chmod(0o755)
+        [port] = free_ports(1)
+        attempt = msgspec.structs.replace(
+            read_attempt(harness.directory / "attempt.json"),
+            engine_ports=[port],
+            node_python=str(node_python),
+            controller_url=f"http://127.0.0.1:{harness._ports[0]}",
+            reward_url=f"http://127.0.0.1:{harness._ports[1]}",
+        )
+        (tmp_path / "attempt.json").write_bytes(msgspec.json.encode(attempt))
+        job = JobFile(job_id="job_1", name="rollout-0", kind=JobKind.ROLLOUT)
+        (directory / "job.json").write_bytes(msgspec.json.encode(job))
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "PYTHONPATH": f"{ROOT}/platform:{ROOT}",
+        }
+        files = ["--attempt", str(tmp_path / "attempt.json"), "--job", str(directory)]
+        with (directory / "output.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "gpu_agents.rollout.worker", *files],
+                env=environment, cwd=directory, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        started.append(process)
+        return WorkerProcess(process, directory, port)
+
+    yield start_worker
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+async def test_a_killed_engine_is_started_again_and_the_run_goes_on_with_the_current_version(
+    harness: Harness, start: Callable[..., WorkerProcess], versions: Callable[[int], PublishedWeights]
+) -> None:
+    async with harness as run:
+        worker = start(token_seconds=0.01)
+        await run.trainer.announce(versions(0), "none")
+        await run.trainer.take(0)
+        await run.trainer.announce(versions(1))
+        await until(lambda: len(run.controller.running) >= 4)
+        for engine in worker.engines:
+            engine.kill()
+        await run.trainer.take(1, seconds=40)
+        await run.trainer.announce(versions(2))
+        groups = await run.trainer.take(2, seconds=40)
+        assert {v for g in groups for t in g.trajectories for v in t.policy_versions} <= {0, 1, 2}
+        assert worker.notes == ["engine_restarted"]
+        assert run.controller.ledger.counts().dropped == {}
+        assert_ledger_is_true(run.controller)
+        await run.trainer.end()
+        await until(lambda: worker.process.poll() == 0)
+        assert worker.reason == "completed"
+        assert worker.engines == []
+
+
+async def test_an_engine_that_keeps_dying_ends_the_worker_with_that_reason(
+    harness: Harness, start: Callable[..., WorkerProcess]
+) -> None:
+    async with harness:
+        worker = start(token_seconds=0.01, die_at_boot=True)
+        await until(lambda: worker.process.poll() is not None)
+        assert worker.process.returncode == 1
+        assert worker.reason == "rollout_kept_dying"
+        assert worker.notes == ["engine_restarted"] * 3
+
+
+async def test_sigterm_gives_the_groups_back_before_the_engine_is_ended(
+    harness: Harness, start: Callable[..., WorkerProcess], versions: Callable[[int], PublishedWeights]
+) -> None:
+    async with harness as run:
+        worker = start(token_seconds=0.05)
+        await run.trainer.announce(versions(0), "none")
+        await until(lambda: len(run.controller.running) == 4)
+        await asyncio.sleep(0.5)  # some tokens
+        os.killpg(worker.process.pid, signal.SIGTERM)  # as an agent that signals the whole group
+        await until(lambda: worker.process.poll() is not None, seconds=15)
+        assert (worker.process.returncode, worker.reason) == (0, "stopped_by_user")
+        assert run.controller.ledger.counts().waiting == 4
+        assert run.controller.tokens.counts().in_hand > 0
+        assert worker.engines == []
+        assert_ledger_is_true(run.controller)
+
+
+async def test_an_engine_dies_with_a_worker_that_is_killed(
+    harness: Harness, start: Callable[..., WorkerProcess], versions: Callable[[int], PublishedWeights]
+) -> None:
+    async with harness as run:
+        worker = start(token_seconds=0.05)
+        await run.trainer.announce(versions(0), "none")
+        await until(lambda: len(run.controller.running) == 4)
+        worker.process.kill()
+        await until(lambda: worker.engines == [], seconds=5)

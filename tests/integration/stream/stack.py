@@ -68,7 +68,7 @@ class Stack:
     # --- processes ----------------------------------------------------------------------------------------
 
     def start(self, name: str) -> None:
-        environment = self._environment()
+        environment = self.environment()
         if name == "agent":
             for secret in (
                 "DATABASE_URL",
@@ -109,7 +109,7 @@ class Stack:
                 "1",
             ]
             subprocess.run(
-                [sys.executable, *arguments], cwd=ROOT, env=self._environment(), check=True, timeout=60
+                [sys.executable, *arguments], cwd=ROOT, env=self.environment(), check=True, timeout=60
             )
 
     def wait_for_web(self) -> None:
@@ -129,7 +129,7 @@ class Stack:
         except httpx.TransportError:
             return False
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         credentials, _, _ = os.environ["DATABASE_URL"].rpartition("/")
         return {
             **os.environ,

@@ -1,18 +1,23 @@
 from __future__ import annotations
 
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from control_plane.common import clock
+from control_plane.common import clock, live
 from control_plane.runs import services as runs
 from control_plane.runs.models import Job, Run
+from control_plane.telemetry import services
 from control_plane.telemetry.models import OutboxFile
 from oolong.contracts.lifecycle import ENDED, RunStatus
 from tests.integration.stream.stack import Stack, points_in_database, points_in_files, prepare, submit
+from tests.unit.telemetry.world import build_world, encode, step
 
 STEPS = 1500
 
@@ -63,3 +68,33 @@ def test_every_point_arrives_once_though_web_and_agent_are_killed(stack: Stack) 
     job = Job.objects.get()
     assert job.incarnation == 0 and run.attempt_number == 1
     assert OutboxFile.objects.filter(bad_lines=0, conflicts=0, job=job).count() == 2
+
+
+def test_a_process_killed_in_the_middle_of_its_transaction_leaves_nothing_behind(stack: Stack) -> None:
+    world = build_world()
+    body = encode(*(step(x) for x in range(100)))
+    killed = subprocess.run(
+        [sys.executable, "-c", _SHIP_AND_DIE, world.trainer.pk],
+        input=body,
+        env=stack.environment(),
+        timeout=60,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert not points_in_database()
+    assert live.current_seq(f"run:{world.run.pk}") == 0
+    services.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=0, body=body)
+    assert points_in_database().total() == 100
+    assert live.current_seq(f"run:{world.run.pk}") == 100
+
+
+_SHIP_AND_DIE = """
+import os, signal, sys
+import django
+django.setup()
+from django.db import transaction
+from control_plane.telemetry.services import receive_outbox
+with transaction.atomic():
+    receive_outbox(sys.argv[1], "main-0.jsonl", offset=0, body=sys.stdin.buffer.read())
+    os.kill(os.getpid(), signal.SIGKILL)
+"""

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,9 +11,12 @@ import pytest
 from django.db import connection, transaction
 
 from control_plane.catalog.models import Checkpoint
+from control_plane.common import clock
 from control_plane.common.errors import Problem
 from control_plane.common.models import StreamFrame
+from control_plane.runs.events import set_conditions
 from control_plane.runs.models import Job, Run, RunEvent
+from control_plane.runs.services import lock_run
 from control_plane.telemetry import services
 from control_plane.telemetry.models import (
     Document,
@@ -278,3 +283,55 @@ def test_two_shippers_at_once_store_every_line_once(transactional_db: None) -> N
         (data["source"], data["x"]) for type, data in frames(f"run:{world.run.pk}") if type == "points"
     )
     assert announced == Counter((job, x) for x in range(300) for job in ("trainer", "rollout-0"))
+
+
+def test_ingest_and_moves_of_the_run_never_wait_for_each_other_in_a_circle(transactional_db: None) -> None:
+    worlds = [build_world("one"), build_world("two")]
+    failures: list[BaseException] = []
+
+    def guarded(work: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:
+                failures.append(error)
+                raise
+            finally:
+                connection.close()
+
+        return run
+
+    def ship_often(job: Job) -> None:
+        offset = 0
+        for x in range(25):
+            body = encode(
+                step(x),
+                contract.Progress(at=1.0, phase="train", done=x, total=25),
+                contract.Note(at=1.0, kind="k", message="m"),
+                contract.Document(at=float(x), name="pipeline", value={"x": x}),
+            )
+            offset = ship(job, body, offset)
+            services.receive_log(job.pk, 0, offset=x, body=b"x")
+
+    def move_often(run_id: str) -> None:
+        for n in range(25):
+            with transaction.atomic():
+                run = lock_run(run_id)
+                for job in Job.objects.filter(attempt__run=run):
+                    job.pid = n
+                    job.save()
+                set_conditions(run, ["UNRESPONSIVE"] if n % 2 else [], now=clock.now())
+
+    threads = []
+    for world in worlds:
+        threads += [
+            threading.Thread(target=guarded(partial(ship_often, world.trainer))),
+            threading.Thread(target=guarded(partial(ship_often, world.rollout))),
+            threading.Thread(target=guarded(partial(move_often, world.run.pk))),
+        ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert failures == []
+    assert points_in_database().total() == 4 * 25

@@ -1,0 +1,160 @@
+"""`manage.py up`, `ps` and `down` as a person calls them, with the real control plane and agent."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local_stack.files import read_json
+from local_stack.identity import identity_of
+from local_stack.places import places_here
+
+SHARED = ("platform", "gpu_agents", "trainers", "constraints", ".venv", "manage.py")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+class Clone:
+    """A checkout of its own: same code and environments, own data, ports and processes."""
+
+    def __init__(self, folder: Path, checkout: Path) -> None:
+        self.root, self.home = folder / "clone", folder / "home"
+        self.root.mkdir()
+        self.home.mkdir(mode=0o755)
+        for name in SHARED:
+            (self.root / name).symlink_to(checkout / name)
+        (self.home / "envs").symlink_to(places_here(checkout).environments)
+
+    def manage(self, *words: str, code: int | None = 0) -> str:
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(self.home),
+            "OOLONG_HOME": str(self.home),
+        }
+        done = subprocess.run(
+            [sys.executable, "manage.py", *words],
+            cwd=self.root,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert code is None or done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def pids(self) -> dict[str, int]:
+        """Pids of the services, from their pid files."""
+        files = (self.root / "var" / "run").glob("*.json")
+        return {file.stem: record["pid"] for file in files if "pid" in (record := read_json(file))}
+
+    def agent_data(self) -> Path:
+        return next((self.home / "clones").iterdir()) / "agent"
+
+
+@pytest.fixture(scope="module")
+def clone(checkout: Path) -> Iterator[Clone]:
+    folder = Path(tempfile.mkdtemp(prefix="oolong-up-"))
+    folder.chmod(0o755)
+    made = Clone(folder, checkout)
+    try:
+        made.manage("up")
+        yield made
+    finally:
+        made.manage("down", code=None)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _dead(pid: int) -> bool:
+    return identity_of(pid) is None
+
+
+def test_up_prints_a_login_link_that_works_once(clone: Clone) -> None:
+    out = clone.manage("up")
+    link = re.search(r"http://127\.0\.0\.1:\d+/login/\S+", out)
+    assert link, out
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with opener.open(link[0], timeout=10):
+        pass
+    url = link[0].split("/login/")[0]
+    with opener.open(url + "/api/v1/me", timeout=10) as response:
+        assert json.load(response)["user"]["username"] == "admin"
+    second = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with pytest.raises(urllib.error.HTTPError):
+        with second.open(link[0], timeout=10):
+            second.open(url + "/api/v1/me", timeout=10)
+
+
+def test_a_second_up_takes_seconds_and_starts_nothing(clone: Clone) -> None:
+    before, began = clone.pids(), time.monotonic()
+    assert "Already running" in clone.manage("up")
+    assert time.monotonic() - began < 10
+    assert clone.pids() == before
+
+
+def test_the_environment_of_the_agent_holds_no_secret_of_the_control_plane(clone: Clone) -> None:
+    environment = Path(f"/proc/{clone.pids()['agent']}/environ").read_bytes()
+    for name in (b"SECRET_KEY", b"DATABASE_URL", b"REDIS_URL"):
+        assert name not in environment
+
+
+def test_after_kill_9_of_the_keeper_the_next_up_adopts_everything(clone: Clone) -> None:
+    before = clone.pids()
+    os.kill(before.pop("keeper"), signal.SIGKILL)
+    clone.manage("up")
+    after = clone.pids()
+    assert after.pop("keeper")
+    assert after == before
+
+
+def test_after_kill_9_of_the_keeper_down_ends_services_and_jobs(clone: Clone) -> None:
+    services = clone.pids()
+    os.kill(services["keeper"], signal.SIGKILL)
+    supervisors = clone.agent_data() / "supervisors"
+    supervisors.mkdir(exist_ok=True)
+    job = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    found = identity_of(job.pid)
+    record = {
+        "job_id": "job_left",
+        "incarnation": 0,
+        "directory": str(clone.root),
+        "boot_id": found.boot_id,
+        "pid": job.pid,
+        "start_time": found.start_ticks,
+        "job_pid": job.pid,
+        "job_start_time": found.start_ticks,
+        "pgid": job.pid,
+    }
+    (supervisors / "job_left.json").write_text(json.dumps(record))
+    try:
+        assert "job_left" in clone.manage("ps")
+        began = time.monotonic()
+        clone.manage("down")
+        assert time.monotonic() - began < 20
+        assert job.wait(timeout=5) != 0
+        assert all(_dead(pid) for pid in services.values())
+    finally:
+        job.kill()
+        job.wait()
+    assert "running" not in clone.manage("ps")
+
+
+def test_data_survives_and_the_ports_stay(clone: Clone) -> None:
+    before = json.loads((clone.root / "var" / "stack.json").read_text())["ports"]
+    clone.manage("up")
+    assert json.loads((clone.root / "var" / "stack.json").read_text())["ports"] == before
+    status = clone.manage(
+        "shell", "-c", "from control_plane.accounts.models import User; print(User.objects.count())"
+    )
+    assert status.strip().splitlines()[-1] == "1"
+    clone.manage("down")

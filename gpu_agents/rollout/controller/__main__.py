@@ -128,7 +128,7 @@ async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int
     for task in (clock, ended, stopping, hopeless):
         task.cancel()
     if hopeless.done() and not hopeless.cancelled() and not ended.done():
-        return leave(job, EndReason.REWARD_ERRORS, hopeless.result())
+        return leave(job, *hopeless.result())
     if controller.ending == "completed" or (controller.ended and controller.ending == "failed"):
         return leave(job, EndReason.COMPLETED)
     return leave(job, EndReason.STOPPED_BY_USER)

@@ -136,7 +136,8 @@ class Controller:
         self._next_order = restored.next_order if restored else 0
         self._straggler_since: float | None = None
         self._probes: list[AckedProbe] = []
-        self._settled: dict[str, None] = {}  # claims submitted or failed: a repeated call changes nothing
+        self._settled: dict[str, None] = {}  # claims that ended well: a repeated call changes nothing
+        self._all_stale_since: float | None = None
         if restored:
             self._restore(restored)
 
@@ -213,6 +214,8 @@ class Controller:
     def give_back(self, request: GiveBackRequest, *, now: float) -> None:
         """The worker stops; the group waits for another one, which goes on from its tokens."""
         self._hear(request.worker_id, now=now)
+        if request.claim_id in self._settled:
+            return
         tokens = sum(len(member.trajectory.token_ids) for member in request.members)
         held = self._end_claim(request.claim_id, request.worker_id, late_tokens=tokens)
         self.tokens.receive(tokens - held.tokens)
@@ -389,6 +392,15 @@ class Controller:
             notes.append(f"{worker_id} fell silent while it loaded weights")
         notes += self._watch_evaluation(now=now)
         return notes
+
+    def stuck_seconds(self, *, now: float) -> float:
+        """How long every engine has been STALE: without groups there is no batch, and no newer version to load."""
+        live = self.engines.live(now=now)
+        if self.ending or not live or not all(engine.stale for engine in live):
+            self._all_stale_since = None
+        elif self._all_stale_since is None:
+            self._all_stale_since = now
+        return 0.0 if self._all_stale_since is None else now - self._all_stale_since
 
     def collect_deletable(self) -> list[PublishedWeights]:
         return self.versions.collect_deletable()

@@ -15,6 +15,7 @@ from gpu_agents.rollout.controller import snapshot as snapshots
 from gpu_agents.rollout.controller.controller import Controller, Late, OutOfOrder
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from oolong.contracts import rollout as wire
+from oolong.contracts.lifecycle import EndReason
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +23,7 @@ Value = TypeVar("Value")
 
 LONGEST_POLL_SECONDS = 30.0
 TICK_SECONDS = 1.0
+STUCK_SECONDS = 120.0
 
 
 class ControllerServer:
@@ -74,12 +76,24 @@ class ControllerServer:
                 return
             await self._wait_for_change(min(left, TICK_SECONDS))
 
-    async def wait_until_hopeless(self) -> str:
-        """Until so many groups in a row failed in the reward service that none will succeed; returns why."""
+    async def wait_until_hopeless(self) -> tuple[EndReason, str]:
+        """Until the run cannot go on: so many groups in a row failed in the reward service that none will succeed,
+        or every engine is STALE and no newer version comes. Returns the reason and its words."""
         bound = max(16, 2 * self.controller.rules.gate.groups_per_step)
-        while self.controller.counts.consecutive_reward_errors < bound:
+        counts = self.controller.counts
+        while True:
+            if counts.consecutive_reward_errors >= bound:
+                return (
+                    EndReason.REWARD_ERRORS,
+                    f"{bound} groups in a row were not scored; last: {counts.last_error}",
+                )
+            if self.controller.stuck_seconds(now=time.monotonic()) > STUCK_SECONDS:
+                return (
+                    EndReason.MODEL_UNUSABLE,
+                    f"every engine has been STALE for {STUCK_SECONDS:g} s: the weights do not load, or engine and "
+                    "trainer compute different log-probabilities; the run's events say which",
+                )
             await self._wait_for_change(TICK_SECONDS)
-        return f"{bound} groups in a row failed to be scored; the last: {self.controller.counts.last_error}"
 
     # --- workers ------------------------------------------------------------------------------------------
 

@@ -17,20 +17,22 @@ class WorkerTelemetry:
         self._outbox = outbox
         self._meters = meters
         self._reading = Reading.of(meters)
+        self._last_x = -1
         self._reported_versions: set[int] = set()
 
     def publish(self, slot: EngineSlot, loads: list[Load], *, now: float) -> None:
         """A point on the time axis, and one on the step axis per version loaded since the last call."""
+        x = self._job.seconds_since_start(now)
         reading = Reading.of(self._meters)
         values = reading.rates_since(self._reading)
-        self._reading = reading
-        if values:
+        if values and x > self._last_x:  # a second point at one x would be a conflict
+            self._reading, self._last_x = reading, x
             values |= {
                 "engine/version": float(slot.loaded_version),
                 "engine/running_requests": float(self._meters.live_requests),
                 "engine/restarts": float(self._meters.restarts),
             }
-            self._outbox.write(Points(axis="time", x=self._job.seconds_since_start(now), values=values))
+            self._outbox.write(Points(axis="time", x=x, values=values))
         for load in loads:
             # A restarted engine loads a version again; the first load of it is the one that counts.
             if load.version in self._reported_versions:

@@ -176,7 +176,9 @@ def test_a_group_given_back_keeps_its_tokens_and_is_claimed_first(controller: Co
             finish_reason="abort",
         ),
     )
-    controller.give_back(GiveBackRequest(worker_id=ALICE, claim_id=first.claim_id, members=[part]), now=0.0)
+    request = GiveBackRequest(worker_id=ALICE, claim_id=first.claim_id, members=[part])
+    controller.give_back(request, now=0.0)
+    controller.give_back(request, now=0.0)  # repeated: its reply was lost
     assert controller.tokens.counts().in_hand == 2
     [again] = claim(controller, BOB)
     assert (again.group_id, again.partial) == (first.group_id, [part])
@@ -231,6 +233,14 @@ def test_a_stale_engine_gets_no_claims_until_it_loads_a_newer_version(controller
     controller.announce(announcement(1), now=0.0)
     controller.acknowledge(AckRequest(worker_id=ALICE, version=1, ok=True), now=0.0)
     assert len(claim(controller)) == 1
+
+
+def test_a_run_whose_every_engine_is_stale_is_stuck_until_one_is_not(controller: Controller) -> None:
+    assert controller.stuck_seconds(now=0.0) == 0.0
+    controller.acknowledge(AckRequest(worker_id=ALICE, version=0, ok=False), now=0.0)
+    assert [controller.stuck_seconds(now=now) for now in (1.0, 11.0)] == [0.0, 10.0]
+    controller.acknowledge(AckRequest(worker_id=BOB, version=0, ok=True), now=12.0)
+    assert controller.stuck_seconds(now=12.0) == 0.0
 
 
 def test_an_outdated_verdict_does_not_make_an_engine_stale(controller: Controller) -> None:

@@ -12,6 +12,7 @@ http = get_asgi_application()
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402  (Django must be set up first)
 from django.conf import settings  # noqa: E402
 
+from control_plane.catalog.store import scratch_folder  # noqa: E402
 from control_plane.fleet.receiver import start_receiver_pulse  # noqa: E402
 
 protocols = {"http": http}
@@ -19,6 +20,9 @@ if "control_plane.telemetry" in settings.INSTALLED_APPS:
     from control_plane.telemetry.routing import websocket_urlpatterns
 
     protocols["websocket"] = URLRouter(websocket_urlpatterns)
+
+# Bodies of uploads wait on the store's own disk: /tmp may be small.
+settings.FILE_UPLOAD_TEMP_DIR = str(scratch_folder())
 
 application = ProtocolTypeRouter(protocols)
 start_receiver_pulse()

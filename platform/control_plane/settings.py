@@ -43,7 +43,7 @@ MIDDLEWARE = [
 
 ROOT_URLCONF = "control_plane.urls"
 ASGI_APPLICATION = "control_plane.asgi.application"
-TEMPLATES: list[dict[str, object]] = []
+TEMPLATES = [{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}]
 
 DATABASES = {"default": database_settings(ENVIRONMENT.database_url)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -87,6 +87,8 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Asynchronous reinforcement learning of language models on a shared GPU pool.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_REQUEST": True,

@@ -105,10 +105,14 @@ def open_blob(sha256: str) -> IO[bytes]:
     return blob_path(sha256).open("rb")
 
 
-def temporary_path() -> Path:
+def scratch_folder() -> Path:
     folder = _root() / "tmp"
     folder.mkdir(parents=True, exist_ok=True)
-    return folder / new_id("tmp")
+    return folder
+
+
+def temporary_path() -> Path:
+    return scratch_folder() / new_id("tmp")
 
 
 # --- uploads in parts -------------------------------------------------------------------------------------

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import drf_spectacular_sidecar
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from control_plane.common.errors import problem_response
 
+_SWAGGER = (
+    Path(drf_spectacular_sidecar.__file__).parent / "static"
+)  # the page of GET /api/v1/docs, without a CDN
 _NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Oolong</title>
 <body style="font: 16px/1.5 system-ui; max-width: 42rem; margin: 4rem auto; padding: 0 1rem">
 <h1>Oolong runs, but its dashboard is not built</h1>
@@ -21,6 +27,7 @@ class DashboardMiddleware(WhiteNoiseMiddleware):
 
     def __init__(self, get_response=None) -> None:  # type: ignore[no-untyped-def]
         super().__init__(get_response)
+        self.add_files(str(_SWAGGER), prefix="/static/")
         dist = settings.ENVIRONMENT.webui_dist
         if dist.is_dir():
             self.add_files(str(dist), prefix="/")

@@ -189,6 +189,11 @@ def release_jobs(jobs: Iterable[str], *, now: datetime) -> int:
     return Lease.objects.filter(job__in=list(jobs), released_at=None).update(released_at=now)
 
 
+def announce_queue() -> None:
+    """Say on the topic `pool` that the queue changed; like announce_leases, last in its transaction."""
+    live.publish("pool", "event", {"kind": "queue"})
+
+
 def announce_leases() -> None:
     """Say on the topic `pool` that holders changed; the last publish of a transaction (see common.live)."""
     live.publish("pool", "event", {"kind": "leases"})
@@ -233,11 +238,6 @@ def set_quota(team: Team, *, limit_slots: int | None, pool: str = DEFAULT_POOL) 
 
 
 # --- the sweep --------------------------------------------------------------------------------------------
-
-
-def note_start(*, now: datetime) -> None:
-    """The control plane starts: nobody may be judged for one lease."""
-    Watch.objects.update_or_create(name="pool", defaults={"suspended_until": now + clocks().lease})
 
 
 def sweep(*, now: datetime) -> list[Node]:

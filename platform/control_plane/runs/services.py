@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from control_plane.accounts.caller import Caller
@@ -84,6 +84,7 @@ def create_run(caller: Caller, document: Any, *, now: datetime) -> Run:
         )  # fmt: skip
         note(run, "created", f"submitted by {caller.user.username}", at=now)
         announce_run(run)
+        fleet.announce_queue()
     return run
 
 
@@ -119,6 +120,7 @@ def stop_run(run_id: str, *, now: datetime) -> Run:
 def _end_queued(run: Run, *, now: datetime) -> None:
     reason = EndReason.CANCELLED_WHILE_QUEUED if run.attempt_number == 0 else EndReason.STOPPED_BY_USER
     move_run(run, RunStatus.STOPPED, now=now, message="taken out of the queue", **_verdict(reason, ""))
+    fleet.announce_queue()
 
 
 def _begin_stop(run: Run, reason: EndReason, message: str, *, now: datetime) -> None:
@@ -150,8 +152,12 @@ def place_jobs(*, now: datetime) -> int:
     )
     placed = 0
     for placement in decided.placements:
-        with transaction.atomic():
-            placed += _place(placement.request, placement.node, placement.slots, now=now)
+        try:
+            with transaction.atomic():
+                placed += _place(placement.request, placement.node, placement.slots, now=now)
+        except IntegrityError:
+            # Somebody else sold one of the slots meanwhile; the next tick plans anew.
+            log.warning("run %s could not be placed on %s", placement.request, placement.node, exc_info=True)
     for run_id, why in decided.waiting.items():
         run = waiting[run_id]
         if run.waiting_why != why or run.queue_position != decided.positions[run_id]:
@@ -178,6 +184,7 @@ def _note_waiting(run_id: str, why: str, position: int, *, now: datetime) -> Non
     if why.split(" in ")[0] != said_before:
         note(run, "waiting", why, at=now)
         announce_run(run)
+        fleet.announce_queue()
 
 
 def _place(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) -> bool:
@@ -371,11 +378,7 @@ def _release_what_is_gone(node: Node, reported: dict[str, ObservedJob], *, now: 
 
 def advance_runs(*, now: datetime) -> None:
     """Bring every run as far as its jobs have come. Runs that somebody else works on are left for the next tick."""
-    for run_id in runs_to_advance(now):
-        with transaction.atomic():
-            run = lock_run(run_id, skip_locked=True)
-            if run is not None:
-                _advance(run, now=now)
+    _each(runs_to_advance(now), lambda run: _advance(run, now=now))
 
 
 def runs_to_advance(now: datetime) -> list[str]:
@@ -616,11 +619,8 @@ def sweep_leases(*, now: datetime) -> None:
         .values_list("run_id", flat=True)
     )
     conditioned = Run.objects.filter(conditions__contains=["UNRESPONSIVE"], status__in=_WORKING)
-    for run_id in sorted({*troubled, *conditioned.values_list("pk", flat=True)}):
-        with transaction.atomic():
-            run = lock_run(run_id, skip_locked=True)
-            if run is not None:
-                _look_after(run, now=now)
+    runs = sorted({*troubled, *conditioned.values_list("pk", flat=True)})
+    _each(runs, lambda run: _look_after(run, now=now))
 
 
 def _look_after(run: Run, *, now: datetime) -> None:
@@ -676,6 +676,22 @@ def note_stored(run: Run, checkpoint: Checkpoint, *, now: datetime) -> None:
     live.publish(f"run:{run.pk}", "checkpoint", checkpoint_as_json(checkpoint))
     announce_run(run)
     _advance(run, now=now)
+
+
+def _each(run_ids: Iterable[str], step: Callable[[Run], None]) -> None:
+    """Lock each run that nobody works on and do the step. One run's failure is told at the end, not in the way."""
+    failures: list[Exception] = []
+    for run_id in run_ids:
+        try:
+            with transaction.atomic():
+                run = lock_run(run_id, skip_locked=True)
+                if run is not None:
+                    step(run)
+        except Exception as failure:
+            log.exception("run %s could not be advanced", run_id)
+            failures.append(failure)
+    if failures:
+        raise ExceptionGroup("some runs could not be advanced", failures)
 
 
 def lock_run(run_id: str, *, skip_locked: bool = False) -> Any:

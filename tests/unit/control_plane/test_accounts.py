@@ -18,6 +18,11 @@ from control_plane.accounts.models import ApiToken, LoginLink, Membership, User
 from control_plane.fleet.models import EnrolmentToken, Quota
 
 
+@pytest.fixture(autouse=True)
+def _quick_hashing(settings: Any) -> None:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
 def run_command(name: str, *arguments: str) -> str:
     out = io.StringIO()
     call_command(name, *arguments, stdout=out)

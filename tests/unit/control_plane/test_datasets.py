@@ -20,6 +20,12 @@ from oolong.contracts.attempt import CanonicalRow
 MAPPING = rows.Mapping(prompt_column="q", answer_column="a", split_column="s")
 
 
+@pytest.fixture
+def alice(person: Any, clock: Any) -> Any:
+    """Here she has nothing yet."""
+    return person("alice")
+
+
 def jsonl(*lines: Any) -> bytes:
     return b"".join(
         (line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines
@@ -201,6 +207,7 @@ def test_an_upload_over_the_limit_is_refused(
 
 
 def test_a_name_is_taken_once(alice: Any) -> None:
+    alice.dataset()
     refused = alice.post("/datasets", {"name": "sums"})
     assert (refused.status_code, refused.json()["code"]) == (409, "name_taken")
     assert alice.get("/datasets?name=sums").json()["data"][0]["id"] == refused.json()["id"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,15 @@ def test_a_built_dashboard_serves_its_assets_for_ever_and_its_page_everywhere(
 def test_an_unknown_api_address_is_a_problem_document(db: None) -> None:
     reply = Client().get("/api/v1/nothing")
     assert (reply.status_code, reply.headers["Content-Type"]) == (404, "application/problem+json")
+
+
+def test_the_api_page_comes_without_a_foreign_address(db: None) -> None:
+    browser = Client()
+    page = browser.get("/api/v1/docs")
+    assert page.status_code == 200
+    addresses = re.findall(r'(?:src|href)="([^"]+)"', page.content.decode())
+    assert len(addresses) >= 3
+    assert all(browser.get(address).status_code == 200 for address in addresses), addresses
 
 
 def test_health_says_what_is_wrong_with_the_broker(db: None, settings: Any) -> None:

@@ -17,6 +17,12 @@ from control_plane.catalog.models import BaseModel
 CONFIG = {"model_type": "qwen3", "hidden_size": 4}
 
 
+@pytest.fixture
+def alice(person: Any, clock: Any) -> Any:
+    """Here she has nothing yet."""
+    return person("alice")
+
+
 def safetensors(shape: tuple[int, ...] = (2, 3), *, cut: int = 0) -> bytes:
     count = 1
     for size in shape:
@@ -148,6 +154,7 @@ def test_a_hostile_or_broken_archive_is_refused_before_it_is_unpacked(
 
 
 def test_a_path_is_taken_as_declared_and_an_odd_one_refused(alice: Any) -> None:
+    assert alice.post("/models", {"name": "tiny", "path": "/models/tiny"}).status_code == 201
     again = alice.post("/models", {"name": "tiny", "path": "/models/tiny"})
     assert (again.status_code, again.json()["source"], again.json()["parameters"]) == (200, "path", None)
     for path in ("models/tiny", "/models/../etc"):

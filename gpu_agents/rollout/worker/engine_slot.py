@@ -19,6 +19,7 @@ class EngineSlot:
         self.loaded_version = -1
         self._client: EngineClient | None = None
         self._open = asyncio.Event()
+        self._gone = asyncio.Event()
         self._quiet = asyncio.Event()
         self._quiet.set()
 
@@ -29,6 +30,7 @@ class EngineSlot:
     def open(self, client: EngineClient, version: int) -> None:
         self._client = client
         self.loaded_version = version
+        self._gone.clear()
         self._open.set()
         self.meters.open()
 
@@ -37,6 +39,11 @@ class EngineSlot:
         self._open.clear()
         self._client = None
         self.loaded_version = -1
+        self._gone.set()
+
+    async def wait_gone(self) -> None:
+        """Until the engine that serves now is gone."""
+        await self._gone.wait()
 
     async def wait_open(self) -> None:
         await self._open.wait()

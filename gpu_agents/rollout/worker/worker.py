@@ -164,18 +164,30 @@ class Worker:
             if self._slot.loaded_version != task.version:
                 return
             log.info("evaluation %s: %d prompts at version %d", task.label, len(task.prompts), task.version)
-            try:
-                result = await evaluate(
+            scoring = asyncio.create_task(
+                evaluate(
                     task,
                     worker_id=self._options.worker_id,
                     slot=self._slot,
                     scorer=self._scorer,
                     max_new_tokens=self._options.max_new_tokens,
                 )
+            )
+            gone = asyncio.create_task(self._slot.wait_gone())
+            try:
+                await asyncio.wait({scoring, gone}, return_when=asyncio.FIRST_COMPLETED)
+                if not scoring.done():
+                    # The next engine must load before it can serve, and this evaluation holds the version.
+                    self._telemetry.note("evaluation_repeated", f"evaluation {task.label}: its engine died")
+                    return
+                result = scoring.result()
             except (RewardFailed, EngineError) as error:
                 self._telemetry.note("evaluation_failed", f"evaluation {task.label}: {error}")
                 await asyncio.sleep(1.0)
                 return
+            finally:
+                scoring.cancel()
+                gone.cancel()
             await self._controller.call("evaluation_result", result, Done)
 
     async def _let_everything_go(self) -> None:

@@ -303,6 +303,21 @@ async def test_an_evaluation_scores_every_prompt_at_its_version(
         assert run.controller.evaluations.scores["end"].version == 1
 
 
+async def test_an_evaluation_whose_engine_dies_is_done_again_by_the_next_one(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    engine.token_seconds = 0.01
+    evaluation = {"split": "train", "prompts": 6, "samples": 0, "at_end": False}
+    async with new_harness(evaluation=evaluation) as run:
+        worker = run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        await run.until(lambda: len(engine.running) >= 6)
+        worker.slot.close()
+        await run.until(lambda: not worker.worker._loader.pinned.locked())
+        worker.slot.open(worker.client, 0)
+        await run.until(lambda: "start" in run.controller.evaluations.scores)
+
+
 async def test_what_the_controller_leaves_in_its_outbox(
     new_harness: Make, engine: ScriptedEngine, versions: Versions
 ) -> None:

@@ -13,6 +13,7 @@ from trainers.models import attention
 from trainers.models.logprobs import first_choices, token_logprobs
 from trainers.models.packing import PackedRow
 
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # of computing and publishing
 FAMILIES = ("qwen2", "qwen3", "llama")
 
 

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from oolong.contracts.rollout import Group
 
 
+# A sequence of T tokens costs about T * (this + T): attention, which is quadratic, then costs as much as the rest.
+ATTENTION_EVEN_AT = 1024
+
+
 class BatchUnusable(Exception):
     """A group breaks the contract; the message names it and the field."""
 
@@ -104,12 +108,8 @@ def plan_batch(
     ranks: int,
     minibatches: int,
     token_budget: int,
-    width: int = 1024,
 ) -> list[RankPlan]:
-    """One plan per rank. Minibatch k holds the k-th run of groups, in the order in which they were taken.
-
-    `width` weighs attention against the rest: a sequence of T tokens costs T * (width + T).
-    """
+    """One plan per rank. Minibatch k holds the k-th run of groups, in the order in which they were taken."""
     sequences = training_sequences(groups)
     rewards = [[float(trajectory.reward or 0.0) for trajectory in group.trajectories] for group in groups]
     per_minibatch = len(groups) // minibatches
@@ -119,7 +119,7 @@ def plan_batch(
     for start in range(0, len(groups), per_minibatch):
         members = [one for group in sequences[start : start + per_minibatch] for one in group if one.loss_at]
         loss_tokens = sum(len(one.loss_at) for one in members)
-        bins = [_fill(share, token_budget) for share in _balance(members, ranks, width)]
+        bins = [_fill(share, token_budget) for share in _balance(members, ranks)]
         count = max(1, *(len(share) for share in bins))
         for share, packed in zip(shares, bins, strict=True):
             padded = packed + [_dummy(groups[0])] * (count - len(packed))
@@ -127,13 +127,13 @@ def plan_batch(
     return [RankPlan(version=version, minibatches=share, rewards=rewards) for share in shares]
 
 
-def _balance(sequences: list[TrainingSequence], ranks: int, width: int) -> list[list[TrainingSequence]]:
+def _balance(sequences: list[TrainingSequence], ranks: int) -> list[list[TrainingSequence]]:
     """Longest first, each to the rank with the least work so far."""
     loads = [0] * ranks
     shares: list[list[TrainingSequence]] = [[] for _ in range(ranks)]
     for sequence in sorted(sequences, key=lambda one: -len(one.tokens)):
         lightest = loads.index(min(loads))
-        loads[lightest] += len(sequence.tokens) * (width + len(sequence.tokens))
+        loads[lightest] += len(sequence.tokens) * (ATTENTION_EVEN_AT + len(sequence.tokens))
         shares[lightest].append(sequence)
     return shares
 

@@ -10,7 +10,7 @@ from oolong.contracts.attempt import AttemptFile, JobFile, JobResult
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RunSpec
 from trainers import checkpoint
-from trainers.models.policy import load_policy
+from trainers.models.policy import DTYPES, load_policy
 from trainers.models.shard import full_tensors, shard
 from trainers.ranks import Ranks
 from trainers.rl.account import Account
@@ -20,7 +20,6 @@ from trainers.signals import stop_on_signals
 from trainers.stopwatch import Stopwatch
 
 NONFINITE_LIMIT = 3  # steps in a row
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -> JobResult:

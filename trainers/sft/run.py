@@ -18,13 +18,12 @@ from trainers import checkpoint
 from trainers.data import read_rows
 from trainers.models.optimizer import clip_gradients, learning_rate_at, make_adamw, set_learning_rate
 from trainers.models.packing import pack
-from trainers.models.policy import Policy, load_policy
+from trainers.models.policy import DTYPES, Policy, load_policy
 from trainers.models.shard import full_tensors, shard, sync_gradients
 from trainers.ranks import Ranks
 from trainers.sft.examples import Example, batch_at, tokenize_examples
 from trainers.signals import stop_on_signals
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 NONFINITE_LIMIT = 3  # steps in a row
 REPORT_EVERY_STEPS = 10
 STOP_CHECK_EVERY_STEPS = 10  # the ranks agree on a wish to stop this often

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from oolong.contracts.rollout import Group
 
-
 # A sequence of T tokens costs about T * (this + T): attention, which is quadratic, then costs as much as the rest.
 ATTENTION_EVEN_AT = 1024
 

@@ -109,7 +109,8 @@ class Job(models.Model):
     outbox_read = models.JSONField(default=dict)  # file → bytes that the server has stored
     stop_asked_at = models.DateTimeField(null=True)
     grace_seconds = models.FloatField(default=15.0)
-    observed_at = models.DateTimeField(null=True)
+    observed_at = models.DateTimeField(null=True)  # first report
+    missing_at = models.DateTimeField(null=True)  # since when reports of its node have left it out
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
 

@@ -30,6 +30,7 @@ PRESETS: list[dict[str, Any]] = [
             "rollout": {"engines": 1, "group_size": 8, "max_new_tokens": 112},
             "staleness": {"max": 4},
             "trainer": {"total_train_steps": 60, "groups_per_step": 32, "minibatches": 4, "learning_rate": 2e-4},
+            "weight_sync": {"probe_first_versions": 60},
             "evaluation": {"split": "eval", "prompts": 256},
         },
     },

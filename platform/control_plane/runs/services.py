@@ -58,6 +58,7 @@ STORE_BOUND = timedelta(minutes=60)  # and for the upload of its last checkpoint
 FOLLOW_TRAINER = timedelta(
     seconds=20
 )  # after a stopped trainer, the other jobs end by themselves within this
+MISSING = timedelta(seconds=5)  # one late report without a job proves nothing; a later one does
 NEVER_STARTED = timedelta(seconds=30)  # a job asked to stop, and not reported for this long, never began
 
 
@@ -254,7 +255,7 @@ def observe(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, now: 
 
 
 def _is_news(job: Job, report: ObservedJob | None, rebooted: bool) -> bool:
-    if report is None or rebooted or JobState.EXITED in (job.state, report.state):
+    if report is None or rebooted or job.missing_at or JobState.EXITED in (job.state, report.state):
         return True
     return (job.state, job.incarnation, job.pid, job.message) != (
         report.state, report.incarnation, report.pid, report.message[:4000],
@@ -280,9 +281,10 @@ def _observe_run(
             _take_report(job, report, now=now)
             if job.state == JobState.EXITED and not unread(job):
                 forget.append(job.pk)
-        elif job.state != JobState.EXITED and (rebooted or job.observed_at is not None):
-            reason = "the node was restarted" if rebooted else "the node does not know the job any more"
-            _exit_unseen(job, EndReason.NODE_LOST, reason, now=now)
+        elif job.state != JobState.EXITED and rebooted:
+            _exit_unseen(job, EndReason.NODE_LOST, "the node was restarted", now=now)
+        elif job.state != JobState.EXITED and job.observed_at is not None:
+            _take_absence(job, now=now)
         elif (
             job.state == PENDING and job.stop_asked_at is not None and now - job.stop_asked_at > NEVER_STARTED
         ):
@@ -298,7 +300,7 @@ def _take_report(job: Job, report: ObservedJob, *, now: datetime) -> None:
     fields: dict[str, Any] = {
         "state": report.state, "incarnation": report.incarnation, "pid": report.pid,
         "exit_code": report.exit_code, "reason": report.reason or "", "message": report.message[:4000],
-        "observed_at": job.observed_at or now,
+        "observed_at": job.observed_at or now, "missing_at": None,
     }  # fmt: skip
     if report.state == JobState.RUNNING:
         fields["started_at"] = job.started_at or now
@@ -328,6 +330,15 @@ def _news_of(job: Job, *, restarted: bool) -> str:
     if restarted:
         return f"{job.name} was restarted in place ({job.incarnation} of {job.restarts})"
     return f"{job.name} runs" if job.state == JobState.RUNNING else f"{job.name} fetches its inputs"
+
+
+def _take_absence(job: Job, *, now: datetime) -> None:
+    """A report without a job that was there before: an abandoned request that arrives late looks the same."""
+    if job.missing_at is None:
+        job.missing_at = now
+        job.save(update_fields=["missing_at"])
+    elif now - job.missing_at >= MISSING:
+        _exit_unseen(job, EndReason.NODE_LOST, "the node does not know the job any more", now=now)
 
 
 def _take_offsets(job: Job, report: ObservedJob) -> None:
@@ -634,7 +645,7 @@ def _look_after(run: Run, *, now: datetime) -> None:
             _drain(run, attempt, now=now)
     elif node.liveness == Liveness.LOST:
         end_attempt(run, attempt, EndReason.NODE_LOST, f"{node.name} is lost", now=now)
-    elif _fits_elsewhere(run, node):
+    elif _fits_elsewhere(run, node, now=now):
         # Nothing is gained by taking the run from a node that may come back, unless another can have it now.
         end_attempt(run, attempt, EndReason.NODE_LOST, f"{node.name} does not answer", now=now)
     else:
@@ -652,18 +663,18 @@ def _drain(run: Run, attempt: Attempt, *, now: datetime) -> None:
         )
 
 
-def _fits_elsewhere(run: Run, node: Node) -> bool:
-    """Whether the run would be placed at once, with the silent node's slots out of the count."""
-    views = [view for view in fleet_selectors.node_views() if view.id != node.pk]
-    request = Request(
-        id=run.pk, name=run.name, team=run.project.team_id, priority=run.priority, slots=run.slots_needed,
-        submitted_at=run.created_at,
-    )  # fmt: skip
-    snapshot = Snapshot(
-        now=run.created_at, nodes=views, queue=[request], used=fleet_selectors.used_slots(),
-        limits=fleet_selectors.limits(),
-    )  # fmt: skip
-    return bool(plan(snapshot).placements)
+def _fits_elsewhere(run: Run, node: Node, *, now: datetime) -> bool:
+    """Whether the run, put into the queue as it is, would be placed at once on another node."""
+    decided = plan(
+        Snapshot(
+            now=now,
+            nodes=[view for view in fleet_selectors.node_views() if view.id != node.pk],
+            queue=[*map(_request, queue()), _request(run)],
+            used=fleet_selectors.used_slots(),
+            limits=fleet_selectors.limits(),
+        )
+    )
+    return any(placement.request == run.pk for placement in decided.placements)
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------

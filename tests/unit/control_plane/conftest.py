@@ -127,6 +127,7 @@ class SimulatedNode:
     boot_id: str = "boot-1"
     jobs: dict[str, ObservedJob] = field(default_factory=dict)
     reply: HeartbeatReply | None = None
+    silent_about_new: bool = False  # does not start what it is told to start
     client: Client = field(default_factory=Client)
 
     def inventory(self) -> Inventory:
@@ -156,6 +157,8 @@ class SimulatedNode:
         for attempt in self.reply.attempts:
             for job in attempt.jobs:
                 named[job.job_id] = job
+                if job.job_id not in self.jobs and self.silent_about_new:
+                    continue
                 if job.job_id not in self.jobs:
                     self.jobs[job.job_id] = ObservedJob(
                         job_id=job.job_id, attempt_id=attempt.attempt_id, epoch=attempt.epoch,

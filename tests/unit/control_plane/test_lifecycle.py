@@ -425,11 +425,29 @@ def test_a_repeated_or_stale_heartbeat_changes_nothing(alice: Any, node: Any, st
     assert alice.see(run["id"])["status"] == "RUNNING", "a report of another epoch is not about this attempt"
 
 
+def test_a_late_report_without_a_job_is_forgotten_when_the_next_one_names_it(
+    alice: Any, node: Any, start: Any, tick: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    jobs, machine.jobs, machine.silent_about_new = machine.jobs, {}, True
+    for _ in range(3):
+        machine.jobs = {}
+        machine.beat()
+        machine.jobs = jobs
+        machine.beat()
+        tick(4)
+    assert alice.see(run["id"])["status"] == "RUNNING"
+
+
 def test_a_job_that_its_node_no_longer_knows_is_lost(alice: Any, node: Any, start: Any, tick: Any) -> None:
     machine = node()
     run = start(machine)
     machine.jobs.clear()
-    machine.reply = None
+    machine.silent_about_new = True
+    machine.beat()
+    assert alice.see(run["id"])["status"] == "RUNNING", "one late report without it proves nothing"
+    tick(6)
     machine.beat()
     run = alice.see(run["id"])
     assert run["status"] == "RECOVERING"

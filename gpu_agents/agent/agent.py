@@ -258,7 +258,9 @@ class Agent:
         deadline = None if timeout is None else time.monotonic() + timeout
         while deadline is None or time.monotonic() < deadline:
             try:
-                await asyncio.wait_for(self._nudged.wait(), LOOK_SECONDS)
+                # Not asyncio.wait_for: before Python 3.12 it may swallow a cancellation that meets a nudge.
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._nudged.wait()
                 self._nudged.clear()
             except TimeoutError:
                 pass

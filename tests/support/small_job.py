@@ -1,7 +1,7 @@
 """One job of the tests. What it does stands in the run's notes, by job name: {"trainer": {"points": 100, ...}}.
 
 points      points it writes, one every `every` seconds (default: until it is stopped)
-checkpoint  commit a checkpoint after every so many points
+checkpoint  commit a checkpoint after every so many points, besides the final one
 resume      go on after the checkpoint it is handed
 end         completed (default) | died (exit 3, no verdict) | deaf (ignores SIGTERM)
 stray       leave a daemon behind
@@ -54,7 +54,7 @@ def main() -> int:
             os.abort()
         x += 1
         outbox.write(Points(axis="step", x=x, values={"reward/mean": x / 1000}))
-        if plan.get("checkpoint") and x % plan["checkpoint"] == 0:
+        if x == points or (plan.get("checkpoint") and x % plan["checkpoint"] == 0):
             commit(outbox, attempt.checkpoints_directory, x, final=x == points)
     if plan.get("end") == "died":
         return 3

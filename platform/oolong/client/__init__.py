@@ -1,5 +1,6 @@
-"""The Python SDK: `from oolong.client import Client`."""
+"""The Python SDK: `from oolong.client import Client`, or `AsyncClient` with the same calls awaited."""
 
+from oolong.client.async_client import AsyncClient
 from oolong.client.errors import (
     ApiError,
     Conflict,
@@ -19,6 +20,7 @@ from oolong.client.sync_client import Client
 
 __all__ = [
     "ApiError",
+    "AsyncClient",
     "Client",
     "Conflict",
     "Invalid",

@@ -1,0 +1,473 @@
+"""The asynchronous client: the same calls as `sync_client`, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from oolong.client import calls, models
+from oolong.client.archives import Progress, body_of, counted
+from oolong.client.calls import Call
+from oolong.client.downloads import Download
+from oolong.client.errors import NotFound, OolongError, ServerError, StreamGap, Unreachable, error_of
+from oolong.client.exchange import (
+    EventReader,
+    RetryPolicy,
+    new_request,
+    read_answer,
+    retry_after,
+    worth_repeating,
+)
+from oolong.client.settings import ClientSettings, read_settings
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """`async with AsyncClient() as client: run = await client.runs.create(spec); await client.runs.wait(run.id)`
+
+    URL and token come from the arguments, OOLONG_URL and OOLONG_TOKEN, or `oolong login`. Calls that are safe
+    to repeat are repeated when the server is away or busy; POSTs carry an Idempotency-Key, so they are safe.
+    Raises the errors of `oolong.client.errors`.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        retries: RetryPolicy | None = None,
+        timeout_seconds: float = 60.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.settings: ClientSettings = read_settings(url=url, token=token)
+        self._retries = retries or RetryPolicy()
+        self._http = httpx.AsyncClient(
+            base_url=f"{self.settings.url}/api/v1/",
+            headers={"Authorization": f"Bearer {self.settings.token}"},
+            timeout=httpx.Timeout(timeout_seconds, connect=10.0),
+            transport=transport,
+        )
+        self.datasets = AsyncDatasets(self)
+        self.models = AsyncModels(self)
+        self.runs = AsyncRuns(self)
+        self.checkpoints = AsyncCheckpoints(self)
+        self.pool = AsyncPool(self)
+        self.tokens = AsyncTokens(self)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def me(self) -> models.Me:
+        return await self.send(calls.me())
+
+    async def health(self) -> models.Health:
+        return await self.send(calls.health())
+
+    async def presets(self) -> list[models.Preset]:
+        answer = await self.send(calls.presets())
+        return [
+            models.Preset.model_validate(item)
+            for item in (answer["data"] if isinstance(answer, dict) else answer)
+        ]
+
+    async def send(self, call: Call[T]) -> T:
+        """Any call of `oolong.client.calls`."""
+        response = await self._repeat(
+            lambda: self._http.send(new_request(self._http, call)), repeatable=call.repeatable
+        )
+        return read_answer(call, response)
+
+    async def pages(self, path: str, item: type[T], **params: Any) -> AsyncIterator[T]:
+        """Every item of a list, page after page."""
+        cursor: str | None = None
+        while True:
+            page = await self.send(calls.page(path, item, limit=100, cursor=cursor, **params))
+            for found in page.data:
+                yield found
+            if not page.has_more:
+                return
+            cursor = page.next_cursor
+
+    async def upload(
+        self, path: str | Path, *, purpose: str, progress: Progress | None = None
+    ) -> models.Upload:
+        """Stream a file, or a folder as a tar archive. Its sha256 goes along and is checked by the server."""
+        body = await asyncio.to_thread(body_of, Path(path))
+        call = Call("POST", "uploads", models.Upload)
+
+        async def parts() -> AsyncIterator[bytes]:
+            for chunk in counted(body, progress):
+                yield chunk
+
+        async def send() -> httpx.Response:
+            request = self._http.build_request(
+                "POST",
+                call.path,
+                params={"filename": body.filename, "purpose": purpose},
+                content=parts(),
+                headers={
+                    "Content-Type": "application/octet-stream",
+                    "Content-Length": str(body.size),
+                    "X-Content-SHA256": body.sha256,
+                },
+                timeout=httpx.Timeout(600.0, connect=10.0),
+            )
+            return await self._http.send(request)
+
+        return read_answer(
+            call, await self._repeat(send, repeatable=True)
+        )  # content-addressed: twice is once
+
+    async def stream(self, topic: str, *, after_seq: int | None = None) -> AsyncIterator[models.Frame]:
+        """Frames of a topic (`run:<id>`, `run:<id>:logs`, `runs`, `pool`) as they come; a run's end with the run.
+
+        A broken connection is resumed after the last frame. Raises StreamGap when frames are gone for good.
+        """
+        last = after_seq
+        failures = 0
+        while True:
+            try:
+                async for frame in self._events(topic, last):
+                    failures = 0
+                    if frame is None:
+                        return
+                    if frame.type == "gap":
+                        raise StreamGap(topic, int(frame.data["from"]), int(frame.data["to"]))
+                    last = max(last or 0, frame.seq)
+                    yield frame
+            except (httpx.HTTPError, ServerError) as error:
+                failures += 1
+                if failures >= self._retries.tries:
+                    raise Unreachable(f"stream {topic}: {error}") from error
+            await asyncio.sleep(self._retries.wait(max(1, failures), None))
+
+    async def _events(self, topic: str, after_seq: int | None) -> AsyncIterator[models.Frame | None]:
+        """Frames of one connection; None when the server says that nothing more will come."""
+        params = {"topic": topic} | ({} if after_seq is None else {"after_seq": str(after_seq)})
+        async with self._http.stream(
+            "GET",
+            "stream",
+            params=params,
+            timeout=httpx.Timeout(60.0, connect=10.0),
+            headers={"Accept": "text/event-stream"},
+        ) as response:
+            if not response.is_success:
+                await response.aread()
+                raise error_of(response.status_code, _document(response))
+            reader = EventReader()
+            async for line in response.aiter_lines():
+                event = reader.feed(line)
+                if event is None or event[0] == "subscribed":
+                    continue
+                yield None if event[0] == "end" else models.Frame.model_validate_json(event[2])
+
+    async def download(self, path: str, download: Download) -> None:
+        """GET into a file, going on where a broken connection ended."""
+        failures = 0
+        while not download.complete:
+            try:
+                async with self._http.stream("GET", path, headers=download.headers()) as response:
+                    if response.status_code == 416:
+                        download.restart()
+                        continue
+                    if not response.is_success:
+                        await response.aread()
+                        raise error_of(response.status_code, _document(response))
+                    download.begin(response.status_code, response.headers)
+                    async for chunk in response.aiter_bytes():
+                        download.write(chunk)
+                        failures = 0
+            except (httpx.HTTPError, ServerError) as error:
+                failures += 1
+                if failures >= self._retries.tries:
+                    raise Unreachable(f"GET {path}: {error or type(error).__name__}") from error
+                await asyncio.sleep(self._retries.wait(failures, None))
+        download.finish()
+
+    async def _repeat(
+        self, send: Callable[[], Awaitable[httpx.Response]], *, repeatable: bool
+    ) -> httpx.Response:
+        failures = 0
+        while True:
+            try:
+                response = await send()
+            except httpx.TransportError as error:
+                failures += 1
+                if not repeatable or failures >= self._retries.tries:
+                    raise Unreachable(
+                        f"{self.settings.url} does not answer: {error or type(error).__name__}"
+                    ) from error
+                wait = self._retries.wait(failures, None)
+            else:
+                failures += 1
+                if not (repeatable and worth_repeating(response)) or failures >= self._retries.tries:
+                    return response
+                wait = self._retries.wait(failures, retry_after(response))
+            await asyncio.sleep(wait)
+
+
+class AsyncDatasets:
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def list(self) -> AsyncIterator[models.Dataset]:
+        return self._client.pages("datasets", models.Dataset)
+
+    async def get(self, dataset_id: str) -> models.Dataset:
+        return await self._client.send(calls.get_dataset(dataset_id))
+
+    async def create(self, name: str, *, description: str = "") -> models.Dataset:
+        return await self._client.send(calls.create_dataset(name, description))
+
+    async def named(self, name: str) -> models.Dataset:
+        """The dataset of that name. Raises NotFound."""
+        async for dataset in self._client.pages("datasets", models.Dataset, name=name):
+            return dataset
+        raise NotFound(404, code="not_found", detail=f"no dataset is named {name!r}")
+
+    async def upload(
+        self,
+        path: str | Path,
+        *,
+        name: str,
+        mapping: Mapping[str, Any],
+        description: str = "",
+        progress: Progress | None = None,
+    ) -> models.DatasetVersion:
+        """Upload a file and make it the next version of the dataset of that name, which is created if need be."""
+        upload = await self._client.upload(path, purpose="dataset", progress=progress)
+        try:
+            dataset = await self.named(name)
+        except NotFound:
+            dataset = await self.create(name, description=description)
+        return await self._client.send(calls.create_version(dataset.id, upload.id, mapping))
+
+    async def preview(
+        self,
+        path: str | Path,
+        *,
+        mapping: Mapping[str, Any] | None = None,
+        limit: int = 20,
+        progress: Progress | None = None,
+    ) -> models.DatasetPreview:
+        """Columns, first rows, and the rows rendered by the mapping; nothing becomes a dataset."""
+        upload = await self._client.upload(path, purpose="dataset", progress=progress)
+        return await self._client.send(calls.preview_dataset(upload.id, mapping, limit))
+
+    async def version(self, id_or_ref: str) -> models.DatasetVersion:
+        """By id (dsv_…) or by reference (name@3, name@latest)."""
+        if "@" in id_or_ref:
+            return await self._client.send(calls.resolve_version(id_or_ref))
+        return await self._client.send(calls.get_version(id_or_ref))
+
+    def rows(self, version_id: str) -> AsyncIterator[models.DatasetRow]:
+        return self._client.pages(f"dataset-versions/{version_id}/rows", models.DatasetRow)
+
+
+class AsyncModels:
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def list(self) -> AsyncIterator[models.Model]:
+        return self._client.pages("models", models.Model)
+
+    async def get(self, model_id: str) -> models.Model:
+        return await self._client.send(calls.get_model(model_id))
+
+    async def upload(self, path: str | Path, *, name: str, progress: Progress | None = None) -> models.Model:
+        """Register a Hugging Face directory (or an archive of one) as a base model."""
+        upload = await self._client.upload(path, purpose="model", progress=progress)
+        return await self._client.send(calls.register_model(name, upload_id=upload.id, path=None))
+
+    async def register_path(self, path: str, *, name: str) -> models.Model:
+        """Register a directory that lies on the nodes themselves."""
+        return await self._client.send(calls.register_model(name, upload_id=None, path=path))
+
+
+class AsyncRuns:
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def list(
+        self, *, status: str | None = None, kind: str | None = None, name: str | None = None
+    ) -> AsyncIterator[models.Run]:
+        return self._client.pages("runs", models.Run, status=status, kind=kind, name=name)
+
+    async def get(self, run_id: str) -> models.Run:
+        return await self._client.send(calls.get_run(run_id))
+
+    async def validate(self, spec: Mapping[str, Any]) -> models.Validation:
+        return await self._client.send(calls.validate_run(spec))
+
+    async def create(self, spec: Mapping[str, Any]) -> models.Run:
+        return await self._client.send(calls.create_run(spec))
+
+    async def stop(self, run_id: str) -> models.Run:
+        """Ask it to take a checkpoint and stop."""
+        return await self._client.send(calls.stop_run(run_id))
+
+    async def cancel(self, run_id: str) -> models.Run:
+        return await self._client.send(calls.cancel_run(run_id))
+
+    def events(self, run_id: str) -> AsyncIterator[models.RunEvent]:
+        return self._client.pages(f"runs/{run_id}/events", models.RunEvent)
+
+    def attempts(self, run_id: str) -> AsyncIterator[models.Attempt]:
+        return self._client.pages(f"runs/{run_id}/attempts", models.Attempt)
+
+    def jobs(self, run_id: str) -> AsyncIterator[models.Job]:
+        return self._client.pages(f"runs/{run_id}/jobs", models.Job)
+
+    async def metrics(
+        self,
+        run_id: str,
+        names: Sequence[str],
+        *,
+        axis: str | None = None,
+        after_x: int | None = None,
+        limit: int | None = None,
+    ) -> models.Metrics:
+        return await self._client.send(calls.metrics(run_id, names, axis, after_x, limit))
+
+    async def metric_names(self, run_id: str) -> Sequence[models.MetricName]:
+        """What was measured, with the last x of each."""
+        return (await self._client.send(calls.metric_names(run_id))).data
+
+    async def last_value(self, run_id: str, name: str) -> float | None:
+        """The newest attempt's last point of a metric; None when there is none."""
+        known = [
+            found
+            for found in await self.metric_names(run_id)
+            if found.name == name and found.last_x is not None
+        ]
+        for found in known:
+            answer = await self.metrics(
+                run_id, [name], axis=found.axis, after_x=(found.last_x or 0) - 1, limit=1
+            )
+            last = [series for series in answer.series if series.value]
+            if last:
+                return max(last, key=lambda series: (series.attempt, series.x[-1])).value[-1]
+        return None
+
+    async def document(self, run_id: str, name: str) -> models.Document:
+        return await self._client.send(calls.document(run_id, name))
+
+    async def log_files(self, run_id: str) -> Sequence[models.LogFile]:
+        return [found async for found in self._client.pages(f"runs/{run_id}/logs", models.LogFile)]
+
+    async def log_part(
+        self, run_id: str, file: models.LogFile, *, offset: int = 0, limit: int = 256 * 1024
+    ) -> models.LogPart:
+        return await self._client.send(calls.log_part(run_id, file.job, file.incarnation, offset, limit))
+
+    def stream(self, run_id: str, *, after_seq: int | None = None) -> AsyncIterator[models.Frame]:
+        """Points, documents, events, status changes of a run as they come."""
+        return self._client.stream(f"run:{run_id}", after_seq=after_seq)
+
+    async def wait(
+        self,
+        run_id: str,
+        *,
+        timeout_seconds: float | None = None,
+        poll_seconds: float = 1.0,
+        outage_seconds: float = 300.0,
+        on_change: Callable[[models.Run], None] | None = None,
+    ) -> models.Run:
+        """The run once it has ended, whatever its end. Raises TimeoutError; bears an outage of the server."""
+        began = time.monotonic()
+        answered = began
+        seen: models.Run | None = None
+        while True:
+            try:
+                run = await self.get(run_id)
+                answered = time.monotonic()
+            except (Unreachable, ServerError) as error:
+                if time.monotonic() - answered > outage_seconds:
+                    raise
+                run = None
+                last_error: OolongError = error
+            if run is not None:
+                if run != seen and on_change is not None:
+                    on_change(run)
+                seen = run
+                if run.ended:
+                    return run
+            if timeout_seconds is not None and time.monotonic() - began >= timeout_seconds:
+                state = f"is {seen.status}" if seen is not None else f"could not be asked: {last_error}"
+                raise TimeoutError(f"run {run_id} {state} after {timeout_seconds:g} s")
+            await asyncio.sleep(poll_seconds)
+
+
+class AsyncCheckpoints:
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def list(self, *, run_id: str | None = None) -> AsyncIterator[models.Checkpoint]:
+        return self._client.pages("checkpoints", models.Checkpoint, run=run_id)
+
+    async def get(self, checkpoint_id: str) -> models.Checkpoint:
+        return await self._client.send(calls.get_checkpoint(checkpoint_id))
+
+    async def download(
+        self, checkpoint_id: str, target: str | Path, *, progress: Progress | None = None
+    ) -> Path:
+        """Its tar archive as one file, sha256 verified; a part that is there already is gone on with."""
+        checkpoint = await self.get(checkpoint_id)
+        download = Download(Path(target), sha256=checkpoint.tar_sha256, progress=progress)
+        await self._client.download(f"checkpoints/{checkpoint_id}/download", download)
+        return download.target
+
+
+class AsyncPool:
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def get(self) -> models.Pool:
+        return await self._client.send(calls.get_pool())
+
+    async def enrolment_token(self) -> models.EnrolmentToken:
+        return await self._client.send(calls.create_enrolment_token())
+
+    async def cordon(self, node_id: str) -> models.Node:
+        return await self._client.send(calls.move_node(node_id, "cordon"))
+
+    async def uncordon(self, node_id: str) -> models.Node:
+        return await self._client.send(calls.move_node(node_id, "uncordon"))
+
+    async def drain(self, node_id: str) -> models.Node:
+        return await self._client.send(calls.move_node(node_id, "drain"))
+
+
+class AsyncTokens:
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def list(self) -> AsyncIterator[models.Token]:
+        return self._client.pages("tokens", models.Token)
+
+    async def create(
+        self, name: str, *, scopes: Sequence[str], expires_at: str | None = None
+    ) -> models.CreatedToken:
+        return await self._client.send(calls.create_token(name, scopes, expires_at))
+
+    async def revoke(self, token_id: str) -> None:
+        await self._client.send(calls.revoke_token(token_id))
+
+
+def _document(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        return None

@@ -28,7 +28,7 @@ from tests.tools.local_attempt import LocalAttempt
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
-BATCH, STEPS, KILLED_AFTER = 8, 16, 11
+BATCH, STEPS, KILLED_AFTER = 8, 10, 7
 ROWS = 300
 
 
@@ -56,7 +56,7 @@ def spec() -> RunSpec:
             "rollout": {"group_size": 4, "max_new_tokens": 100, "engine_max_running_requests": 32},
             "staleness": {"max": 3},
             "trainer": {"total_train_steps": STEPS, "groups_per_step": BATCH, "minibatches": 2},
-            "checkpoint": {"every_steps": 5},
+            "checkpoint": {"every_steps": 3},
         }
     )
 
@@ -85,7 +85,7 @@ def story(tiny: TinyModel, tmp_path_factory: pytest.TempPathFactory) -> Story:
     first = attempt("first")
     try:
         first.start_all()
-        until(first, lambda: trained_steps(first) >= 4)
+        until(first, lambda: trained_steps(first) >= 2)
         kill_engine(first)
         until(first, lambda: trained_steps(first) >= KILLED_AFTER)
         os.killpg(first.jobs["trainer"].process.pid, signal.SIGKILL)
@@ -190,7 +190,7 @@ def test_the_killed_engine_was_restarted_and_loaded_the_current_version_first(st
 def test_trajectories_span_versions_and_engine_and_trainer_agree(story: Story) -> None:
     assert story.summaries["controller"]["trajectories_spanning_versions"] > 0
     mismatch = story.summaries["trainer"]["engine_mismatch"]
-    assert mismatch["tokens_compared"] > 1000
+    assert mismatch["tokens_compared"] >= 32 * (STEPS - story.resumed_at)
     assert mismatch["max"] < 1e-4
     assert story.summaries["rollout-0"]["loads"] == story.summaries["controller"]["acks"]
 

@@ -24,9 +24,6 @@ class Claims:
         self._claims: dict[str, Claim] = {}
         self._made = 0
 
-    def __len__(self) -> int:
-        return len(self._claims)
-
     def make(self, group_id: str, worker_id: str, *, now: float) -> Claim:
         self._made += 1
         claim = Claim(

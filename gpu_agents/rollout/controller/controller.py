@@ -256,10 +256,10 @@ class Controller:
 
     # --- trainer ------------------------------------------------------------------------------------------
 
-    def announce(self, request: AnnounceRequest, *, now: float) -> TrainedBatch | None:
+    def announce(self, request: AnnounceRequest) -> TrainedBatch | None:
         """A version is complete on disk: taken groups become trained, and the gate moves on."""
         if request.outcome == "none":
-            self._announce_first(request, now=now)
+            self._announce_first(request)
             return None
         if request.outcome == "nonfinite":
             self._require_version(request.version, self.versions.number, "a skipped step keeps its version")
@@ -273,7 +273,7 @@ class Controller:
         batch = self._train_taken(request.version)
         if self.rules.straggler_policy == "drop":
             self._cancel_what_will_be_too_old(request.version)
-        self._publish(request.weights, now=now)
+        self._publish(request.weights)
         return batch
 
     def take(self, request: TakeRequest, *, now: float) -> TakeReply:
@@ -503,7 +503,7 @@ class Controller:
         self.waiting.sort(key=lambda group: group.order)
         self.ledger.move(Place.RUNNING, Place.WAITING)
 
-    def _announce_first(self, request: AnnounceRequest, *, now: float) -> None:
+    def _announce_first(self, request: AnnounceRequest) -> None:
         if self.versions.newest is not None:
             self._require_version(request.version, self.versions.number, "the first announcement came before")
             return
@@ -519,7 +519,7 @@ class Controller:
             )
         if request.weights is None:
             raise OutOfOrder(f"version {request.version} was announced without its weights")
-        self._publish(request.weights, now=now)
+        self._publish(request.weights)
         plan = self.evaluations.plan
         if (
             request.version == 0
@@ -529,8 +529,8 @@ class Controller:
         ):
             self.versions.pin(0)
 
-    def _publish(self, weights: PublishedWeights, *, now: float) -> None:
-        self.versions.announce(weights, now=now)
+    def _publish(self, weights: PublishedWeights) -> None:
+        self.versions.announce(weights)
         self.counts.versions_announced += 1
 
     def _train_taken(self, version: int) -> TrainedBatch:

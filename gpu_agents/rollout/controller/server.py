@@ -177,7 +177,7 @@ class ControllerServer:
     # --- trainer ------------------------------------------------------------------------------------------
 
     async def _announce(self, request: wire.AnnounceRequest) -> wire.Done:
-        batch = _in_order(lambda: self.controller.announce(request, now=time.monotonic()))
+        batch = _in_order(lambda: self.controller.announce(request))
         log.info("version %d announced (%s)", request.version, request.outcome)
         if batch is not None:
             self._telemetry.trained(batch)

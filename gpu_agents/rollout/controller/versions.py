@@ -20,7 +20,6 @@ class Versions:
 
     def __init__(self) -> None:
         self.newest: PublishedWeights | None = None
-        self.announced_at = 0.0
         self._on_disk: dict[int, PublishedWeights] = {}
         self._load_claims: dict[str, LoadClaim] = {}
         self._pinned: set[int] = set()
@@ -30,20 +29,15 @@ class Versions:
         """The newest announced version; -1 before the first announcement."""
         return self.newest.version if self.newest else -1
 
-    def announce(self, weights: PublishedWeights, *, now: float) -> None:
+    def announce(self, weights: PublishedWeights) -> None:
         self.newest = weights
-        self.announced_at = now
         self._on_disk[weights.version] = weights
 
-    def claim_load(
-        self, worker_id: str, *, now: float, version: int | None = None
-    ) -> PublishedWeights | None:
-        """Protect the newest version's files, or those of a pinned one, for this worker (one at a time each)."""
-        weights = self.newest if version is None else self._on_disk.get(version)
-        if weights is None:
-            return None
-        self._load_claims[worker_id] = LoadClaim(version=weights.version, heard_at=now)
-        return weights
+    def claim_load(self, worker_id: str, *, now: float) -> PublishedWeights | None:
+        """Protect the newest version's files for this worker; each has one load claim at a time."""
+        if self.newest is not None:
+            self._load_claims[worker_id] = LoadClaim(version=self.newest.version, heard_at=now)
+        return self.newest
 
     def end_load(self, worker_id: str) -> None:
         self._load_claims.pop(worker_id, None)

@@ -145,7 +145,7 @@ class World:
         heapq.heappush(self._events, (self.now + seconds, next(self._ticket), event))
 
     def _announce(self, version: int, outcome: str = "trained") -> None:
-        self.controller.announce(announcement(version, outcome), now=self.now)
+        self.controller.announce(announcement(version, outcome))
         self._training = False
         for engine in self.engines:
             self._after(engine.load_seconds, lambda engine=engine: self._load(engine))  # type: ignore[misc]

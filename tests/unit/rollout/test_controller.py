@@ -39,7 +39,7 @@ ALICE, BOB = "rollout-0/0", "rollout-1/0"
 def controller() -> Controller:
     """B = 4, eta = 1, version 0 announced."""
     controller = new_controller(rules())
-    controller.announce(announcement(0, "none"), now=0.0)
+    controller.announce(announcement(0, "none"))
     return controller
 
 
@@ -73,7 +73,7 @@ def test_an_engine_behind_the_newest_version_gets_nothing_and_is_told_why(contro
     for claimed in claim(controller, groups=4):
         submit(controller, claimed)
     take(controller)
-    controller.announce(announcement(1), now=0.0)
+    controller.announce(announcement(1))
     reply = controller.claim(ClaimRequest(worker_id=ALICE, engine_version=0, max_groups=1), now=0.0)
     assert (reply.groups, reply.refusal, reply.newest_version) == ([], "engine_behind", 1)
 
@@ -114,7 +114,7 @@ def test_a_renewed_claim_lives_on_and_a_foreign_one_is_lost(controller: Controll
 
 def test_group_wall_seconds_ends_a_claim_however_often_it_is_renewed() -> None:
     controller = new_controller(rules(group_wall_seconds=20.0))
-    controller.announce(announcement(0, "none"), now=0.0)
+    controller.announce(announcement(0, "none"))
     [claimed] = claim(controller)
     controller.renew(RenewRequest(worker_id=ALICE, claim_ids=[claimed.claim_id]), now=19.0)
     controller.tick(now=21.0)
@@ -139,8 +139,8 @@ def test_a_repeated_take_gives_the_same_batch_and_a_repeated_announcement_nothin
         submit(controller, claimed)
     batch = take(controller)
     assert take(controller) == batch
-    assert controller.announce(announcement(1), now=0.0) is not None
-    assert controller.announce(announcement(1), now=0.0) is None
+    assert controller.announce(announcement(1)) is not None
+    assert controller.announce(announcement(1)) is None
     assert controller.ledger.counts().trained == 4
 
 
@@ -191,7 +191,7 @@ def test_a_nonfinite_step_drops_its_batch_and_raises_no_version(controller: Cont
     for claimed in claim(controller, groups=4):
         submit(controller, claimed)
     take(controller)
-    controller.announce(announcement(0, "nonfinite"), now=0.0)
+    controller.announce(announcement(0, "nonfinite"))
     counts = controller.ledger.counts()
     assert (counts.dropped, counts.trained, controller.versions.number) == ({"nonfinite": 4}, 0, 0)
     assert controller.admission().groups == 8
@@ -202,12 +202,12 @@ def test_a_batch_is_refused_at_another_version_than_the_announced_one(controller
     with pytest.raises(OutOfOrder, match="version 1 was given and 0 is due"):
         take(controller, version=1)
     with pytest.raises(OutOfOrder, match="no batch had been taken"):
-        controller.announce(announcement(1), now=0.0)
+        controller.announce(announcement(1))
 
 
 def test_drop_cancels_what_the_next_version_would_make_too_old() -> None:
     controller = new_controller(rules(max_staleness=0, policy="drop"))
-    controller.announce(announcement(0, "none"), now=0.0)
+    controller.announce(announcement(0, "none"))
     *batch, last = claim(controller, groups=4)
     request = FailRequest(worker_id=ALICE, claim_id=last.claim_id, reason="filtered", message="")
     controller.fail(request, now=0.0)
@@ -216,7 +216,7 @@ def test_drop_cancels_what_the_next_version_would_make_too_old() -> None:
         submit(controller, claimed)
     reply = controller.take(TakeRequest(version=0, groups=3), now=0.0)
     assert len(reply.groups) == 3
-    controller.announce(announcement(1), now=0.0)
+    controller.announce(announcement(1))
     lost = controller.renew(RenewRequest(worker_id=ALICE, claim_ids=[straggler.claim_id]), now=0.0).lost
     assert lost == [straggler.claim_id]
     assert controller.ledger.counts().dropped == {"filtered": 1, "stale": 1}
@@ -230,7 +230,7 @@ def test_a_stale_engine_gets_no_claims_until_it_loads_a_newer_version(controller
     for claimed in claim(controller, BOB, groups=4):
         submit(controller, claimed, BOB)
     take(controller)
-    controller.announce(announcement(1), now=0.0)
+    controller.announce(announcement(1))
     controller.acknowledge(AckRequest(worker_id=ALICE, version=1, ok=True), now=0.0)
     assert len(claim(controller)) == 1
 
@@ -288,7 +288,7 @@ def evaluated(task_id: str, worker: str = ALICE) -> EvaluationResult:
 
 def with_evaluation() -> Controller:
     controller = Controller(rules=rules(), rows=list(range(9)), prompt_of=prompt_of, evaluation=PLAN)
-    controller.announce(announcement(0, "none"), now=0.0)
+    controller.announce(announcement(0, "none"))
     return controller
 
 
@@ -319,7 +319,7 @@ def test_an_engine_that_moved_on_gives_the_evaluation_up() -> None:
     for claimed in claim(controller, BOB, groups=4):
         submit(controller, claimed, BOB)
     take(controller)
-    controller.announce(announcement(1), now=0.0)
+    controller.announce(announcement(1))
     assert len(claim(controller)) == 1
     notes = controller.tick(now=1.0)
     assert any("start was left out" in note for note in notes)
@@ -360,6 +360,6 @@ def test_a_snapshot_of_another_run_is_refused(controller: Controller) -> None:
 def test_a_resumed_controller_refuses_a_trainer_of_another_version(controller: Controller) -> None:
     restored = new_controller(rules(), restored=controller.snapshot(0))
     with pytest.raises(OutOfOrder, match="must resume one checkpoint"):
-        restored.announce(announcement(3, "none"), now=0.0)
+        restored.announce(announcement(3, "none"))
     with pytest.raises(OutOfOrder, match="resume_directory"):
-        new_controller(rules()).announce(announcement(3, "none"), now=0.0)
+        new_controller(rules()).announce(announcement(3, "none"))

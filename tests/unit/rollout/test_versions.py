@@ -13,16 +13,16 @@ def numbers(versions: Versions) -> list[int]:
 def test_only_the_newest_version_is_kept_when_nobody_loads() -> None:
     versions = Versions()
     for number in range(3):
-        versions.announce(weights(number), now=0.0)
+        versions.announce(weights(number))
     assert numbers(versions) == [0, 1]
     assert numbers(versions) == []
 
 
 def test_a_load_claim_keeps_its_version_until_it_ends() -> None:
     versions = Versions()
-    versions.announce(weights(0), now=0.0)
+    versions.announce(weights(0))
     assert versions.claim_load("a", now=0.0) == weights(0)
-    versions.announce(weights(1), now=0.0)
+    versions.announce(weights(1))
     assert numbers(versions) == []
     versions.end_load("a")
     assert numbers(versions) == [0]
@@ -31,7 +31,7 @@ def test_a_load_claim_keeps_its_version_until_it_ends() -> None:
 def test_skipped_versions_are_never_handed_out() -> None:
     versions = Versions()
     for number in range(5):
-        versions.announce(weights(number), now=0.0)
+        versions.announce(weights(number))
     assert versions.claim_load("a", now=0.0) == weights(4)
 
 
@@ -41,7 +41,7 @@ def test_a_stopped_worker_holds_disk_no_longer_than_its_claims_life() -> None:
     on_disk: set[int] = set()
     for second in range(200):
         on_disk.add(second)
-        versions.announce(weights(second), now=float(second))
+        versions.announce(weights(second))
         if second == 3:
             versions.claim_load("stopped", now=3.0)
         versions.claim_load("alive", now=float(second))
@@ -55,9 +55,9 @@ def test_a_stopped_worker_holds_disk_no_longer_than_its_claims_life() -> None:
 
 def test_a_pinned_version_stays_for_the_evaluation() -> None:
     versions = Versions()
-    versions.announce(weights(0), now=0.0)
+    versions.announce(weights(0))
     versions.pin(0)
-    versions.announce(weights(1), now=0.0)
+    versions.announce(weights(1))
     assert numbers(versions) == []
     versions.unpin(0)
     assert numbers(versions) == [0]

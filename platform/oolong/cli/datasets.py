@@ -11,6 +11,8 @@ from oolong.cli.exit_codes import ExitCode
 from oolong.cli.output import JsonOption, byte_progress, notes, show_json, show_table
 from oolong.client import Client
 
+VALIDATED_ROWS = 200  # as many as the preview looks at
+
 app = typer.Typer(no_args_is_help=True, help="Datasets: immutable versions of prompts with answers.")
 
 FileArgument = Annotated[
@@ -71,18 +73,27 @@ def validate(
     system: SystemOption = "",
     json: JsonOption = False,
 ) -> None:
-    """Check a file against a mapping; exits 2 when rows are wrong. No dataset is made."""
+    """Check the first 200 rows of a file against a mapping; exits 2 when one is wrong. No dataset is made.
+
+    All rows are checked by `upload`, which stores nothing when one is wrong.
+    """
     mapping = mapping_of(
         prompt_column, answer_column, completion_column, split_column, default_split, template, system
     )
     with Client() as client, byte_progress(file.name) as progress:
-        preview = client.datasets.preview(file, mapping=mapping, limit=1, progress=progress)
+        preview = client.datasets.preview(file, mapping=mapping, limit=VALIDATED_ROWS, progress=progress)
     if json:
-        show_json({"valid": not preview.errors, "errors": [error.model_dump() for error in preview.errors]})
+        show_json(
+            {
+                "valid": not preview.errors,
+                "rows_checked": len(preview.rows),
+                "errors": [error.model_dump() for error in preview.errors],
+            }
+        )
     else:
         for error in preview.errors:
             print(f"{error.pointer or '/'}: {error.message}")
-        print("valid" if not preview.errors else "not valid")
+        print(f"{'valid' if not preview.errors else 'not valid'}, {len(preview.rows)} rows checked")
     if preview.errors:
         raise typer.Exit(ExitCode.USAGE)
 

@@ -46,8 +46,10 @@ class ApiError(OolongError):
 
     def __str__(self) -> str:
         lines = [super().__str__()]
-        # The detail of a single fault often is that fault: it need not be said twice.
-        lines += [f"  {error.pointer or '/'}: {error.message}" for error in self.errors if error.message not in lines[0]]
+        for error in self.errors:
+            # The detail of a single fault often is that fault with its pointer: it need not be said twice.
+            if error.message not in lines[0] or error.pointer not in lines[0]:
+                lines.append(f"  {error.pointer or '/'}: {error.message}")
         if self.status >= 500 and self.request_id:
             lines.append(f"  request id {self.request_id}")
         return "\n".join(lines)

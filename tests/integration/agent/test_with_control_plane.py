@@ -1,0 +1,329 @@
+"""Agents, SDK and command against the real control plane: web, Celery worker and beat over real PostgreSQL.
+
+The jobs are small scripts in place of trainers (tests/support/small_job.py); everything between them and the
+user's terminal is real.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from gpu_agents.agent import processes
+from gpu_agents.agent.end_jobs import end_jobs
+from gpu_agents.agent.settings import DataDirectory
+from oolong.client import Client
+from oolong.client.models import Run
+from tests.support.control_plane import ControlPlane
+from tests.support.small_jobs import ROOT, start_agent
+
+pytestmark = pytest.mark.timeout(240)
+
+NODE_LEASE_SECONDS = 4
+ORPHAN_SECONDS = 600
+
+
+def until(
+    condition: Callable[[], object], seconds: float = 60.0, *, said: Callable[[], str] = lambda: ""
+) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"did not happen in {seconds} s\n{said()}"
+        time.sleep(0.1)
+
+
+class Node:
+    """One machine of the pool: an agent of its own over a data directory of its own."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name = name
+        self.data = DataDirectory(folder / name / "data")
+        self.log = folder / f"agent-{name}.log"
+        (folder / name).mkdir()
+        self.agent: subprocess.Popen[bytes] | None = None
+
+    def start(self, server: str, token: str = "") -> None:
+        self.agent = start_agent(server, self.data.root, token=token, name=self.name, slots=1, log=self.log)
+
+    def kill_agent(self) -> None:
+        assert self.agent is not None
+        self.agent.kill()
+        self.agent.wait(10)
+        self.agent = None
+
+    def lose_power(self) -> None:
+        """Agent, supervisors and jobs are gone at one blow."""
+        self.kill_agent()
+        for path in self.data.supervisors.glob("*.json"):
+            supervisor = json.loads(path.read_text())
+            processes.send(supervisor["pid"], signal.SIGKILL)
+            processes.end_marked(supervisor["job_id"])
+
+    def jobs(self) -> list[Path]:
+        return sorted(self.data.attempts.glob("*/jobs/*"))
+
+    def close(self) -> None:
+        if self.agent is not None:
+            self.kill_agent()
+        if self.data.root.exists():
+            end_jobs(self.data, grace_seconds=0.0)
+
+
+class Pool:
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self.plane = plane
+        self.token = plane.token()
+        self.client = Client(plane.url, self.token)
+        self.folder = folder
+        self.nodes: list[Node] = []
+        rows = folder / "rows.jsonl"
+        rows.write_text("".join(json.dumps({"q": f"{n}", "a": f"{n}", "c": f"{n}"}) + "\n" for n in range(32)))
+        mapping = {
+            "prompt_column": "q",
+            "answer_column": "a",
+            "completion_column": "c",
+            "template": "{prompt}",
+        }
+        self.version = self.client.datasets.upload(rows, name="numbers", mapping=mapping)
+        model = folder / "model"
+        model.mkdir()
+        (model / "config.json").write_text("{}")
+        self.model = self.client.models.register_path(str(model), name="tiny")
+
+    def join(self, name: str) -> Node:
+        node = Node(self.folder, name)
+        self.nodes.append(node)
+        node.start(self.plane.url, self.client.pool.enrolment_token().token)
+        until(lambda: any(found.name == name for found in self.client.pool.get().nodes), said=self.said)
+        return node
+
+    def spec(self, plan: dict[str, Any], **changes: Any) -> dict[str, Any]:
+        return {
+            "kind": "sft",
+            "name": "small job",
+            "model": {"base_model": self.model.id},
+            "dataset": {"version": self.version.ref},
+            "sft": {"validation_split": None},
+            "notes": json.dumps({"trainer": plan}),
+            **changes,
+        }
+
+    def oolong(
+        self, *arguments: str, token: str | None = None, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        environment = {
+            "PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
+            "OOLONG_URL": self.plane.url, "OOLONG_TOKEN": token or self.token,
+        }  # fmt: skip
+        return subprocess.run(
+            [sys.executable, "-m", "oolong.cli", *arguments],
+            env=environment, input=stdin, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+
+    def run(self, plan: dict[str, Any], **changes: Any) -> Run:
+        return self.client.runs.create(self.spec(plan, **changes))
+
+    def status(self, run: Run) -> str:
+        return self.client.runs.get(run.id).status
+
+    def points(self, run: Run) -> dict[int, list[int]]:
+        """x of reward/mean by attempt."""
+        found: dict[int, list[int]] = {}
+        for series in self.client.runs.metrics(run.id, ["reward/mean"], limit=10_000).series:
+            found.setdefault(series.attempt, []).extend(int(x) for x in series.x)
+        return found
+
+    def said(self) -> str:
+        logs = [*self.plane.folder.glob("*.log"), *(node.log for node in self.nodes)]
+        return "\n".join(
+            f"--- {log.name}\n{log.read_text(errors='replace')[-2500:]}" for log in logs if log.exists()
+        )
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.close()
+        self.nodes.clear()
+
+
+@pytest.fixture(scope="module")
+def plane(
+    postgres_url: str, valkey_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE with_agents")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OOLONG_NODE_LEASE_SECONDS", str(NODE_LEASE_SECONDS))
+        patch.setenv("OOLONG_ORPHAN_SECONDS", str(ORPHAN_SECONDS))
+        folder = tmp_path_factory.mktemp("plane")
+        plane = ControlPlane(
+            folder, f"{postgres_url.rsplit('/', 1)[0]}/with_agents", f"{valkey_url.rsplit('/', 1)[0]}/5"
+        )
+        plane.prepare()
+        plane.start()
+        yield plane
+        plane.close()
+
+
+@pytest.fixture(scope="module")
+def pool(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    pool = Pool(plane, tmp_path_factory.mktemp("pool"))
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(scope="module")
+def node(pool: Pool) -> Node:
+    return pool.join("north")
+
+
+def test_a_run_goes_from_the_command_to_a_job_and_back(pool: Pool, node: Node, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(json.dumps(pool.spec({"points": 150, "checkpoint": 50})))
+    created = pool.oolong("run", "create", "-f", str(tmp_path / "run.yaml"))
+    assert created.returncode == 0, created.stderr
+    run_id = created.stdout.strip()
+    waited = pool.oolong("run", "wait", run_id, "--timeout", "90", "--assert", "reward/mean >= 0.15")
+    assert waited.returncode == 0, waited.stderr + pool.said()
+    assert "holds: reward/mean >= 0.15, measured 0.15" in waited.stderr
+
+    run = pool.client.runs.get(run_id)
+    assert pool.points(run) == {1: list(range(1, 151))}
+    logs = pool.oolong("run", "logs", run_id)
+    assert logs.stdout.strip() == "trainer | trainer incarnation 0 of attempt 1"
+
+    checkpoints = {item.step: item for item in pool.client.checkpoints.list(run_id=run_id)}
+    final = checkpoints[150]
+    assert (final.state, final.final) == ("STORED", True)
+    target = pool.client.checkpoints.download(final.id, tmp_path / "final.tar")
+    assert hashlib.sha256(target.read_bytes()).hexdigest() == final.tar_sha256
+    with tarfile.open(target) as archive:
+        manifest = archive.extractfile("MANIFEST.json")
+        assert manifest is not None and hashlib.sha256(manifest.read()).hexdigest() == final.sha256
+
+    until(lambda: not list(node.data.spool.glob("*.json")), said=pool.said)
+    assert pool.client.pool.get().slots[0].state == "free"
+
+
+@pytest.mark.parametrize(
+    ("plan", "changes", "code"),
+    [
+        ({"points": 20}, {}, 0),
+        ({"end": "died", "points": 5}, {"budget": {"max_attempts": 1}}, 5),
+    ],
+)
+def test_waiting_exits_by_how_the_run_ended(
+    pool: Pool, node: Node, plan: dict[str, Any], changes: dict[str, Any], code: int
+) -> None:
+    run = pool.run(plan, **changes)
+    waited = pool.oolong("run", "wait", run.id, "--timeout", "90")
+    assert waited.returncode == code, waited.stderr + pool.said()
+
+
+def test_a_stopped_run_exits_7_and_an_impatient_wait_3(pool: Pool, node: Node) -> None:
+    run = pool.run({})
+    until(lambda: pool.status(run) == "RUNNING", said=pool.said)
+    assert pool.oolong("run", "wait", run.id, "--timeout", "0.2").returncode == 3
+    assert pool.oolong("run", "stop", run.id).returncode == 0
+    waited = pool.oolong("run", "wait", run.id, "--timeout", "60")
+    assert waited.returncode == 7, waited.stderr + pool.said()
+
+
+def test_what_is_refused_says_where_and_exits_2_or_4(pool: Pool, node: Node) -> None:
+    spec = pool.spec({}, rollout={"top_p": 0.9})
+    refused = pool.oolong("run", "create", "-f", "-", stdin=json.dumps(spec))
+    assert refused.returncode == 2
+    assert "/rollout/top_p" in refused.stderr
+    assert pool.oolong("run", "create", "-f", "-", "--dry-run", stdin=json.dumps(spec)).returncode == 2
+    assert pool.oolong("run", "get", "run_absent").returncode == 2
+    assert pool.oolong("run", "list", token="ool_wrong").returncode == 4
+
+
+def test_the_other_commands_answer(pool: Pool, node: Node) -> None:
+    shown = json.loads(pool.oolong("pool", "nodes", "--json").stdout)
+    assert [found["name"] for found in shown["nodes"]] == ["north"]
+    assert pool.oolong("pool", "queue").stdout == ""
+    assert pool.oolong("dataset", "list").stdout.split("\t")[1:] == ["numbers", "numbers@1", "32\n"]
+    assert pool.oolong("model", "list").stdout.split("\t")[1] == "tiny"
+    made = pool.oolong("token", "create", "--name", "ci", "--scope", "runs:read")
+    assert made.returncode == 0, made.stderr
+    assert pool.oolong("whoami", token=made.stdout.strip()).returncode == 0
+    assert pool.oolong("dataset", "list", token=made.stdout.strip()).returncode == 4
+    listed = [line.split("\t") for line in pool.oolong("token", "list").stdout.splitlines()]
+    (token_id,) = [line[0] for line in listed if line[1] == "ci"]
+    assert pool.oolong("token", "revoke", token_id).returncode == 0
+    assert pool.oolong("whoami", token=made.stdout.strip()).returncode == 4
+
+
+def test_dataset_faults_are_named_by_row(pool: Pool, node: Node, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"q": "1", "a": "1"}\n{"q": "2"}\n')
+    words = [str(tmp_path / "bad.jsonl"), "--prompt-column", "q", "--answer-column", "a"]
+    for refused in (
+        pool.oolong("dataset", "validate", *words),
+        pool.oolong("dataset", "upload", *words, "--name", "bad"),
+    ):
+        assert refused.returncode == 2
+        assert "/rows/1/" in refused.stdout + refused.stderr, refused.stdout + refused.stderr
+
+
+def test_a_killed_agent_changes_nothing_for_its_run(pool: Pool, node: Node) -> None:
+    run = pool.run({"points": 300})
+    until(lambda: pool.points(run).get(1), said=pool.said)
+    (before,) = pool.client.runs.jobs(run.id)
+    node.kill_agent()
+    node.start(pool.plane.url)
+    ended = pool.client.runs.wait(run.id, timeout_seconds=90)
+    assert ended.status == "SUCCEEDED", pool.said()
+    (after,) = pool.client.runs.jobs(run.id)
+    assert (after.pid, after.incarnation, ended.attempt_number) == (before.pid, 0, 1)
+    assert pool.points(run) == {1: list(range(1, 301))}
+
+
+def test_a_run_that_waits_starts_when_the_slot_is_free(pool: Pool, node: Node) -> None:
+    first = pool.run({"points": 100})
+    second = pool.run({"points": 5})
+    until(lambda: pool.status(first) == "RUNNING", said=pool.said)
+    waiting = pool.client.runs.get(second.id)
+    assert waiting.status == "QUEUED"
+    until(lambda: pool.client.runs.get(second.id).waiting_why, said=pool.said)
+    assert second.id in pool.oolong("pool", "queue").stdout
+    assert pool.client.runs.wait(second.id, timeout_seconds=90).status == "SUCCEEDED"
+    assert pool.status(first) in ("FINISHING", "SUCCEEDED")
+
+
+def test_the_node_of_the_trainer_is_lost_and_the_run_resumes_on_the_other(pool: Pool, node: Node) -> None:
+    """Two data directories with no common path: the checkpoint travels through the store."""
+    run = pool.run({"points": 400, "checkpoint": 40})
+    until(
+        lambda: any(item.state == "STORED" for item in pool.client.checkpoints.list(run_id=run.id)),
+        said=pool.said,
+    )
+    other = pool.join("south")
+    (attempt,) = pool.client.runs.attempts(run.id)
+    assert attempt.node is not None and attempt.node.name == "north"
+    node.lose_power()
+    ended = pool.client.runs.wait(run.id, timeout_seconds=120)
+    assert ended.status == "SUCCEEDED", pool.said()
+
+    attempts = sorted(pool.client.runs.attempts(run.id), key=lambda found: found.number)
+    assert [found.node.name for found in attempts if found.node] == ["north", "south"]
+    assert attempts[0].reason == "node_lost"
+    points = pool.points(run)
+    begin = min(points[2])
+    assert points[2] == list(range(begin, 401))
+    assert begin % 40 == 1 and begin > 1, "attempt 2 goes on after a stored checkpoint"
+    assert set(points[1]) | set(points[2]) == set(range(1, 401))
+    (job,) = other.jobs()
+    attempt_file = json.loads((job.parents[1] / "attempt.json").read_text())
+    assert Path(attempt_file["resume_directory"]).is_relative_to(other.data.root)
+    assert str(node.data.root) not in json.dumps(attempt_file)

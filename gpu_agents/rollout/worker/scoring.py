@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpu_agents.channel import CallRefused, Peer
+from gpu_agents.channel import CallRefused, Peer, PeerGone
 from gpu_agents.rollout.chat_template import ChatTemplate
 from oolong.contracts.rollout import ScoreReply, ScoreRequest
 
@@ -33,7 +33,7 @@ class Scorer:
             reply = await self._service.call(
                 "score", request, ScoreReply, timeout=self._timeout_seconds + EXTRA_SECONDS
             )
-        except CallRefused as error:
+        except (CallRefused, PeerGone) as error:
             raise RewardFailed(str(error)) from error
         if reply.status != "ok" or reply.score is None:
             raise RewardFailed(reply.message or "the reward service gave no score and no reason")

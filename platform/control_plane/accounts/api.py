@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth import logout
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.middleware.csrf import get_token
 from django.utils.decorators import method_decorator
@@ -168,8 +168,11 @@ class HealthView(APIView):
 
     @extend_schema(operation_id="health", responses={200: HealthSerializer, 503: HealthSerializer}, auth=[])
     def get(self, request: Request) -> Response:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1")
+        except DatabaseError as error:
+            return Response({"db": f"unreachable: {error}", "broker": _broker_state()}, status=503)
         return Response({"db": "ok", "broker": _broker_state()})
 
 

@@ -10,6 +10,7 @@ from control_plane.catalog import selectors as catalog
 from control_plane.catalog.models import BaseModel, Checkpoint, CheckpointState, DatasetVersion
 from control_plane.catalog.rewards import known_rewards
 from control_plane.common.errors import FieldError
+from control_plane.fleet.models import Pool
 from oolong.contracts.run_spec import RunSpec, spec_errors
 
 
@@ -37,6 +38,11 @@ def resolve_spec(caller: Caller, document: Any) -> Resolved:
     _resolve_dataset(caller, spec, resolved)
     _resolve_evaluation(caller, spec, resolved)
     _check_reward(spec, resolved)
+    if not Pool.objects.filter(name=spec.placement.pool).exists():
+        known = ", ".join(Pool.objects.order_by("name").values_list("name", flat=True)) or "none yet"
+        resolved.refuse(
+            "/placement/pool", "unknown_pool", f"there is no pool {spec.placement.pool!r}; there is {known}"
+        )
     if not resolved.errors:
         resolved.document = _exact(spec, resolved)
         resolved.spec = RunSpec.model_validate(resolved.document)

@@ -513,16 +513,15 @@ def _advance_recovering(run: Run, attempt: Attempt, jobs: list[Job], *, now: dat
 
 
 def _requeue(run: Run, *, now: datetime) -> None:
-    """Back to the queue for a new attempt; a failure when checkpoints were committed and none can be had."""
-    if newest_stored_checkpoint(run) is None and Checkpoint.objects.filter(run_id=run.pk).exists():
+    """Back to the queue for a new attempt; a failure when the last one committed checkpoints and none can be had."""
+    last = run.attempts.order_by("-number").first()
+    committed = last is not None and Checkpoint.objects.filter(attempt_id=last.pk).exists()
+    if committed and newest_stored_checkpoint(run) is None:
         message = "checkpoints were committed, but none of them reached the store"
         move_run(
-            run,
-            RunStatus.FAILED,
-            now=now,
-            message=message,
+            run, RunStatus.FAILED, now=now, message=message,
             **_verdict(EndReason.NO_VALID_CHECKPOINT, message),
-        )
+        )  # fmt: skip
         return
     lost = run.attempts.count()
     move_run(

@@ -207,6 +207,26 @@ def test_checkpoints_that_cannot_be_had_are_a_clear_failure_and_no_fresh_start(
     assert (run["status"], run["reason"]) == ("FAILED", "no_valid_checkpoint")
 
 
+def test_a_late_line_of_an_attempt_given_up_long_ago_does_not_forbid_a_fresh_start(
+    alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    first = attempt_of(run)
+    machine.exit(machine.job("trainer"), None, code=1)
+    for _ in range(3):
+        machine.beat()
+        tick()
+    machine.beat()
+    assert attempt_of(run).number == 2
+    commit_checkpoint(run["id"], first.pk, step=20)
+    machine.exit(machine.job("trainer"), None, code=1)
+    for _ in range(3):
+        machine.beat()
+        tick(6)
+    assert (attempt_of(run).number, attempt_of(run).resume_checkpoint) == (3, None)
+
+
 def test_the_users_own_faults_use_up_the_attempts(alice: Any, node: Any, start: Any, tick: Any) -> None:
     machine = node()
     run = start(machine, budget={"max_attempts": 2})

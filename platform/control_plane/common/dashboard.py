@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mimetypes
 from pathlib import Path
 
 import drf_spectacular_sidecar
@@ -39,11 +40,22 @@ class DashboardMiddleware(WhiteNoiseMiddleware):
 def dashboard(request: HttpRequest, path: str = "") -> HttpResponse:
     """Any address that is not the API's: the single page finds its own way from there."""
     if path.startswith("assets/"):
-        # whitenoise would have answered for one that is there; a page in its place would only confuse.
-        return problem_response(request, 404, "not_found", f"there is nothing at {request.path}")
+        return _asset_built_since(request, path)
     index = settings.ENVIRONMENT.webui_dist / "index.html"
     if not index.is_file():
         return HttpResponse(_NOT_BUILT)
     response = HttpResponse(index.read_bytes(), content_type="text/html; charset=utf-8")
     response["Cache-Control"] = "no-cache"
+    return response
+
+
+def _asset_built_since(request: HttpRequest, path: str) -> HttpResponse:
+    """An asset that whitenoise did not find when this process started: the dashboard was built anew meanwhile."""
+    file = settings.ENVIRONMENT.webui_dist / path
+    if ".." in path or not file.is_file():
+        # A page in its place would only confuse the browser, which expects a script.
+        return problem_response(request, 404, "not_found", f"there is nothing at {request.path}")
+    kind, _ = mimetypes.guess_type(file.name)
+    response = HttpResponse(file.read_bytes(), content_type=kind or "application/octet-stream")
+    response["Cache-Control"] = "public, max-age=31536000, immutable"
     return response

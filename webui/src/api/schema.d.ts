@@ -908,6 +908,7 @@ export interface components {
             versions: components["schemas"]["Version"][];
             latest: components["schemas"]["Version"] | null;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         DatasetCreateRequest: {
             name: string;
             /** @default  */
@@ -1053,11 +1054,13 @@ export interface components {
         LogFiles: {
             data: components["schemas"]["LogFile"][];
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         LoginRequest: {
             username: string;
             password: string;
         };
         Logs: components["schemas"]["Log"] | components["schemas"]["LogFiles"];
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         Mapping: {
             prompt_column: string;
             answer_column: string;
@@ -1073,6 +1076,7 @@ export interface components {
             /** @default  */
             system: string;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         MappingRequest: {
             prompt_column: string;
             answer_column: string;
@@ -1146,6 +1150,7 @@ export interface components {
             /** Format: date-time */
             created_at: string;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         ModelCreateRequest: {
             name: string;
             upload_id?: string;
@@ -1180,6 +1185,7 @@ export interface components {
         };
         /** @enum {string} */
         NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "DRAINING" | "LOST";
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PatchedQuotaChangeRequest: {
             limit_slots?: number | null;
         };
@@ -1205,6 +1211,7 @@ export interface components {
             rendered: components["schemas"]["Rendered"][];
             errors: components["schemas"]["FieldError"][];
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PreviewRequestRequest: {
             upload_id: string;
             mapping?: components["schemas"]["MappingRequest"] | null;
@@ -1418,6 +1425,7 @@ export interface components {
             /** Format: date-time */
             last_used_at: string | null;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         TokenCreateRequest: {
             name: string;
             scopes: string[];
@@ -1498,6 +1506,7 @@ export interface components {
             /** Format: date-time */
             created_at: string;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         VersionCreateRequest: {
             upload_id: string;
             mapping: components["schemas"]["MappingRequest"];

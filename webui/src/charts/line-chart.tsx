@@ -64,9 +64,10 @@ function boundPlugin(bound: Bound): uPlot.Plugin {
         context.moveTo(left, y);
         context.lineTo(left + width, y);
         context.stroke();
-        context.font = `600 ${10.5 * devicePixelRatio}px Inter Variable, sans-serif`;
+        context.textBaseline = "bottom";
+        context.font = `600 ${11 * devicePixelRatio}px Inter Variable, sans-serif`;
         context.textAlign = "left";
-        context.fillText(bound.label, left + 4 * devicePixelRatio, y - 4 * devicePixelRatio);
+        context.fillText(bound.label, left + 4 * devicePixelRatio, y - 2 * devicePixelRatio);
         context.restore();
       },
     },
@@ -78,7 +79,7 @@ type Look = Pick<Props, "axis" | "smoothing" | "bound" | "format" | "logarithmic
 function options(lines: Line[], look: Look, width: number, onCursor: (index: number | null) => void): uPlot.Options {
   const ink = colourOf("--ink-faint");
   const grid = { stroke: colourOf("--grid"), width: 1 };
-  const font = "10.5px Inter Variable, sans-serif";
+  const font = "11px Inter Variable, sans-serif";
   const format = look.format ?? ((value: number) => number(value, 2));
   const isFaint = (line: Line) => look.smoothing > 0 && !line.exact;
   const series: uPlot.Series[] = [{}];

@@ -33,9 +33,9 @@ test("an attempt without points leaves the line as it was", () => {
 
 test("values by the clock are placed within the step under way", () => {
   const steps: Points = { x: [1, 2, 3], y: [0, 0, 0], at: [100, 110, 130] };
-  const placed = overSteps({ x: [0, 1, 2, 3], y: [5, 6, 7, 8], at: [90, 105, 120, 140] }, steps);
+  const placed = overSteps({ x: [0, 1, 2, 3, 4], y: [5, 6, 7, 8, 9], at: [90, 105, 120, 140, 150] }, steps);
   assert.deepEqual(placed.x, [1.5, 2.5, 3]);
-  assert.deepEqual(placed.y, [6, 7, 8]);
+  assert.deepEqual(placed.y, [6, 7, 9]);
 });
 
 test("over time the x is seconds since the origin and rises strictly", () => {

@@ -77,7 +77,11 @@ export function overSteps(points: Points, steps: Points): Points {
     const width = until === undefined ? 0 : (at - since) / Math.max(until - since, 1e-9);
     const x = steps.x[before]! + width * (until === undefined ? 0 : steps.x[next]! - steps.x[before]!);
     const last = result.x.at(-1);
-    if (last !== undefined && x <= last) continue;
+    if (last !== undefined && x <= last) {
+      // Since the newest step all moments share its x: the newest value stands there.
+      if (until !== undefined || x < last) continue;
+      for (const column of [result.x, result.y, result.at]) column.pop();
+    }
     result.x.push(x);
     result.y.push(points.y[index]!);
     result.at.push(at);

@@ -76,7 +76,9 @@ function Measurements({ value }: { value: unknown }) {
   const facts: [string, string][] = [];
   const walk = (path: string[], inner: unknown) => {
     const nested = object(inner);
-    if (nested !== null) for (const [key, part] of Object.entries(nested)) walk([...path, key], part);
+    if (nested !== null && Object.keys(nested).length > 0 && Object.keys(nested).every((key) => /^\d+$/.test(key))) {
+      facts.push([path.join(" · "), Object.entries(nested).map(([bucket, count]) => `${bucket}: ${shown("", count)}`).join(", ")]);
+    } else if (nested !== null) for (const [key, part] of Object.entries(nested)) walk([...path, key], part);
     else facts.push([path.join(" · "), Array.isArray(inner) ? inner.join(", ") : shown(path.join("_"), inner)]);
   };
   walk([], value);

@@ -12,6 +12,8 @@ export type ChartPlan = {
   logarithmic?: boolean;
   /** the run's max staleness is drawn into it */
   showsBound?: boolean;
+  /** pixels of the drawing, where it stands beside something taller */
+  height?: number;
   /** shown even while it has no point */
   always?: boolean;
 };
@@ -21,11 +23,11 @@ const share = { format: (value: number) => percent(value, 0), floor: 0, ceiling:
 /** What a researcher looks at first, in this order. */
 export const RL_CHARTS: ChartPlan[] = [
   {
-    id: "reward", title: "Reward", always: true,
+    id: "reward", title: "Reward", always: true, height: 200,
     lines: [{ metric: "reward/mean", label: "mean", colour: 1 }],
   },
   {
-    id: "staleness", title: "Staleness at training", always: true, showsBound: true, floor: 0, format: (value) => number(value, 2),
+    id: "staleness", title: "Staleness at training", always: true, showsBound: true, floor: 0, height: 200, format: (value) => number(value, 2),
     lines: [
       { metric: "staleness/mean", label: "mean", colour: 1 },
       { metric: "staleness/p95", label: "p95", colour: 5, dashed: true, exact: true },

@@ -1,4 +1,5 @@
 import { NumberInput, Tooltip } from "@mantine/core";
+import { IconCheck, IconX } from "@tabler/icons-react";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
@@ -10,7 +11,7 @@ import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import classes from "./trajectories-tab.module.css";
 import { spansOf } from "./version-spans.ts";
 
-/** Sampled completions; the background of the text says which policy version wrote it. */
+/** Sampled groups, whole: one prompt, its completions, and which policy version wrote which part of them. */
 export function TrajectoriesTab({ run }: { run: Run }) {
   const query = useInfiniteQuery(queries.runTrajectories(run.id));
   const [least, setLeast] = useState<number | string>(1);
@@ -24,38 +25,60 @@ export function TrajectoriesTab({ run }: { run: Run }) {
         <span>{shown.length} of {all.length} loaded</span>
       </div>
       {query.isPending ? <Waiting /> : shown.length === 0 ? (
-        <Empty title="No sampled trajectory">{all.length === 0 ? "One group in a few leaves its trajectories here once it was trained." : "None of those loaded spans so many versions."}</Empty>
-      ) : shown.map((trajectory) => <TrajectoryCard key={trajectory.id} trajectory={trajectory} />)}
+        <Empty title="No sampled trajectory">{all.length === 0 ? "Two groups of each train step leave their trajectories here." : "None of those loaded spans so many versions."}</Empty>
+      ) : groupsOf(shown).map((group) => <GroupCard key={group[0]!.id} group={group} />)}
       <More query={query} />
     </>
   );
 }
 
-function TrajectoryCard({ trajectory }: { trajectory: Trajectory }) {
-  const { spans, isExact } = spansOf(trajectory);
-  const good = trajectory.reward > 0;
+/** Neighbours of one prompt at one step, in the order of the list. */
+function groupsOf(trajectories: Trajectory[]): Trajectory[][] {
+  const groups = new Map<string, Trajectory[]>();
+  for (const trajectory of trajectories) {
+    const key = `${trajectory.attempt}|${trajectory.step}|${trajectory.group_id}`;
+    groups.set(key, [...(groups.get(key) ?? []), trajectory]);
+  }
+  return [...groups.values()];
+}
+
+function GroupCard({ group }: { group: Trajectory[] }) {
+  const first = group[0]!;
+  const mean = group.reduce((sum, trajectory) => sum + trajectory.reward, 0) / group.length;
   return (
-    <article className={classes.card} data-testid="trajectory" data-spans={spans.length}>
+    <article className={classes.card}>
       <header className={classes.head}>
-        <b className="tabular">reward {number(trajectory.reward)}</b>
-        <span className={classes.mark} data-good={good}>{good ? "right" : "wrong"}</span>
-        <span>step {trajectory.step}</span>
-        <span className="mono">group {trajectory.group_id}</span>
-        <span>ended: {words(trajectory.finish_reason).toLowerCase()}</span>
-        {trajectory.answer !== "" && <span>answer <code className="mono">{trajectory.answer}</code></span>}
-        <span className={classes.versions}>{spans.length === 1 ? `version ${spans[0]!.version}` : `${spans.length} versions inside`}{!isExact && spans.length > 1 ? ", bounds approximate" : ""}</span>
+        <b className="tabular">step {first.step}</b>
+        <span className="mono">group {first.group_id}</span>
+        {first.answer !== "" && <span>answer <code className="mono">{first.answer}</code></span>}
+        <span className={classes.mean}>mean reward {number(mean)} over {group.length}</span>
       </header>
-      <p className={classes.prompt}>{trajectory.prompt}</p>
-      <p className={classes.completion}>
+      <p className={classes.prompt}>{first.prompt}</p>
+      {group.map((trajectory) => <Completion key={trajectory.id} trajectory={trajectory} best={Math.max(...group.map((entry) => entry.reward))} />)}
+    </article>
+  );
+}
+
+function Completion({ trajectory, best }: { trajectory: Trajectory; best: number }) {
+  const { spans, isExact } = spansOf(trajectory);
+  const isBest = trajectory.reward >= best && trajectory.reward > 0;
+  const about = `${spans.length === 1 ? `version ${spans[0]!.version}` : `${spans.length} versions`}${trajectory.finish_reason === "stop" ? "" : `, ended: ${words(trajectory.finish_reason).toLowerCase()}`}${isExact || spans.length === 1 ? "" : ", bounds approximate"}`;
+  return (
+    <div className={classes.completion} data-testid="trajectory" data-spans={spans.length}>
+      <span className={classes.reward} data-good={isBest}>
+        {isBest ? <IconCheck size={13} stroke={2.4} aria-label="best of the group" /> : <IconX size={13} stroke={2.4} aria-label="not the best of the group" />} {number(trajectory.reward)}
+      </span>
+      <p>
         {spans.map((span, index) => (
           <Tooltip key={index} label={`Policy version ${span.version}, ${span.tokens} tokens`}>
-            <span className={classes.span} data-tint={index % 6}>
+            <span className={classes.span} data-tint={span.version % 6}>
               {spans.length > 1 && <sup>v{span.version}</sup>}
               {span.text}
             </span>
           </Tooltip>
         ))}
       </p>
-    </article>
+      <small>{about}</small>
+    </div>
   );
 }

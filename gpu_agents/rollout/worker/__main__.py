@@ -20,7 +20,7 @@ from gpu_agents.rollout.worker.engine_slot import EngineSlot
 from gpu_agents.rollout.worker.loading import PROBE_TOKENS, Load, WeightLoader
 from gpu_agents.rollout.worker.manifest import ExpectedTensors, WeightsRefused
 from gpu_agents.rollout.worker.meters import Meters
-from gpu_agents.rollout.worker.options import WorkerOptions, test_switches
+from gpu_agents.rollout.worker.options import WorkerOptions, switches_of_tests
 from gpu_agents.rollout.worker.scoring import Scorer
 from gpu_agents.rollout.worker.supervision import EngineSupervisor, KeptDying
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
@@ -88,7 +88,7 @@ async def work(job: Job) -> int:
 
 
 def _options(job: Job, spec: RunSpec) -> WorkerOptions:
-    pause_mode, skip_loads = test_switches(os.environ)
+    pause_mode, skip_loads = switches_of_tests(os.environ)
     return WorkerOptions(
         worker_id=f"{job.job.name}/{job.job.incarnation}",
         group_size=spec.rollout.group_size,

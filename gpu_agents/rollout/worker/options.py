@@ -30,7 +30,7 @@ class WorkerOptions:
         return self.pause_mode != "in_place"
 
 
-def test_switches(environment: Mapping[str, str]) -> tuple[PauseMode, bool]:
+def switches_of_tests(environment: Mapping[str, str]) -> tuple[PauseMode, bool]:
     """(pause mode, skip loads) from the job's environment; only tests set these variables."""
     mode = environment.get("OOLONG_TEST_PAUSE_MODE", "retract")
     if mode not in ("retract", "abort", "in_place"):

@@ -1,5 +1,5 @@
 from django.conf import settings
-from django.urls import include, path, re_path
+from django.urls import URLPattern, URLResolver, include, path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
 from rest_framework.permissions import AllowAny
 
@@ -9,7 +9,7 @@ from control_plane.common.errors import not_found_view, server_error_view
 
 _open = {"permission_classes": [AllowAny], "authentication_classes": []}
 
-api = [
+api: list[URLPattern | URLResolver] = [
     path("openapi.json", SpectacularJSONAPIView.as_view(**_open), name="schema"),
     path("docs", SpectacularSwaggerView.as_view(url_name="schema", **_open)),
     path("", include("control_plane.accounts.urls")),

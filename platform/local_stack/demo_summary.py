@@ -101,7 +101,7 @@ def shortcomings(summary: dict[str, Any]) -> list[str]:
 
 def _reward(client: Client, run_id: str) -> dict[str, float | None]:
     """From the stored series itself, not from what a job says of it."""
-    by_step: dict[int, float] = {}
+    by_step: dict[float, float] = {}
     for series in client.runs.metrics(run_id, names=["reward/mean"], axis="step").series:
         by_step.update(zip(series.x, series.value, strict=True))
     values = [by_step[step] for step in sorted(by_step)]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.contrib.auth.models import AbstractBaseUser, UserManager
 from django.db import models
 
@@ -10,12 +12,12 @@ class User(AbstractBaseUser):
     id = models.CharField(primary_key=True, max_length=40, default=ids.user_id, editable=False)
     username = models.CharField(max_length=120, unique=True)
     email = models.EmailField(blank=True)
-    is_active = models.BooleanField(default=True)
+    is_active = models.BooleanField(default=True)  # type: ignore[misc]  # a plain True in the base class
     date_joined = models.DateTimeField(auto_now_add=True)
 
     USERNAME_FIELD = "username"
     EMAIL_FIELD = "email"
-    REQUIRED_FIELDS: list[str] = []
+    REQUIRED_FIELDS: ClassVar[list[str]] = []
     objects = UserManager()
 
 

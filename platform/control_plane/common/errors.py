@@ -113,10 +113,10 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
         )
     if isinstance(exception, exceptions.APIException):
         headers = {}
-        if getattr(exception, "auth_header", None):
-            headers["WWW-Authenticate"] = exception.auth_header
-        if getattr(exception, "wait", None):
-            headers["Retry-After"] = str(int(exception.wait))
+        if challenge := getattr(exception, "auth_header", None):
+            headers["WWW-Authenticate"] = challenge
+        if wait := getattr(exception, "wait", None):
+            headers["Retry-After"] = str(int(wait))
         code = exception.get_codes()
         return Response(
             body(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.types import OpenApiTypes
@@ -42,7 +42,7 @@ class ProblemAwareSchema(AutoSchema):
     def get_tags(self) -> list[str]:
         return [self.view.__module__.split(".")[1]]
 
-    def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
+    def _get_response_bodies(self, direction: Literal["request", "response"] = "response") -> dict[str, Any]:
         bodies = super()._get_response_bodies(direction)
         if "default" not in bodies:
             problem = OpenApiResponse(ProblemSerializer, description="what went wrong (RFC 9457)")

@@ -23,7 +23,7 @@ _COLUMNS = {
 def record_step(run: Run, step: int, values: dict[str, float]) -> None:
     """The newest train step of a run, for lists; `values` are the points of that step."""
     newer = step >= run.train_step
-    fields = {}
+    fields: dict[str, float] = {}
     if step > run.train_step:
         fields["train_step"] = step
     for name, column in _COLUMNS.items():

@@ -223,7 +223,7 @@ class Agent:
                 reply = answer
         except (Unreachable, Refused) as error:
             wait = self._backoff.failed(getattr(error, "retry_after", None))
-            log.warning("no heartbeat, again in %.1f s: %s", wait, error)
+            log.warning("no heartbeat, again in %.1f s: %s%s", wait, error, _advice(error, self._data))
             await self._change(timeout=wait)
             return None
         self._backoff.succeeded()
@@ -552,6 +552,15 @@ def supervisor_is_alive(supervisor: SupervisorRecord) -> bool:
         and supervisor.start_time is not None
         and processes.is_alive(supervisor.pid, supervisor.start_time)
     )
+
+
+def _advice(error: Exception, data: DataDirectory) -> str:
+    if isinstance(error, Refused) and error.status in (401, 403):
+        return (
+            f"; the control plane does not know this node's credential (any more): stop the agent, remove {data.node}, "
+            "and enrol again with a new token"
+        )
+    return ""
 
 
 def _new_record(attempt: DesiredAttempt, job: DesiredJob) -> JobRecord:

@@ -127,6 +127,11 @@ class Uploader:
 
     async def upload(self, upload: Upload) -> None:
         """Bring one checkpoint to the store. Raises Unreachable or Refused to be tried again later."""
+        if not Path(upload.pinned).is_dir():
+            upload.dropped = f"{upload.pinned} is gone"
+            log.error("checkpoint %s is dropped: %s", upload.key, upload.dropped)
+            self._save(upload)
+            return
         archive = DirectoryTar(Path(upload.pinned))
         if not upload.tar_sha256:
             upload.tar_sha256 = await asyncio.to_thread(archive.sha256)

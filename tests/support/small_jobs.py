@@ -7,6 +7,7 @@ commands handed to `Agent`, so that it can be killed and started again.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from oolong.contracts.lifecycle import JobKind
 
 ROOT = Path(__file__).resolve().parents[2]
+PR_SET_PDEATHSIG = 1
 MODULE = "tests.support.small_jobs"
 
 
@@ -41,7 +43,7 @@ def start_agent(
     slots: int = 2,
     log: Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """The agent as a process of its own, in its own session."""
+    """The agent as a process of its own, in its own session. It dies with the tests; its jobs do not."""
     output = (log or data_directory.with_suffix(".log")).open("ab")
     with output:
         return subprocess.Popen(
@@ -55,7 +57,12 @@ def start_agent(
             stdout=output,
             stderr=output,
             start_new_session=True,
+            preexec_fn=_die_with_parent,
         )
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 async def _main(server: str, directory: str, token: str, name: str, slots: str) -> None:

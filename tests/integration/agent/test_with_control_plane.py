@@ -89,7 +89,9 @@ class Pool:
         self.folder = folder
         self.nodes: list[Node] = []
         rows = folder / "rows.jsonl"
-        rows.write_text("".join(json.dumps({"q": f"{n}", "a": f"{n}", "c": f"{n}"}) + "\n" for n in range(32)))
+        rows.write_text(
+            "".join(json.dumps({"q": f"{n}", "a": f"{n}", "c": f"{n}"}) + "\n" for n in range(32))
+        )
         mapping = {
             "prompt_column": "q",
             "answer_column": "a",
@@ -199,6 +201,9 @@ def test_a_run_goes_from_the_command_to_a_job_and_back(pool: Pool, node: Node, t
 
     run = pool.client.runs.get(run_id)
     assert pool.points(run) == {1: list(range(1, 151))}
+    frames = list(pool.client.runs.stream(run_id, after_seq=0))
+    assert [frame.seq for frame in frames] == list(range(1, len(frames) + 1)), "a stream of an ended run ends"
+    assert {"points", "status", "checkpoint"} <= {frame.type for frame in frames}
     logs = pool.oolong("run", "logs", run_id)
     assert logs.stdout.strip() == "trainer | trainer incarnation 0 of attempt 1"
 

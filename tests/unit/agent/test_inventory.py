@@ -1,0 +1,42 @@
+"""What a machine offers to the pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpu_agents.agent import inventory
+from gpu_agents.agent.inventory import InventoryError, parse_gpus, take_inventory
+
+
+def test_a_machine_without_a_gpu_offers_a_slot_per_core(tmp_path: Path) -> None:
+    found = take_inventory(tmp_path, device="cpu", slots=0, version="1")
+    assert [slot.slot for slot in found.slots] == [f"cpu-{number}" for number in range(found.cpu_count)]
+    assert found.cpu_count >= 1 and found.memory_bytes > 0 and found.disk_free_bytes > 0
+    assert len(take_inventory(tmp_path, device="cpu", slots=5, version="1").slots) == 5
+
+
+def test_gpus_are_slots_by_uuid() -> None:
+    text = "GPU-2f1c, NVIDIA H100 80GB HBM3, 81559\nGPU-77aa, NVIDIA H100 80GB HBM3, [N/A]\n\n"
+    good, odd = parse_gpus(text)
+    assert (good.slot, good.device, good.memory_bytes, good.healthy) == (
+        "GPU-2f1c",
+        "cuda",
+        81559 * 1024**2,
+        True,
+    )
+    assert not odd.healthy and "[N/A]" in odd.reason
+
+
+def test_a_machine_that_has_no_gpu_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(InventoryError, match="lists no GPU"):
+        parse_gpus("")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InventoryError, match="use device=cpu"):
+        inventory.gpu_slots()
+    broken = tmp_path / "nvidia-smi"
+    broken.write_text("#!/bin/sh\necho 'Driver/library version mismatch'; exit 18\n")
+    broken.chmod(0o755)
+    with pytest.raises(InventoryError, match="status 18: Driver/library version mismatch"):
+        inventory.gpu_slots()

@@ -1,0 +1,131 @@
+"""What a job is started with."""
+
+from __future__ import annotations
+
+import socket
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpu_agents.agent.launch import COMMANDS, InputPaths, JobPlace, environment, taken_port, write_attempt
+from gpu_agents.agent.records import JobRecord
+from gpu_agents.agent.settings import DataDirectory, check_server_url
+from oolong.contracts.agent import Artifact, DesiredAttempt
+from oolong.contracts.attempt import read_attempt
+from oolong.contracts.lifecycle import JobKind
+from oolong.contracts.run_spec import RunSpec
+
+PORTS = {
+    "controller": 5001,
+    "reward": 5002,
+    "engine-1": 5011,
+    "engine-0": 5010,
+    "engine-10": 5020,
+    "rendezvous": 5003,
+}
+
+
+def attempt(kind: str = "rl", ranks: int = 2) -> DesiredAttempt:
+    spec = RunSpec.model_validate(
+        {
+            "kind": kind,
+            "name": "x",
+            "model": {"base_model": "bm"},
+            "dataset": {"version": "d@1"},
+            "trainer": {"ranks": ranks},
+        }
+    )
+    return DesiredAttempt(
+        run_id="run_1", attempt_id="att_1", attempt_number=2, epoch=7, spec=spec.model_dump(mode="json"),
+        dataset=Artifact(sha256="0" * 64, bytes=1, kind="dataset"), evaluation=None, model=None, model_path="/m",
+        resume=None, ports=PORTS, token="t0ken", jobs=[],
+    )  # fmt: skip
+
+
+def place(data: DataDirectory, wanted: DesiredAttempt) -> JobPlace:
+    inputs = InputPaths(dataset_file=Path("/rows"), model_directory=Path("/m"))
+    path = write_attempt(data, wanted, inputs, node_python="/node/python", device="cpu")
+    return JobPlace(
+        attempt=read_attempt(path), attempt_file=path, job_directory=Path("/job"), slots=["cpu-0"]
+    )
+
+
+def test_the_attempt_file_says_what_the_jobs_need(data: DataDirectory) -> None:
+    found = place(data, attempt())
+    written = found.attempt
+    assert (written.controller_url, written.reward_url) == ("http://127.0.0.1:5001", "http://127.0.0.1:5002")
+    assert written.engine_ports == [5010, 5011, 5020], "in the order of the engines' numbers"
+    assert (written.epoch, written.attempt_number, written.rendezvous_port) == (7, 2, 5003)
+    assert written.run_spec.trainer.ranks == 2
+    assert stat.S_IMODE(found.attempt_file.stat().st_mode) == 0o600
+    assert written.weights_directory.is_dir() and written.checkpoints_directory.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("kind", "module"),
+    [
+        (JobKind.CONTROLLER, "gpu_agents.rollout.controller"),
+        (JobKind.REWARD, "gpu_agents.rewards"),
+        (JobKind.ROLLOUT, "gpu_agents.rollout.worker"),
+    ],
+)
+def test_jobs_without_torch_run_by_the_agents_python(data: DataDirectory, kind: JobKind, module: str) -> None:
+    found = place(data, attempt())
+    tail = ["--attempt", str(found.attempt_file), "--job", "/job"]
+    assert COMMANDS[kind](found) == [sys.executable, "-m", module, *tail]
+
+
+@pytest.mark.parametrize("kind", ["rl", "sft"])
+def test_the_trainer_is_a_torchrun_program_of_the_node_environment(data: DataDirectory, kind: str) -> None:
+    command = COMMANDS[JobKind.TRAINER](place(data, attempt(kind, ranks=3)))
+    assert command[:3] == ["/node/python", "-m", "torch.distributed.run"]
+    assert command[command.index("--nproc-per-node") + 1] == "3"
+    assert command[command.index("--master-port") + 1] == "5003"
+    assert f"trainers.{kind}" in command
+
+
+def test_a_job_inherits_nothing_of_the_agents_environment(
+    data: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OOLONG_TOKEN", "ool_secret")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/driver")
+    record = JobRecord(
+        job_id="job_1", run_id="run_1", attempt_id="att_1", epoch=1, name="trainer", kind=JobKind.TRAINER, index=0,
+        slots=["GPU-a", "GPU-b"], grace_seconds=1.0,
+    )  # fmt: skip
+    on_cpu = environment(data, record, device="cpu")
+    assert not {"OOLONG_TOKEN", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"} & set(on_cpu)
+    on_gpu = environment(data, record, device="cuda")
+    assert (on_gpu["CUDA_VISIBLE_DEVICES"], on_gpu["LD_LIBRARY_PATH"]) == ("GPU-a,GPU-b", "/driver")
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        assert f"port {port} (reward)" in taken_port({"reward": port})
+    assert taken_port({"reward": port}) == ""
+
+
+@pytest.mark.parametrize(
+    "url", ["https://oolong.example.org/", "http://127.0.0.1:8401", "http://localhost", "http://[::1]:1"]
+)
+def test_servers_that_an_agent_talks_to(url: str) -> None:
+    assert check_server_url(url) == url.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://oolong.example.org", "http://10.0.0.5:8400", "oolong.example.org", "ftp://x", ""]
+)
+def test_servers_that_an_agent_refuses(url: str) -> None:
+    with pytest.raises(ValueError, match="https"):
+        check_server_url(url)
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "a\0b"])
+def test_names_from_the_network_never_leave_the_data_directory(data: DataDirectory, name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be a file name"):
+        data.attempt(name)

@@ -1,0 +1,93 @@
+"""The asynchronous client: the same calls, the same rules."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from oolong.client import AsyncClient, Client, Invalid, RetryPolicy, StreamGap, async_client, sync_client
+from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, page, problem, run
+from tests.unit.cli.test_client import checkpoint, events
+
+QUICK = RetryPolicy(tries=4, first_seconds=0.01, longest_seconds=0.5)
+
+
+@pytest.fixture
+async def client(api: ScriptedApi) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(api.url, TOKEN, retries=QUICK) as client:
+        yield client
+
+
+def test_both_clients_offer_the_same_calls() -> None:
+    def calls(kind: type) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(function).parameters)
+            for name, function in inspect.getmembers(kind, inspect.isfunction)
+            if not name.startswith("_")
+        }
+
+    assert calls(AsyncClient) == calls(Client)
+    for name in ("Datasets", "Models", "Runs", "Checkpoints", "Pool", "Tokens"):
+        assert calls(getattr(async_client, f"Async{name}")) == calls(getattr(sync_client, name))
+
+
+async def test_calls_pages_and_errors(api: ScriptedApi, client: AsyncClient) -> None:
+    api.script["GET runs/run_1"] = [Answer(problem("busy", "busy"), 503), Answer(run("SUCCEEDED"))]
+    assert (await client.runs.wait("run_1")).status == "SUCCEEDED"
+
+    def runs(asked: Asked) -> Answer:
+        return Answer(page(run(id="run_2")) if asked.query.get("cursor") else page(run(), cursor="next"))
+
+    api.script["GET runs"] = runs
+    assert [found.id async for found in client.runs.list()] == ["run_1", "run_2"]
+    api.script["POST runs"] = Answer(problem("invalid_spec", "bad"), 422)
+    with pytest.raises(Invalid):
+        await client.runs.create({})
+
+
+async def test_a_wait_has_a_limit(api: ScriptedApi, client: AsyncClient) -> None:
+    api.script["GET runs/run_1"] = Answer(run("RUNNING"))
+    with pytest.raises(TimeoutError):
+        await client.runs.wait("run_1", timeout_seconds=0.05, poll_seconds=0.02)
+
+
+async def test_an_upload_is_streamed_and_repeated(
+    api: ScriptedApi, client: AsyncClient, tmp_path: Path
+) -> None:
+    content = bytes(range(256)) * 4096
+    (tmp_path / "rows.jsonl").write_bytes(content)
+    answer = Answer({"id": "upl_1", "filename": "rows.jsonl", "bytes": len(content), "sha256": ""}, 201)
+    api.script["POST uploads"] = [Answer(problem("unavailable", "away"), 503), answer]
+    assert (await client.upload(tmp_path / "rows.jsonl", purpose="dataset")).id == "upl_1"
+    assert [asked.body for asked in api.asked] == [content, content]
+    assert api.asked[0].headers["X-Content-SHA256"] == hashlib.sha256(content).hexdigest()
+
+
+async def test_a_broken_download_goes_on(api: ScriptedApi, client: AsyncClient, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 8192
+    api.script["GET checkpoints/ckpt_1"] = Answer(checkpoint(content))
+
+    def download(asked: Asked) -> Answer:
+        begin = int(asked.headers.get("Range", "bytes=0-").removeprefix("bytes=").removesuffix("-"))
+        return Answer(content[begin:], 206 if begin else 200, cut_after=None if begin else 700_000)
+
+    api.script["GET checkpoints/ckpt_1/download"] = download
+    target = await client.checkpoints.download("ckpt_1", tmp_path / "c.tar")
+    assert target.read_bytes() == content
+
+
+async def test_a_stream_is_resumed_and_a_gap_is_an_error(api: ScriptedApi, client: AsyncClient) -> None:
+    parts = [
+        events((1, "points", {})),
+        events((2, "points", {})),
+        events((9, "gap", {"from": 3, "to": 9})),
+    ]
+    api.script["GET stream"] = lambda asked: Answer(parts.pop(0))
+    stream = client.runs.stream("run_1")
+    assert [(await anext(stream)).seq, (await anext(stream)).seq] == [1, 2]
+    with pytest.raises(StreamGap):
+        await anext(stream)

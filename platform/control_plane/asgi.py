@@ -14,15 +14,10 @@ from django.conf import settings  # noqa: E402
 
 from control_plane.catalog.store import scratch_folder  # noqa: E402
 from control_plane.fleet.receiver import start_receiver_pulse  # noqa: E402
-
-protocols = {"http": http}
-if "control_plane.telemetry" in settings.INSTALLED_APPS:
-    from control_plane.telemetry.routing import websocket_urlpatterns
-
-    protocols["websocket"] = URLRouter(websocket_urlpatterns)
+from control_plane.telemetry.routing import websocket_urlpatterns  # noqa: E402
 
 # Bodies of uploads wait on the store's own disk: /tmp may be small.
 settings.FILE_UPLOAD_TEMP_DIR = str(scratch_folder())
 
-application = ProtocolTypeRouter(protocols)
+application = ProtocolTypeRouter({"http": http, "websocket": URLRouter(websocket_urlpatterns)})
 start_receiver_pulse()

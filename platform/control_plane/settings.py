@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from control_plane.environment import database_settings, read_environment
 
 ENVIRONMENT = read_environment()
@@ -25,9 +23,8 @@ INSTALLED_APPS = [
     "control_plane.catalog",
     "control_plane.fleet",
     "control_plane.runs",
+    "control_plane.telemetry",
 ]
-if find_spec("control_plane.telemetry") is not None:
-    INSTALLED_APPS.append("control_plane.telemetry")
 
 MIDDLEWARE = [
     "control_plane.common.middleware.request_id",

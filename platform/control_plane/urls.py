@@ -1,4 +1,3 @@
-from django.conf import settings
 from django.urls import URLPattern, URLResolver, include, path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
 from rest_framework.permissions import AllowAny
@@ -16,9 +15,8 @@ api: list[URLPattern | URLResolver] = [
     path("", include("control_plane.catalog.urls")),
     path("", include("control_plane.fleet.urls")),
     path("", include("control_plane.runs.urls")),
+    path("", include("control_plane.telemetry.urls")),
 ]
-if "control_plane.telemetry" in settings.INSTALLED_APPS:
-    api.append(path("", include("control_plane.telemetry.urls")))
 
 urlpatterns = [
     path("api/v1/", include(api)),

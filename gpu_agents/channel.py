@@ -74,7 +74,7 @@ class Peer:
                 if response.status == 200:
                     return msgspec.msgpack.decode(content, type=reply)
                 raise CallRefused(f"{self.name}/{verb}", _refusal(response.status, content))
-            except (aiohttp.ClientConnectionError, TimeoutError) as error:
+            except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
                 if time.monotonic() > deadline:
                     raise PeerGone(
                         f"{self.name} at {self._url} did not answer /{verb} for {patience:g} s: {error}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from control_plane.environment import database_settings, read_environment
 
 ENVIRONMENT = read_environment()
@@ -55,6 +57,10 @@ STATIC_URL = "/static/"
 # Bodies are streamed to disk by the views that take files; everything else is small JSON.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024
 
+# Browsers keep cookies per host, not per port: two installations on one machine must not log each other out.
+_INSTALLATION = hashlib.sha256(SECRET_KEY.encode()).hexdigest()[:8]
+SESSION_COOKIE_NAME = f"oolong_session_{_INSTALLATION}"
+CSRF_COOKIE_NAME = f"oolong_csrf_{_INSTALLATION}"
 SESSION_COOKIE_SECURE = ENVIRONMENT.secure_cookies
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = 14 * 24 * 3600

@@ -14,7 +14,10 @@ PRESETS: list[dict[str, Any]] = [
             "name": "letter-sum warm start",
             "model": {"base_model": "letter-sum-tiny"},
             "dataset": {"version": "letter-sum@latest", "split": "sft"},
-            "sft": {"steps": 1250, "batch_size": 16, "learning_rate": 5e-3, "validation_split": "validation"},
+            "sft": {
+                "steps": 2000, "batch_size": 16, "learning_rate": 5e-3, "validation_split": "validation",
+                "validate_from_step": 800,
+            },
         },
     },
     {

@@ -236,6 +236,10 @@ class ControllerServer:
         return value
 
     async def _delete_old_weights(self) -> None:
+        # A caller that hangs up ends its handler; what was named for deletion must still go.
+        await asyncio.shield(asyncio.ensure_future(self._delete_named_weights()))
+
+    async def _delete_named_weights(self) -> None:
         for weights in self.controller.collect_deletable():
             await asyncio.to_thread(_delete_tree, Path(weights.directory))
 

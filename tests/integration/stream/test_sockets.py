@@ -110,7 +110,7 @@ async def test_a_foreign_page_cannot_use_the_session_of_a_browser(stack: Stack) 
     link = await database_sync_to_async(_login_link)()
     async with httpx.AsyncClient(base_url=stack.url, trust_env=False) as browser:
         await browser.get(link)
-        cookie = f"sessionid={browser.cookies['sessionid']}"
+        cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
     for origin, code in ((f"http://{host}", None), ("http://evil.example", 4403), (None, 4403)):
         socket = await connect(
             f"ws://{host}/ws/v1", proxy=None, origin=origin, additional_headers={"Cookie": cookie}

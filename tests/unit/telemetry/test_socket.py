@@ -10,6 +10,7 @@ import pytest_asyncio
 from asgiref.testing import ApplicationCommunicator
 from channels.db import database_sync_to_async
 from channels.routing import URLRouter
+from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
 
@@ -36,7 +37,7 @@ class Client:
         if origin is not None:
             headers.append((b"origin", origin.encode()))
         if session:
-            headers.append((b"cookie", f"a=b; sessionid={session}".encode()))
+            headers.append((b"cookie", f"a=b; {settings.SESSION_COOKIE_NAME}={session}".encode()))
         scope = {
             "type": "websocket",
             "path": "/ws/v1",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,14 +22,21 @@ def new_stack(
 ) -> Iterator[Callable[..., Stack]]:
     """`new_stack(SETTING="value", …)`: a stack whose control plane has these environment variables."""
     with ExitStack() as exits:
+        stacks = []
+        failed_before = request.session.testsfailed
 
         def make(**settings: str) -> Stack:
-            folder = services_folder / request.node.name.replace("/", "-")[:60]
-            return exits.enter_context(
-                running_stack(folder, postgres_url=postgres_url, node_python=node_python, settings=settings)
+            folder = services_folder / f"stack-{os.urandom(4).hex()}"
+            context = running_stack(
+                folder, postgres_url=postgres_url, node_python=node_python, settings=settings
             )
+            stacks.append(exits.enter_context(context))
+            return stacks[-1]
 
         yield make
+        if request.session.testsfailed > failed_before:
+            for stack in stacks:
+                print(stack.said())
 
 
 @pytest.fixture

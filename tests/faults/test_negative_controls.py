@@ -68,7 +68,7 @@ def test_a_reward_that_raises_costs_exactly_its_groups(new_stack: Callable[..., 
     for step, reward in stack.rows("SELECT step, reward FROM telemetry_trajectorysample"):
         rewards.setdefault(step, []).append(reward)
     (series,) = client.runs.metrics(run_id, ["reward/mean"], axis="step").series
-    assert {len(values) for values in rewards.values()} == {4}
+    assert {len(values) for values in rewards.values()} == {2 * document["rollout"]["group_size"]}
     assert dict(zip(series.x, series.value, strict=True)) == pytest.approx(
         {step: sum(values) / len(values) for step, values in rewards.items()}
     )

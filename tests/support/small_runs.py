@@ -55,8 +55,8 @@ def upload_inputs(stack: Stack, model: Path) -> Inputs:
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     mapping = {
-        "prompt_column": "question", "answer_column": "answer", "split_column": "split",
-        "default_split": "train", "template": "{question}", "system": "",
+        "prompt_column": "question", "answer_column": "answer", "completion_column": "solution",
+        "split_column": "split", "default_split": "train", "template": "{question}", "system": "",
     }  # fmt: skip
     with stack.client() as client:
         version = client.datasets.upload(file, name="bits", mapping=mapping)
@@ -71,8 +71,8 @@ def spec(inputs: Inputs, *, steps: int, **sections: dict[str, Any]) -> dict[str,
         "dataset": {"version": inputs.dataset, "split": "train"},
         "reward": {"name": "exact_match", "options": {"extract": "regex", "pattern": "[01]"}},
         "rollout": {
-            "engines": 1, "group_size": 2, "max_concurrent_groups": 24, "max_new_tokens": 64,
-            "max_prompt_tokens": 64, "engine_max_running_requests": 32, "engine_max_total_tokens": 8192,
+            "engines": 1, "group_size": 4, "max_concurrent_groups": 24, "max_new_tokens": 128,
+            "max_prompt_tokens": 64, "engine_max_running_requests": 48, "engine_max_total_tokens": 16384,
         },
         "staleness": {"max": 4},
         "trainer": {
@@ -83,6 +83,15 @@ def spec(inputs: Inputs, *, steps: int, **sections: dict[str, Any]) -> dict[str,
     for name, values in sections.items():
         document[name] = {**document.get(name, {}), **values} if isinstance(values, dict) else values
     return document
+
+
+def sft_spec(inputs: Inputs, *, steps: int) -> dict[str, Any]:
+    """A supervised run: one job, no engine."""
+    return {
+        "kind": "sft", "name": "small sft", "model": {"base_model": inputs.model},
+        "dataset": {"version": inputs.dataset, "split": "train"},
+        "sft": {"steps": steps, "batch_size": 4, "validation_split": None, "required_greedy_accuracy": None},
+    }  # fmt: skip
 
 
 # --- following a run ----------------------------------------------------------------------------------------

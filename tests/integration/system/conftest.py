@@ -10,12 +10,16 @@ from tests.support.stack import Stack, running_stack
 
 
 @pytest.fixture(scope="module")
-def stack(services_folder: Path, postgres_url: str, node_python: Path) -> Iterator[Stack]:
+def stack(
+    services_folder: Path, postgres_url: str, node_python: Path, request: pytest.FixtureRequest
+) -> Iterator[Stack]:
     with running_stack(
         services_folder / "system", postgres_url=postgres_url, node_python=node_python,
         settings={"OOLONG_EXTRA_REWARDS": "fails_every_third_row"},
     ) as stack:  # fmt: skip
         yield stack
+        if request.session.testsfailed:
+            print(stack.said())
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.support.stack import Stack, until
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(400)]
 
-STEPS = 60
+STEPS = 90
 
 
 def test_a_run_goes_through_one_fault_after_the_other(stack: Stack, inputs: Inputs, tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_run_goes_through_one_fault_after_the_other(stack: Stack, inputs: Inpu
     )  # fmt: skip
     say("trains again")
 
-    second_id = client.runs.create(small_runs.spec(inputs, steps=6, checkpoint={"every_steps": 2})).id
+    second_id = client.runs.create(small_runs.sft_spec(inputs, steps=5000)).id
     third_id = client.runs.create(small_runs.spec(inputs, steps=6)).id
     waiting = until(lambda: client.runs.get(second_id).waiting_why, seconds=10, what="a reason for waiting")
     assert "slot" in waiting, waiting
@@ -81,6 +81,7 @@ def test_a_run_goes_through_one_fault_after_the_other(stack: Stack, inputs: Inpu
     say("control plane back, broker wiped")
     assert client.runs.get(run_id).attempt_number == 2
 
+    assert node.engines() == {"rollout-0": engine}
     os.kill(engine, signal.SIGKILL)
     say("engine killed")
     until(
@@ -103,16 +104,20 @@ def test_a_run_goes_through_one_fault_after_the_other(stack: Stack, inputs: Inpu
     assert run.latest_checkpoint is not None and run.latest_checkpoint.step == STEPS
     small_runs.assert_checkpoint_is_whole(stack, client, run.latest_checkpoint.id, tmp_path)
 
-    small_runs.wait_for_status(stack, client, second_id, "STARTING", "RUNNING", seconds=15)
-    small_runs.wait_for_status(stack, client, second_id, "RUNNING", seconds=30)
-    until(
-        lambda: client.runs.get(second_id).train_step >= 2, seconds=small_runs.BOOT_SECONDS, what="it trains"
-    )
+    small_runs.wait_for_status(stack, client, second_id, "RUNNING", seconds=20)
+    until(lambda: client.runs.get(second_id).train_step >= 2, seconds=40, what="it trains", said=stack.said)
     client.runs.stop(second_id)
-    stopped = small_runs.wait_for_end(stack, client, second_id, seconds=60)
+    stopped = small_runs.wait_for_end(stack, client, second_id, seconds=40)
     say("second run stopped")
     assert (stopped.status, stopped.reason) == ("STOPPED", "stopped_by_user")
     assert stopped.latest_checkpoint is not None and stopped.latest_checkpoint.step == stopped.train_step
+
+    fourth_id = client.runs.create(small_runs.spec(inputs, steps=6)).id
+    small_runs.wait_for_status(stack, client, fourth_id, "STARTING", seconds=10)
+    client.runs.stop(fourth_id)
+    early = small_runs.wait_for_end(stack, client, fourth_id, seconds=60)
+    say("fourth run stopped while it started")
+    assert (early.status, early.reason, early.train_step) == ("STOPPED", "stopped_by_user", 0)
 
     small_runs.assert_every_point_is_stored_once(stack)
     small_runs.assert_nothing_is_left(stack)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +17,11 @@ import pytest
 from django.test import Client
 
 from control_plane.accounts import services as accounts
+from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import Membership, Project, Role, Team, User
+from control_plane.accounts.scopes import ROLE_SCOPES
+from control_plane.catalog import services as catalog
+from control_plane.catalog.rows import Mapping
 from control_plane.common import clock as clock_module
 from control_plane.fleet import services as fleet
 from control_plane.fleet.receiver import note_alive
@@ -34,6 +39,7 @@ from oolong.contracts.lifecycle import EndReason, JobState
 from oolong.contracts.telemetry import CheckpointLine
 
 MAPPING = {"prompt_column": "question", "answer_column": "answer", "split_column": "split"}
+SUMS = [{"question": f"{n}+1", "answer": n + 1, "split": "train" if n < 64 else "eval"} for n in range(128)]
 
 
 class Clock:
@@ -82,14 +88,9 @@ class Person:
         return identity
 
     def dataset(self, name: str = "sums", rows: list[dict[str, Any]] | None = None, **mapping: Any) -> Any:
-        """A dataset with one version: 64 train rows and 64 eval rows unless told otherwise."""
-        if rows is None:
-            rows = [
-                {"question": f"{n}+1", "answer": n + 1, "split": "train" if n < 64 else "eval"}
-                for n in range(128)
-            ]
+        """A dataset with one version."""
         made = self.post("/datasets", {"name": name}).json()
-        upload = self.upload(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+        upload = self.upload(b"".join(json.dumps(row).encode() + b"\n" for row in rows or SUMS))
         body = {"upload_id": upload, "mapping": {**MAPPING, **mapping}}
         return self.post(f"/datasets/{made['id']}/versions", body)
 
@@ -237,11 +238,15 @@ def person(db: None) -> Callable[..., Person]:
 
 @pytest.fixture
 def alice(person: Callable[..., Person], clock: Clock) -> Person:
-    """Owns a dataset `sums` and a model `tiny`."""
+    """Owns a dataset `sums` with 64 train and 64 eval rows, and a model `tiny`."""
     alice = person("alice")
     fleet.init_pool(alice.project.team)
-    assert alice.dataset().status_code == 201
-    assert alice.post("/models", {"name": "tiny", "path": "/models/tiny"}).status_code == 201
+    caller = Caller(alice.user, alice.project, Role.ADMIN, ROLE_SCOPES[Role.ADMIN])
+    data = b"".join(json.dumps(row).encode() + b"\n" for row in SUMS)
+    upload = catalog.take_upload(caller, io.BytesIO(data), filename="sums.jsonl", purpose="dataset")
+    dataset = catalog.create_dataset(caller, name="sums")
+    catalog.create_version(caller, dataset, upload, Mapping(**MAPPING))
+    catalog.register_path(caller, name="tiny", path="/models/tiny")
     return alice
 
 

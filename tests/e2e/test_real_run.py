@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import subprocess
 from collections.abc import Callable
@@ -19,14 +18,19 @@ pytestmark = [pytest.mark.browser, pytest.mark.engine, pytest.mark.slow]
 BOOT_MILLISECONDS = 240_000  # engine and trainer, on busy cores
 
 
-def write_csv(file: Path, *, faulty_row: int | None = None) -> Path:
-    """Sums of two digits under column names that are not the usual ones."""
-    with file.open("w", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["task", "result", "part"])
-        for n in range(96):
-            answer = "" if n + 1 == faulty_row else str(n % 9 + n % 7)
-            writer.writerow([f"a{n % 9} b{n % 7} n{n}", answer, "train" if n < 80 else "eval"])
+def write_rows(file: Path, *, faulty_row: int | None = None) -> Path:
+    """Sums of two digits under column names that are not the usual ones; `faulty_row` lacks its answer."""
+    rows = []
+    for n in range(96):
+        row = {
+            "task": f"a{n % 9} b{n % 7} n{n}",
+            "result": str(n % 9 + n % 7),
+            "part": "train" if n < 80 else "eval",
+        }
+        if n + 1 == faulty_row:
+            del row["result"]
+        rows.append(json.dumps(row) + "\n")
+    file.write_text("".join(rows))
     return file
 
 
@@ -82,7 +86,7 @@ def test_upload_start_watch_and_stop(
 
     # A file with a faulty row: the row is named and nothing is stored.
     page.goto("/datasets/new")
-    page.get_by_test_id("file").set_input_files(write_csv(tmp_path / "faulty.csv", faulty_row=17))
+    page.get_by_test_id("file").set_input_files(write_rows(tmp_path / "faulty.jsonl", faulty_row=17))
     fill_mapping(page)
     page.get_by_test_id("store").click()
     faults = page.get_by_test_id("row-errors").filter(has_text="Nothing was stored")
@@ -92,7 +96,7 @@ def test_upload_start_watch_and_stop(
 
     # The mended file: rendered preview, then a version.
     page.goto("/datasets/new")
-    page.get_by_test_id("file").set_input_files(write_csv(tmp_path / "sums.csv"))
+    page.get_by_test_id("file").set_input_files(write_rows(tmp_path / "sums.jsonl"))
     fill_mapping(page)
     expect(page.get_by_test_id("rendered")).to_contain_text("Add up: a0 b0 n0")
     page.get_by_test_id("dataset-name").fill("sums")

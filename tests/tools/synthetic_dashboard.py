@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A control plane with SYNTHETIC runs, for work on the dashboard: real services, real API, scripted node.
 
-    PYTHONPATH=platform:. .venv/bin/python tests/tools/synthetic_dashboard.py [--port N] [--step-seconds S] [--once]
+    PYTHONPATH=platform:. .venv/bin/python tests/tools/synthetic_dashboard.py [--port N] [--step-seconds S]
 
-Prints the address and a login link, keeps playing until Ctrl-C. `--pictures DIR` saves a picture of every page.
+Prints the address and a login link, keeps playing until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -121,30 +122,43 @@ def main() -> int:
     parser.add_argument("--step-seconds", type=float, default=0.5)
     parser.add_argument("--for-seconds", type=float, default=float("inf"))
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGINT, _interrupt)  # also where a shell started this in the background, ignoring it
     folder = Path(tempfile.mkdtemp(prefix="oolong-synthetic-"))
     folder.chmod(0o711)
     try:
         with services(folder) as (database_url, redis_url):
-            plane = ControlPlane(folder / "plane", database_url, redis_url, port=options.port or free_port())
-            plane.prepare()
-            plane.start()
-            token = plane.manage("enrolment_token").splitlines()[-1]
-            node = ScriptedNode(plane.url, token, slots=3, step_seconds=options.step_seconds)
+            port = options.port or free_port()
+            plane = ControlPlane(folder / "plane", database_url, redis_url, port=port)
             try:
-                node.start()
-                run_id = submit_runs(plane, folder)
-                print(f"{plane.url}/runs/{run_id}\n{plane.url}{plane.login_path()}", flush=True)
-                deadline = time.monotonic() + options.for_seconds
-                while time.monotonic() < deadline:
-                    time.sleep(1)
+                play(plane, folder, options)
             finally:
-                node.close()
                 plane.close()
     except KeyboardInterrupt:
         return 0
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
+
+
+def play(plane: ControlPlane, folder: Path, options: argparse.Namespace) -> None:
+    plane.prepare()
+    plane.start()
+    token = plane.manage("enrolment_token").splitlines()[-1]
+    node = ScriptedNode(plane.url, token, slots=3, step_seconds=options.step_seconds)
+    try:
+        node.start()
+        run_id = submit_runs(plane, folder)
+        print(f"{plane.url}/runs/{run_id}\n{plane.url}{plane.login_path()}", flush=True)
+        deadline = time.monotonic() + options.for_seconds
+        while time.monotonic() < deadline:
+            time.sleep(1)
+    finally:
+        node.close()
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ export function DatasetsPage() {
       <Panel flush>
         {isPending ? <Waiting /> : list.length === 0 ? (
           <Empty title="No dataset yet" action={<Button component={Link} to="/datasets/new">Upload a dataset</Button>}>
-            JSONL or CSV, one prompt and its expected answer a row; you say which column is which.
+            JSONL, one prompt and its expected answer a row; you say which column is which.
           </Empty>
         ) : (
           <Table className="tabular" data-testid="datasets">

@@ -27,7 +27,7 @@ export function UploadPage() {
       <PageHeader title="Upload a dataset">A row is one prompt and what its reward needs. Faulty rows are all reported at once, and then nothing is stored.</PageHeader>
       <div className={classes.steps}>
         <Panel title="1. File">
-          <DropZone purpose="dataset" accept=".jsonl,.json,.csv,.gz,.zst,.parquet" hint="JSONL or CSV, with column names" onUploaded={setUploaded} />
+          <DropZone purpose="dataset" accept=".jsonl,.json,.ndjson" hint="JSONL: one object with named columns a line" onUploaded={setUploaded} />
         </Panel>
         {uploaded !== null && <Columns key={uploaded.id} upload={uploaded} />}
       </div>
@@ -51,7 +51,7 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: Preview }) {
   const [search] = useSearchParams();
   const names = raw.columns.map((column) => column.name);
   const [mapping, setMapping] = useState<Mapping>(() => guessMapping(names));
-  const [name, setName] = useState(search.get("name") ?? upload.filename.replace(/\.(jsonl|json|csv|parquet|gz|zst)/g, "").replaceAll(/[^\w.-]+/g, "-"));
+  const [name, setName] = useState(search.get("name") ?? upload.filename.replace(/\.(jsonl|ndjson|json)/g, "").replaceAll(/[^\w.-]+/g, "-"));
   const [description, setDescription] = useState("");
   const navigate = useNavigate();
   const client = useQueryClient();

@@ -27,7 +27,7 @@ class TokenAuthentication(BaseAuthentication):
         now = clock.now()
         caller = selectors.caller_of_token(text, now=now) if text.startswith(TOKEN_PREFIX) else None
         if caller is None or caller.token is None:
-            raise exceptions.AuthenticationFailed("the token is unknown, expired or revoked")
+            raise exceptions.NotAuthenticated("the token is unknown, expired or revoked")
         services.note_use(caller.token, now=now)
         return caller.user, caller
 
@@ -44,7 +44,7 @@ class CallerSessionAuthentication(SessionAuthentication):
         assert isinstance(user, User)
         caller = selectors.caller_of_user(user)
         if caller is None:
-            raise exceptions.AuthenticationFailed(f"the user {user.username!r} is in no project")
+            raise exceptions.NotAuthenticated(f"the user {user.username!r} is in no project")
         return user, caller
 
 

@@ -23,7 +23,7 @@ class NodeAuthentication(BaseAuthentication):
             return None
         node = node_of_credential(text)
         if node is None:
-            raise exceptions.AuthenticationFailed("the node credential is unknown; enrol the node again")
+            raise exceptions.NotAuthenticated("the node credential is unknown; enrol the node again")
         return None, node
 
     def authenticate_header(self, request: Request) -> str:

@@ -130,13 +130,16 @@ def _ended(client: Client, run_id: str) -> Run | None:
 
 
 def last_step(nodes: Iterable[Node]) -> int:
-    """The newest train step of the trainers' outboxes, of the newest attempt that has one."""
+    """The newest train step of the trainers' outboxes, of the newest attempt that has one.
+
+    Comparisons of probes come later, under the step that they belong to, so they do not count.
+    """
     newest = (0.0, 0)
     for node in nodes:
         for job, directory in node.jobs():
             if job.name == "trainer":
                 for line in _points(directory):
-                    if line.axis == "step":
+                    if "reward/mean" in line.values:
                         newest = max(newest, (line.at, line.x))
     return newest[1]
 
@@ -148,7 +151,7 @@ def steps_of(node: Node, attempt: str) -> list[int]:
         for job, directory in node.jobs()
         if job.name == "trainer" and directory.parts[-3] == attempt
         for line in _points(directory)
-        if line.axis == "step" and "reward/mean" in line.values
+        if "reward/mean" in line.values
     ]
 
 

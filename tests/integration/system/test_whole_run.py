@@ -15,7 +15,7 @@ from tests.support.stack import Stack, until
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(400)]
 
-STEPS = 90
+STEPS = 120
 
 
 def test_a_run_goes_through_one_fault_after_the_other(stack: Stack, inputs: Inputs, tmp_path: Path) -> None:

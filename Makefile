@@ -16,7 +16,7 @@ test:
 	@$(PYTHON) manage.py selftest
 
 test-unit:
-	@$(PYTHON) manage.py selftest --lanes unit,trainer
+	@$(PYTHON) manage.py selftest --lanes unit
 
 test-integration:
 	@$(PYTHON) manage.py selftest --lanes integration,trainer-integration

@@ -109,6 +109,16 @@ def test_a_session_needs_the_password_and_every_change_a_csrf_token(alice: Any) 
     assert browser.get("/api/v1/me").status_code == 401
 
 
+def test_a_browser_uploads_raw_bytes_under_its_session(alice: Any) -> None:
+    browser, csrf = browser_of(alice.user)
+    log_in(browser, csrf, "alice", "correct horse")
+    csrf = browser.get("/api/v1/session/csrf").json()["csrf_token"]
+    address, row = "/api/v1/uploads?filename=d.jsonl&purpose=dataset", b'{"q": "1", "a": "1"}\n'
+    assert browser.post(address, row, content_type="application/octet-stream").status_code == 403
+    sent = browser.post(address, row, content_type="application/octet-stream", headers={"x-csrftoken": csrf})
+    assert (sent.status_code, sent.json()["bytes"]) == (201, len(row))
+
+
 def test_too_many_wrong_passwords_lock_the_door_before_hashing(alice: Any, clock: Any) -> None:
     browser, csrf = browser_of(alice.user)
     for _ in range(services.THROTTLE_FAILURES):

@@ -49,6 +49,7 @@ def upload_inputs(stack: Stack, model: Path) -> Inputs:
         {
             "question": f"bit {number}",
             "answer": str(number % 2),
+            "solution": str(number % 2),
             "split": "eval" if number >= ROWS else "train",
         }
         for number in range(ROWS + EVAL_ROWS)

@@ -60,6 +60,11 @@ def points_of(plane: ControlPlane, token: str, run_id: str, name: str) -> dict[i
     return dict(zip(series["x"], series["value"], strict=True))
 
 
+def wait_for_points(page: Page, least: int, *, milliseconds: int) -> None:
+    script = "least => Number(document.querySelector('[data-chart=reward]')?.dataset.points ?? 0) >= least"
+    page.wait_for_function(script, arg=least, timeout=milliseconds)
+
+
 def test_upload_start_watch_and_stop(
     page: Page, plane: ControlPlane, log_in: Callable[[], None], node_python: Path, tmp_path: Path
 ) -> None:
@@ -91,7 +96,8 @@ def test_upload_start_watch_and_stop(
     page.get_by_test_id("store").click()
     faults = page.get_by_test_id("row-errors").filter(has_text="Nothing was stored")
     expect(faults).to_be_visible()
-    expect(faults.get_by_role("row").nth(1).get_by_role("cell").nth(0)).to_have_text("17")
+    expect(faults.get_by_role("row").nth(1).get_by_role("cell").nth(0)).to_have_text("16")
+    expect(faults).to_contain_text("line 17")
     assert all(dataset["versions"] == [] for dataset in api(plane, token, "/datasets")["data"])
 
     # The mended file: rendered preview, then a version.
@@ -130,11 +136,10 @@ def test_upload_start_watch_and_stop(
 
     # Live: frames and points rise by themselves.
     reward = page.locator("[data-chart=reward]")
-    expect(reward).to_have_attribute("data-points", "3", timeout=BOOT_MILLISECONDS)
+    wait_for_points(page, 3, milliseconds=BOOT_MILLISECONDS)
     seen = len([frame for frame in frames if frame["type"] == "points"])
-    page.wait_for_function(
-        "Number(document.querySelector('[data-chart=reward]').dataset.points) >= 6", timeout=60_000
-    )
+    shown = int(reward.get_attribute("data-points") or 0)
+    wait_for_points(page, shown + 3, milliseconds=60_000)
     points = [frame for frame in frames if frame["type"] == "points" and frame["topic"] == f"run:{run_id}"]
     assert len(points) > seen
     assert [frame["seq"] for frame in points] == sorted({frame["seq"] for frame in points})

@@ -8,9 +8,7 @@ by itself, which the random model does now and then.
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +24,7 @@ from oolong.contracts.telemetry import AnyLine, Document, Note, Points
 from tests.integration.rollout.conftest import TinyModel
 from tests.tools.local_attempt import LocalAttempt
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(400)]  # three boots of an engine
 
 BATCH, STEPS, KILLED_AFTER = 8, 10, 7
 ROWS = 300
@@ -88,7 +86,7 @@ def story(tiny: TinyModel, tmp_path_factory: pytest.TempPathFactory) -> Story:
         until(first, lambda: trained_steps(first) >= 2)
         kill_engine(first)
         until(first, lambda: trained_steps(first) >= KILLED_AFTER)
-        os.killpg(first.jobs["trainer"].process.pid, signal.SIGKILL)
+        kill_trainer(first)
     finally:
         first.stop()
     newest = sorted((directory / "first" / "checkpoints").glob("step-*"))[-1]
@@ -135,6 +133,13 @@ def kill_engine(attempt: LocalAttempt) -> None:
     ]
     assert schedulers, [p.cmdline() for p in worker.children(recursive=True)]
     schedulers[0].kill()
+
+
+def kill_trainer(attempt: LocalAttempt) -> None:
+    """torchrun and its ranks, which are sessions of their own and would wait for the controller otherwise."""
+    launcher = psutil.Process(attempt.jobs["trainer"].process.pid)
+    for process in [launcher, *launcher.children(recursive=True)]:
+        process.kill()
 
 
 def lines(attempt: LocalAttempt, job: str) -> list[AnyLine]:

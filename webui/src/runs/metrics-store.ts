@@ -57,11 +57,8 @@ export class MetricsStore {
         stored = { ...identity, unit: "", points: { x: [], y: [], at: [] } };
         this.series.set(key, stored);
       }
-      // A new object per change, so that a chart sees by identity that its points are others.
-      const points: Points = { x: [...stored.points.x], y: [...stored.points.y], at: [...stored.points.at] };
-      if (!insert(points, frame.x, value, at)) continue;
-      stored.points = points;
-      this.joined.delete(name);
+      // Grown in place: the lines made of it anew are other objects, by which a chart sees that it must redraw.
+      if (insert(stored.points, frame.x, value, at)) this.joined.delete(name);
     }
     this.changed();
   }

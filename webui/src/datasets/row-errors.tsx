@@ -12,7 +12,7 @@ export function RowErrors({ errors, refused }: { errors: FieldProblem[]; refused
   if (errors.length === 0) return null;
   return (
     <div className={classes.errors} role="alert" data-testid="row-errors">
-      <strong>{refused === undefined ? "Some of these rows would be refused" : `${refused.title}. ${refused.message}`}</strong>
+      <strong>{refused === undefined ? "Some of these rows would be refused" : refused.message}</strong>
       <Table verticalSpacing={3} mt={6}>
         <Table.Thead><Table.Tr><Table.Th w={80}>Row</Table.Th><Table.Th w={150}>Column</Table.Th><Table.Th w={180}>Fault</Table.Th><Table.Th>Message</Table.Th></Table.Tr></Table.Thead>
         <Table.Tbody>

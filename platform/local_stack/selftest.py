@@ -25,13 +25,20 @@ class Lane:
     name: str
     paths: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    halves: tuple[str, ...] = ()  # of the paths: run by a pytest of their own, beside the rest
     in_node_environment: bool = False
     part_of_the_suite: bool = True
 
 
 LANES = (
     Lane("static"),
-    Lane("unit", paths=("tests/unit",), ignored=("tests/unit/trainers",)),
+    Lane(
+        "unit",
+        paths=("tests/unit",),
+        ignored=("tests/unit/trainers",),
+        # About half of the lane's work: the two halves take a core each.
+        halves=("tests/unit/control_plane", "tests/unit/rewards"),
+    ),
     Lane("web"),
     Lane("trainer", paths=("tests/unit/trainers",), in_node_environment=True),
     Lane("integration", paths=("tests/integration",), ignored=("tests/integration/trainers",)),
@@ -178,7 +185,7 @@ def run_web_tests(places: Places, *, report: Path) -> Outcome:
 
 
 def run_pytest(places: Places, lane: Lane, *, results: Path, device: str, more: list[str]) -> Outcome:
-    """Run one lane in its own pytest; the counts come from its report file."""
+    """Run one lane in its own pytest, or its halves side by side; the counts come from the report files."""
     paths = [path for path in lane.paths if any((places.root / path).rglob("test_*.py"))]
     if not paths:
         print(f"no tests in {', '.join(lane.paths)}")
@@ -187,31 +194,64 @@ def run_pytest(places: Places, lane: Lane, *, results: Path, device: str, more: 
     if not node.exists():
         raise StackError(f"no node environment at {node}: run `python3 manage.py setup`")
     python = node if lane.in_node_environment else places.venv_python
-    report = results / f"{lane.name}.xml"
-    report.unlink(missing_ok=True)
-    words = [str(python), "-m", "pytest", "-q", "-rs", f"--junitxml={report}", *paths]
-    words += [f"--ignore={path}" for path in lane.ignored] + more
-    if lane.in_node_environment:
-        words += ["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestConfigWarning"]
-    process = subprocess.Popen(words, cwd=places.root, env=_environment(places, node), start_new_session=True)
+    parts = [(paths, (*lane.ignored, *lane.halves))]
+    if lane.halves:
+        parts.append((list(lane.halves), lane.ignored))
+    reports = [results / f"{lane.name}-{number}.xml" for number in range(len(parts))]
+    processes = []
+    for (chosen, ignored), report in zip(parts, reports, strict=True):
+        report.unlink(missing_ok=True)
+        words = [str(python), "-m", "pytest", "-q", "-rs", f"--junitxml={report}", *chosen]
+        words += [f"--ignore={path}" for path in ignored] + more
+        if lane.in_node_environment or len(parts) > 1:
+            words += ["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestConfigWarning"]
+        output = None if len(parts) == 1 else report.with_suffix(".log").open("w+")
+        processes.append(
+            (
+                subprocess.Popen(
+                    words,
+                    cwd=places.root,
+                    env=_environment(places, node),
+                    stdout=output,
+                    stderr=subprocess.STDOUT if output else None,
+                    start_new_session=True,
+                ),
+                output,
+            )
+        )
+    deadline = time.monotonic() + LANE_TIMEOUT_SECONDS
     try:
-        code = process.wait(timeout=LANE_TIMEOUT_SECONDS)
-    except BaseException as error:
-        os.killpg(process.pid, signal.SIGINT)
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if not isinstance(error, subprocess.TimeoutExpired):
-            raise
+        codes = [process.wait(timeout=deadline - time.monotonic()) for process, _ in processes]
+    except subprocess.TimeoutExpired:
         return Outcome(failed=1, problems=[f"{lane.name}: not finished after {LANE_TIMEOUT_SECONDS} s"])
-    outcome = read_report(report)
-    if code != 0 and not outcome.failed:
-        # Collection errors and crashes leave a report without failures, or none.
-        outcome.failed += 1
-        outcome.problems.append(f"{lane.name}: pytest ended with status {code}")
+    finally:
+        for process, output in processes:
+            _end(process)
+            if output is not None:  # shown whole, so that the parts do not mix
+                output.seek(0)
+                print(output.read(), end="", flush=True)
+                output.close()
+    outcome = Outcome()
+    for code, report in zip(codes, reports, strict=True):
+        part = read_report(report)
+        if code != 0 and not part.failed:
+            # Collection errors and crashes leave a report without failures, or none.
+            part.failed += 1
+            part.problems.append(f"{report.stem}: pytest ended with status {code}")
+        outcome.add(part)
     return outcome
+
+
+def _end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
+    """End a pytest that still runs: it may clean up, for a while."""
+    if process.poll() is not None:
+        return
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _environment(places: Places, node: Path | None) -> dict[str, str]:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
-import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,160 +20,82 @@ from control_plane.fleet.services import create_enrolment_token
 from control_plane.telemetry.models import MetricPoint
 from control_plane.telemetry.rows import with_part
 from oolong.contracts.telemetry import Points, decode_line
+from tests.support.control_plane import ControlPlane
+from tests.support.stack import Node, until
 
-ROOT = Path(__file__).resolve().parents[3]
 WRITER = Path(__file__).with_name("quick_writer.py")
 
 PointKey = tuple[str, str, str, int, float]  # name, source, axis, x, value
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def until(
-    ready: Callable[[], bool], *, seconds: float, what: str, logs: Callable[[], str] = lambda: ""
-) -> None:
-    deadline = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds} s\n{logs()}"
-        time.sleep(0.05)
-
-
 @dataclass
 class Stack:
+    """Web, worker, beat and one agent, started and killed by name, over the database of the running test."""
+
     folder: Path
-    port: int = field(default_factory=free_port)
     token: str = ""
-    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    plane: ControlPlane = field(init=False)
+    node: Node = field(init=False)
+
+    def __post_init__(self) -> None:
+        credentials, _, _ = os.environ["DATABASE_URL"].rpartition("/")
+        self.plane = ControlPlane(
+            self.folder,
+            database_url=f"{credentials}/{connection.settings_dict['NAME']}",
+            redis_url=os.environ["REDIS_URL"],
+            settings={name: os.environ[name] for name in ("SECRET_KEY", "OOLONG_DATA_DIR", "ALLOWED_HOSTS")},
+        )
+        self.node = Node(
+            self.url, self.agent_data, "test", slots=1, node_python=self.folder / "node-python", token=""
+        )
+
+    @property
+    def port(self) -> int:
+        return self.plane.port
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return self.plane.url
 
     @property
     def agent_data(self) -> Path:
-        return self.folder / "agent"
+        return self.plane.agent_data
 
     def client(self) -> httpx.Client:
-        headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=30, trust_env=False)
+        return self.plane.client(self.token)
 
-    # --- processes ----------------------------------------------------------------------------------------
+    def environment(self) -> dict[str, str]:
+        return self.plane.environment()
 
     def start(self, name: str) -> None:
-        environment = self.environment()
+        """web, worker, beat or agent."""
         if name == "agent":
-            for secret in (
-                "DATABASE_URL",
-                "REDIS_URL",
-                "SECRET_KEY",
-                "DJANGO_SETTINGS_MODULE",
-                "OOLONG_DATA_DIR",
-            ):
-                environment.pop(secret, None)
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, *self._arguments(name)],
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            self.node.start()
+        else:
+            self.plane.start_part(name)
 
     def kill(self, name: str) -> None:
-        """SIGKILL to the whole process group: nothing is flushed, no transaction ends in order."""
-        process = self.processes.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(timeout=10)
+        """SIGKILL: nothing is flushed, no transaction ends in order."""
+        if name == "agent":
+            self.node.kill_agent()
+        else:
+            self.plane.kill_part(name)
 
     def close(self) -> None:
-        for name in list(self.processes):
+        for name in list(self.plane.processes):
             self.kill(name)
-        if self.agent_data.exists():
-            arguments = [
-                "-m",
-                "gpu_agents.agent",
-                "end-jobs",
-                "--data-dir",
-                str(self.agent_data),
-                "--grace",
-                "1",
-            ]
-            subprocess.run(
-                [sys.executable, *arguments], cwd=ROOT, env=self.environment(), check=True, timeout=60
-            )
+        self.node.kill()
 
     def wait_for_web(self) -> None:
-        self.wait(self._answers, seconds=60, what="the web process answers")
+        self.plane.wait_for_web()
 
     def wait(self, ready: Callable[[], bool], *, seconds: float, what: str) -> None:
-        until(ready, seconds=seconds, what=what, logs=self.said)
+        until(ready, seconds=seconds, what=what, said=self.said)
 
     def said(self) -> str:
         """The last lines of every process's log."""
         logs = sorted(self.folder.glob("*.log"))
         return "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}" for log in logs)
-
-    def _answers(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/api/v1/health", timeout=5, trust_env=False).status_code == 200
-        except httpx.TransportError:
-            return False
-
-    def environment(self) -> dict[str, str]:
-        credentials, _, _ = os.environ["DATABASE_URL"].rpartition("/")
-        return {
-            **os.environ,
-            "DATABASE_URL": f"{credentials}/{connection.settings_dict['NAME']}",
-            "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
-            "OOLONG_HEARTBEAT_SECONDS": "1",
-            "OMP_NUM_THREADS": "1",
-        }
-
-    def _arguments(self, name: str) -> list[str]:
-        celery = ["-m", "celery", "--app", "control_plane", "--workdir", str(ROOT / "platform")]
-        match name:
-            case "web":
-                words = ["-m", "uvicorn", "control_plane.asgi:application", "--host", "127.0.0.1"]
-                return [*words, "--port", str(self.port), "--lifespan", "off", "--no-access-log"]
-            case "worker":
-                words = [*celery, "worker", "--concurrency", "1", "--loglevel", "WARNING"]
-                return [
-                    *words,
-                    "--without-gossip",
-                    "--without-mingle",
-                    "--hostname",
-                    f"{self.port}@localhost",
-                ]
-            case "beat":
-                words = [*celery, "beat", "--loglevel", "WARNING", "--pidfile", ""]
-                return [*words, "--schedule", str(self.folder / "beat-schedule")]
-            case "agent":
-                words = [
-                    "-m",
-                    "gpu_agents.agent",
-                    "run",
-                    "--server",
-                    self.url,
-                    "--data-dir",
-                    str(self.agent_data),
-                ]
-                words += [
-                    "--enrol-token-file",
-                    str(self.folder / "enrol-token"),
-                    "--name",
-                    "test",
-                    "--slots",
-                    "1",
-                ]
-                return [*words, "--node-python", str(self.folder / "node-python")]
-            case _:
-                raise ValueError(f"unknown process {name!r}")
 
 
 def prepare(folder: Path) -> Stack:
@@ -186,7 +104,7 @@ def prepare(folder: Path) -> Stack:
     project = accounts.init_embedded()
     user = project.memberships.get().user
     stack.token = accounts.create_token(user=user, project=project, name="test", scopes=["*"])[1]
-    (folder / "enrol-token").write_text(create_enrolment_token(now=clock.now())[0])
+    stack.node.token = create_enrolment_token(now=clock.now())[0]
     node_python = folder / "node-python"
     node_python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{WRITER}" "$@"\n')
     node_python.chmod(0o755)

@@ -86,17 +86,21 @@ def split_of(question: str) -> str:
 
 
 def rows(task: LetterSum) -> Iterator[dict[str, str]]:
-    """The dataset's rows, split by split. A short question may come up more than once, as in life, but in one
-    split only: leaving repetitions out would leave the splits with long questions.
+    """The dataset's rows, split by split. Only `sft` may show a question twice, each time with its own noise.
+
+    As there are few short questions, the other splits have more long ones than chance would give: they are harder
+    than the demonstrations, and leave reinforcement learning more to do.
     """
     for split, wanted in task.rows.items():
         rng = random.Random(f"letter-sum/{task.seed}/{split}")
+        seen: set[str] = set()
         for digits in questions(task, rng):
             if wanted == 0:
                 break
             question = question_text(digits)
-            if split_of(question) != split:
+            if split_of(question) != split or (split != "sft" and question in seen):
                 continue
+            seen.add(question)
             wanted -= 1
             yield {
                 "question": question,

@@ -14,8 +14,10 @@ from control_plane.catalog.models import Checkpoint, CheckpointState, Checkpoint
 from control_plane.common.errors import fenced, not_found
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node
-from control_plane.runs import services
+from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
+from control_plane.runs.observation import observe
+from control_plane.runs.progress import note_stored
 from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, HeartbeatRequest, UploadReply
 from oolong.contracts.lifecycle import AttemptStatus, JobKind
 
@@ -25,7 +27,7 @@ def take_heartbeat(node: Node, report: HeartbeatRequest, *, now: datetime) -> li
     with transaction.atomic():
         locked = Node.objects.select_for_update().get(pk=node.pk)
         heard = fleet.hear(locked, report.inventory, now=now)
-    return services.observe(node, report.jobs, rebooted=heard.rebooted, now=now)
+    return observe(node, report.jobs, rebooted=heard.rebooted, now=now)
 
 
 def desired_attempts(node: Node) -> list[DesiredAttempt]:
@@ -122,7 +124,7 @@ def announce_checkpoint(
 ) -> UploadReply:
     """Begin, or go on with, the upload of a committed checkpoint. Call inside a transaction."""
     attempt = _attempt_of(node, attempt_id)
-    run = services.lock_run(attempt.run_id)
+    run = lock_run(attempt.run_id)
     attempt.refresh_from_db()
     _refuse_stale(attempt, run, epoch)
     checkpoint, _ = Checkpoint.objects.get_or_create(
@@ -149,13 +151,13 @@ def announce_checkpoint(
 def complete_upload(node: Node, upload_id: str, *, now: datetime) -> UploadReply:
     upload = upload_of(node, upload_id)
     with transaction.atomic():
-        run = services.lock_run(upload.checkpoint.run_id)
+        run = lock_run(upload.checkpoint.run_id)
         upload.checkpoint.refresh_from_db()
         if upload.checkpoint.state != CheckpointState.STORED:
             attempt = Attempt.objects.get(pk=upload.checkpoint.attempt_id)
             _refuse_stale(attempt, run, upload.epoch)
             checkpoint = catalog.complete_checkpoint_upload(upload, now=now)
-            services.note_stored(run, checkpoint, now=now)
+            note_stored(run, checkpoint, now=now)
     return upload_reply(upload, stored=True)
 
 

@@ -23,7 +23,7 @@ from control_plane.common.schema import (
     page_of,
 )
 from control_plane.fleet.api import NodeSerializer, QuotaSerializer, SlotSerializer
-from control_plane.runs import selectors, services
+from control_plane.runs import selectors, submission
 from control_plane.runs.presets import PRESETS
 from control_plane.runs.resolve import resolve_spec
 from control_plane.runs.show import (
@@ -222,7 +222,7 @@ class RunsView(APIView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        run = services.create_run(caller_of(request), _spec_of(request), now=clock.now())
+        run = submission.create_run(caller_of(request), _spec_of(request), now=clock.now())
         return Response(run_detail_as_json(run), status=201)
 
 
@@ -240,7 +240,7 @@ class StopView(APIView):
     @extend_schema(operation_id="stop_run", request=None, responses={202: RunDetailSerializer})
     @idempotent
     def post(self, request: Request, run_id: str) -> Response:
-        run = services.stop_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
+        run = submission.stop_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
         return Response(run_detail_as_json(run), status=202)
 
 
@@ -254,7 +254,7 @@ class CancelView(APIView):
     )
     @idempotent
     def post(self, request: Request, run_id: str) -> Response:
-        run = services.cancel_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
+        run = submission.cancel_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
         return Response(run_detail_as_json(run), status=202)
 
 

@@ -43,7 +43,7 @@ class Run(models.Model):
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
 
-    # What telemetry reports (runs.services.record_*), kept here so that lists need no series.
+    # What telemetry reports (runs.records), kept here so that lists need no series.
     train_step = models.PositiveIntegerField(default=0)
     total_train_steps = models.PositiveIntegerField(default=0)
     policy_version = models.PositiveIntegerField(default=0)

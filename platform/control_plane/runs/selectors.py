@@ -15,11 +15,11 @@ from control_plane.fleet.selectors import pool_as_json
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from oolong.contracts.lifecycle import AttemptStatus, RunStatus
 
-_RELATED = ("dataset_version__dataset", "base_model", "initial_checkpoint", "created_by", "project__team")
+RELATED = ("dataset_version__dataset", "base_model", "initial_checkpoint", "created_by", "project__team")
 
 
 def runs(caller: Caller) -> QuerySet[Run]:
-    return Run.objects.filter(project=caller.project).select_related(*_RELATED)
+    return Run.objects.filter(project=caller.project).select_related(*RELATED)
 
 
 def run_for(caller: Caller, run_id: str) -> Run:
@@ -66,7 +66,7 @@ def queue() -> list[Run]:
     """Queued runs of all projects, in the order of the last plan."""
     return list(
         Run.objects.filter(status=RunStatus.QUEUED)
-        .select_related(*_RELATED)
+        .select_related(*RELATED)
         .order_by("-priority", "created_at", "pk")
     )
 

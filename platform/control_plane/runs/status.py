@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from oolong.contracts.lifecycle import OUTCOMES, RUN_MOVES, EndReason, JobKind, JobState, Retry, RunStatus
 
+WORKING = (RunStatus.STARTING, RunStatus.RUNNING)  # the states of its jobs decide what comes next
 FREE_ATTEMPTS = 20  # platform-wide cap on attempts lost to faults that are not the user's
 
 _DIED = {

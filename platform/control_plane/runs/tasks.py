@@ -6,25 +6,25 @@ from celery import shared_task
 
 from control_plane.common import clock
 from control_plane.common.locks import only_one
-from control_plane.runs import housekeeping, services
+from control_plane.runs import housekeeping, placement, progress, sweep
 
 
 @shared_task
 @only_one("place-jobs")
 def place_jobs() -> None:
-    services.place_jobs(now=clock.now())
+    placement.place_jobs(now=clock.now())
 
 
 @shared_task
 @only_one("advance-runs")
 def advance_runs() -> None:
-    services.advance_runs(now=clock.now())
+    progress.advance_runs(now=clock.now())
 
 
 @shared_task
 @only_one("sweep-leases")
 def sweep_leases() -> None:
-    services.sweep_leases(now=clock.now())
+    sweep.sweep_leases(now=clock.now())
 
 
 @shared_task

@@ -208,7 +208,7 @@ def _frame(job: Job, source: str, line: contract.AnyLine) -> tuple[str, Mapping[
                 "step": line.step, "group_id": line.group_id, "reward": line.reward, "attempt": number,
             }  # fmt: skip
         case _:
-            return None  # runs.services announces these itself
+            return None  # runs.records announces these itself
 
 
 def _note_bad_lines(job: Job, file: OutboxFile, bad: list[BadLine]) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from control_plane.common import clock, live
-from control_plane.runs import services as runs
 from control_plane.runs.models import Job, Run
+from control_plane.runs.placement import place_jobs
+from control_plane.runs.progress import advance_runs
 from control_plane.telemetry import services
 from control_plane.telemetry.models import OutboxFile
 from oolong.contracts.lifecycle import ENDED, RunStatus
@@ -38,8 +39,8 @@ def test_every_point_arrives_once_though_web_and_agent_are_killed(stack: Stack) 
     run_id = submit(stack, steps=STEPS, pause_seconds=0.004)
 
     def tick() -> None:
-        runs.place_jobs(now=clock.now())
-        runs.advance_runs(now=clock.now())
+        place_jobs(now=clock.now())
+        advance_runs(now=clock.now())
 
     def has_read(lines: int) -> bool:
         tick()

@@ -25,8 +25,11 @@ from control_plane.catalog.rows import Mapping
 from control_plane.common import clock as clock_module
 from control_plane.fleet import services as fleet
 from control_plane.fleet.receiver import note_alive
-from control_plane.runs import records, services
+from control_plane.runs import records
 from control_plane.runs.models import Job
+from control_plane.runs.placement import place_jobs
+from control_plane.runs.progress import advance_runs
+from control_plane.runs.sweep import sweep_leases
 from oolong.contracts.agent import (
     HeartbeatReply,
     HeartbeatRequest,
@@ -271,9 +274,9 @@ def tick(clock: Clock) -> Callable[..., None]:
         now = clock.forward(seconds)
         if web_alive:
             note_alive()
-        services.sweep_leases(now=now)
-        services.advance_runs(now=now)
-        services.place_jobs(now=now)
+        sweep_leases(now=now)
+        advance_runs(now=now)
+        place_jobs(now=now)
 
     return ticks
 

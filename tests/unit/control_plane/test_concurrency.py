@@ -12,8 +12,9 @@ from django.db import connection
 
 from control_plane.common.locks import only_one
 from control_plane.fleet.models import Lease
-from control_plane.runs import services
 from control_plane.runs.models import Attempt, Run
+from control_plane.runs.placement import place_jobs
+from control_plane.runs.progress import advance_runs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,7 +40,7 @@ def test_planners_that_run_at_once_sell_every_slot_once(alice: Any, node: Any, c
         node(f"node-{index}", slots=2)
     for index in range(4):
         alice.run(name=f"run {index}")
-    at_once(4, lambda: services.place_jobs(now=clock.now))
+    at_once(4, lambda: place_jobs(now=clock.now))
     open_leases = Lease.objects.filter(released_at=None)
     assert open_leases.count() == open_leases.values("slot").distinct().count() == 6
     assert Attempt.objects.count() == Run.objects.filter(status="STARTING").count() == 3
@@ -53,9 +54,9 @@ def test_heartbeats_stops_and_ticks_at_once_end_in_one_order(
 
     def everything() -> None:
         machine.beat()
-        services.advance_runs(now=clock.now)
+        advance_runs(now=clock.now)
         alice.post(f"/runs/{run['id']}/stop")
-        services.place_jobs(now=clock.now)
+        place_jobs(now=clock.now)
 
     at_once(4, everything)
     for _ in range(4):

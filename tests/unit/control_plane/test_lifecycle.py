@@ -9,8 +9,10 @@ import pytest
 
 from control_plane.catalog.models import Checkpoint
 from control_plane.fleet.models import Lease
-from control_plane.runs import services
 from control_plane.runs.models import Attempt, Job
+from control_plane.runs.placement import place_jobs
+from control_plane.runs.progress import advance_runs
+from control_plane.runs.sweep import sweep_leases
 from oolong.contracts.lifecycle import EndReason, JobState
 
 
@@ -424,9 +426,9 @@ def test_ticks_that_run_twice_or_are_lost_change_nothing(
     run = start(machine)
     before = alice.events(run["id"])
     for _ in range(3):
-        services.place_jobs(now=clock.now)
-        services.advance_runs(now=clock.now)
-        services.sweep_leases(now=clock.now)
+        place_jobs(now=clock.now)
+        advance_runs(now=clock.now)
+        sweep_leases(now=clock.now)
         machine.beat()
     assert alice.events(run["id"]) == before
     assert Attempt.objects.filter(run_id=run["id"]).count() == 1

@@ -15,8 +15,8 @@ from control_plane.common import clock
 from control_plane.common.errors import Problem
 from control_plane.common.models import StreamFrame
 from control_plane.runs.events import set_conditions
+from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Job, Run, RunEvent
-from control_plane.runs.services import lock_run
 from control_plane.telemetry import services
 from control_plane.telemetry.models import (
     Document,

@@ -1,0 +1,72 @@
+"""How a run is brought to its end: whoever ends it names a cause, and a table says what becomes of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from control_plane.fleet import services as fleet
+from control_plane.runs.events import move_run, note
+from control_plane.runs.models import Attempt, Run
+from control_plane.runs.selectors import live_attempt
+from control_plane.runs.status import retry_follows
+from oolong.contracts.lifecycle import OUTCOMES, AttemptStatus, EndReason, JobKind, JobState, RunStatus
+
+
+def begin_stop(run: Run, reason: EndReason, message: str, *, now: datetime) -> None:
+    """STOPPING: the trainer takes a checkpoint and ends; the others follow (see `_advance_stopping`)."""
+    move_run(run, RunStatus.STOPPING, now=now, message=message, **verdict_of(reason, message))
+    attempt = live_attempt(run)
+    if attempt is None:
+        move_run(run, RunStatus.STOPPED, now=now)
+        return
+    ask_stop(attempt, kinds={JobKind.TRAINER}, now=now)
+
+
+def end_attempt(run: Run, attempt: Attempt, cause: EndReason, message: str, *, now: datetime) -> None:
+    """The attempt is over for this cause; one table says what becomes of the run (contracts.lifecycle.OUTCOMES)."""
+    outcome = OUTCOMES[cause]
+    lost_before = list(
+        run.attempts.filter(status=AttemptStatus.ENDED).exclude(reason="").values_list("reason", flat=True)
+    )
+    attempt.status, attempt.reason, attempt.message = AttemptStatus.ENDING, cause, message[:4000]
+    attempt.ending_at = now
+    attempt.save(update_fields=["status", "reason", "message", "ending_at"])
+    ask_stop(attempt, now=now)
+    note(
+        run, "attempt_ended", f"attempt {attempt.number}: {message}", at=now, attempt_number=attempt.number,
+        cause=cause, fault=outcome.fault,
+    )  # fmt: skip
+    max_attempts = int(run.spec["budget"]["max_attempts"])
+    if retry_follows(cause, lost_before=lost_before, max_attempts=max_attempts):
+        move_run(
+            run, RunStatus.RECOVERING, now=now, message=message, waiting_why=f"recovers: {message}"[:400]
+        )
+    elif run.status == RunStatus.FINISHING:
+        move_run(run, outcome.status, now=now, message=message, **verdict_of(cause, message))
+    else:
+        move_run(run, RunStatus.FINISHING, now=now, message=message, **verdict_of(cause, message))
+
+
+def close_attempt(attempt: Attempt, cause: EndReason, message: str, *, now: datetime) -> None:
+    """ENDED: its epoch is fenced from here on. Slots of jobs that are not known dead stay leased."""
+    attempt.status, attempt.ended_at = AttemptStatus.ENDED, now
+    attempt.reason, attempt.message = attempt.reason or cause, attempt.message or message
+    attempt.save(update_fields=["status", "ended_at", "reason", "message"])
+    fleet.ring([attempt.node_id])
+
+
+def ask_stop(attempt: Attempt, *, now: datetime, kinds: set[JobKind] | None = None) -> None:
+    jobs = attempt.jobs.filter(stop_asked_at=None).exclude(state=JobState.EXITED)
+    if kinds is not None:
+        jobs = jobs.filter(kind__in=kinds)
+    if jobs.update(stop_asked_at=now):
+        fleet.ring([attempt.node_id])
+
+
+def verdict_of(cause: EndReason, message: str) -> dict[str, Any]:
+    return {
+        "reason": cause,
+        "reason_message": message or OUTCOMES[cause].advice,
+        "fault": OUTCOMES[cause].fault,
+    }

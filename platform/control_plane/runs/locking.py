@@ -1,0 +1,36 @@
+"""The lock of a run: whoever changes a run holds its row, and takes it before any other (see common.live)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django.db import transaction
+
+from control_plane.runs.models import Run
+from control_plane.runs.selectors import RELATED
+
+log = logging.getLogger(__name__)
+
+
+def lock_run(run_id: str, *, skip_locked: bool = False) -> Any:
+    """The Run row, locked: the first lock of every transaction that changes a run (see common.live)."""
+    rows = Run.objects.select_for_update(of=("self",), skip_locked=skip_locked).select_related(*RELATED)
+    return rows.filter(pk=run_id).first() if skip_locked else rows.get(pk=run_id)
+
+
+def each_locked(run_ids: Iterable[str], step: Callable[[Run], None]) -> None:
+    """Lock each run that nobody works on and do the step. One run's failure is told at the end, not in the way."""
+    failures: list[Exception] = []
+    for run_id in run_ids:
+        try:
+            with transaction.atomic():
+                run = lock_run(run_id, skip_locked=True)
+                if run is not None:
+                    step(run)
+        except Exception as failure:
+            log.exception("run %s could not be advanced", run_id)
+            failures.append(failure)
+    if failures:
+        raise ExceptionGroup("some runs could not be advanced", failures)

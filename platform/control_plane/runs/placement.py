@@ -1,0 +1,125 @@
+"""Queued runs get their slots: the scheduler decides, a transaction per run makes its attempt, jobs and leases."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+from django.db import IntegrityError, transaction
+
+from control_plane.accounts.secrets import new_secret
+from control_plane.fleet import selectors as fleet_selectors
+from control_plane.fleet import services as fleet
+from control_plane.fleet.models import Intent, Liveness, Node
+from control_plane.fleet.scheduler import Request, Snapshot, plan
+from control_plane.runs.events import announce_run, move_run, note
+from control_plane.runs.locking import lock_run
+from control_plane.runs.models import Attempt, Job, Run
+from control_plane.runs.plan_jobs import plan_jobs, port_names
+from control_plane.runs.selectors import newest_stored_checkpoint, queue
+from oolong.contracts.lifecycle import RunStatus
+from oolong.contracts.run_spec import RunSpec
+
+log = logging.getLogger(__name__)
+
+
+def place_jobs(*, now: datetime) -> int:
+    """Give queued runs their slots, in the scheduler's order; note for the others why they wait."""
+    waiting = {run.pk: run for run in queue()}
+    if not waiting:
+        return 0
+    decided = plan(
+        Snapshot(
+            now=now,
+            nodes=fleet_selectors.node_views(),
+            queue=[_request(run) for run in waiting.values()],
+            used=fleet_selectors.used_slots(),
+            limits=fleet_selectors.limits(),
+        )
+    )
+    placed = 0
+    for placement in decided.placements:
+        try:
+            with transaction.atomic():
+                placed += _place(placement.request, placement.node, placement.slots, now=now)
+        except IntegrityError:
+            # Somebody else sold one of the slots meanwhile; the next tick plans anew.
+            log.warning("run %s could not be placed on %s", placement.request, placement.node, exc_info=True)
+    for run_id, why in decided.waiting.items():
+        run = waiting[run_id]
+        if run.waiting_why != why or run.queue_position != decided.positions[run_id]:
+            with transaction.atomic():
+                _note_waiting(run_id, why, decided.positions[run_id], now=now)
+    return placed
+
+
+def fits_elsewhere(run: Run, node: Node, *, now: datetime) -> bool:
+    """Whether the run, put into the queue as it is, would be placed at once on another node."""
+    decided = plan(
+        Snapshot(
+            now=now,
+            nodes=[view for view in fleet_selectors.node_views() if view.id != node.pk],
+            queue=[*map(_request, queue()), _request(run)],
+            used=fleet_selectors.used_slots(),
+            limits=fleet_selectors.limits(),
+        )
+    )
+    return any(placement.request == run.pk for placement in decided.placements)
+
+
+def _request(run: Run) -> Request:
+    return Request(
+        id=run.pk, name=run.name, team=run.project.team_id, priority=run.priority, slots=run.slots_needed,
+        submitted_at=run.created_at, not_before=run.not_before,
+    )  # fmt: skip
+
+
+def _note_waiting(run_id: str, why: str, position: int, *, now: datetime) -> None:
+    run = lock_run(run_id)
+    if run.status != RunStatus.QUEUED:
+        return
+    # A countdown changes every second; only a new kind of reason is an event.
+    said_before = run.waiting_why.split(" in ")[0]
+    run.waiting_why, run.queue_position = why[:400], position
+    run.save(update_fields=["waiting_why", "queue_position"])
+    if why.split(" in ")[0] != said_before:
+        note(run, "waiting", why, at=now)
+        announce_run(run)
+        fleet.announce_queue()
+
+
+def _place(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) -> bool:
+    """A new attempt with its jobs and leases, all or nothing. The lease's unique index guards against a race."""
+    run = lock_run(run_id)
+    node = Node.objects.select_for_update().get(pk=node_id)
+    if run.status != RunStatus.QUEUED or node.liveness != Liveness.READY or node.intent != Intent.ACTIVE:
+        return False
+    spec = RunSpec.model_validate(run.spec)
+    resume = newest_stored_checkpoint(run)
+    names = port_names(spec)
+    attempt = Attempt.objects.create(
+        run=run, number=run.attempt_number + 1, epoch=run.epoch + 1, node=node, token=new_secret(""),
+        ports=dict(zip(names, fleet.allocate_ports(node, len(names)), strict=True)),
+        resume_checkpoint=resume, created_at=now,
+    )  # fmt: skip
+    plans = plan_jobs(spec, slots)
+    jobs = [
+        Job.objects.create(
+            attempt=attempt, name=job.name, kind=job.kind, index=job.index, slots=list(job.slots),
+            restarts=job.restarts, grace_seconds=job.grace_seconds,
+        )
+        for job in plans
+    ]  # fmt: skip
+    fleet.grant_leases(
+        node=node, team=run.project.team, holder=attempt.pk, epoch=attempt.epoch, run=run.pk, run_name=run.name,
+        grants=[fleet.Grant(slot, job.pk, job.name) for job in jobs for slot in job.slots], now=now,
+    )  # fmt: skip
+    fleet.ring([node.pk])
+    move_run(
+        run, RunStatus.STARTING, now=now, message=f"attempt {attempt.number} on {node.name}",
+        attempt_number=attempt.number, epoch=attempt.epoch, waiting_why="", queue_position=None, not_before=None,
+        started_at=run.started_at or now, reason="", reason_message="", fault="",
+        train_step=resume.step if resume else 0,
+    )  # fmt: skip
+    fleet.announce_leases()
+    return True

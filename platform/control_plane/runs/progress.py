@@ -1,0 +1,195 @@
+"""A run is brought as far as its jobs have come: one function for each status that has jobs."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from control_plane.catalog.models import Checkpoint
+from control_plane.common import live
+from control_plane.fleet import services as fleet
+from control_plane.fleet.models import Liveness
+from control_plane.runs.ending import ask_stop, begin_stop, close_attempt, end_attempt, verdict_of
+from control_plane.runs.events import announce_run, move_run, note
+from control_plane.runs.locking import each_locked
+from control_plane.runs.models import Attempt, Job, Run
+from control_plane.runs.quiet import final_is_stored, gap_of, is_quiet, quiet_since
+from control_plane.runs.selectors import live_attempt, newest_stored_checkpoint
+from control_plane.runs.show import checkpoint_as_json
+from control_plane.runs.status import WORKING, Broken, Done, JobView, Working, judge, pause_before_retry
+from oolong.contracts.lifecycle import (
+    ENDED,
+    OUTCOMES,
+    AttemptStatus,
+    EndReason,
+    JobKind,
+    JobState,
+    RunStatus,
+)
+
+FOLLOW_TRAINER = timedelta(seconds=20)  # within this after a stopped trainer the other jobs end by themselves
+
+
+def advance_runs(*, now: datetime) -> None:
+    """Bring every run as far as its jobs have come. Runs that somebody else works on are left for the next tick."""
+    each_locked(runs_to_advance(now), lambda run: advance_run(run, now=now))
+
+
+def runs_to_advance(now: datetime) -> list[str]:
+    """Runs that a locked look may change. Three queries, however many runs go their quiet way."""
+    attempts = {
+        attempt.run_id: attempt
+        for attempt in Attempt.objects.exclude(status=AttemptStatus.ENDED)
+        .select_related("node")
+        .prefetch_related("jobs")
+    }
+    unended = Run.objects.exclude(status__in=[*ENDED, RunStatus.QUEUED]).order_by("pk")
+    return [run.pk for run in unended if not _goes_its_way(run, attempts.get(run.pk), now=now)]
+
+
+def note_stored(run: Run, checkpoint: Checkpoint, *, now: datetime) -> None:
+    """A checkpoint reached the store: tell the run, which is locked."""
+    message = f"checkpoint of step {checkpoint.step} stored"
+    note(run, "checkpoint_stored", message, at=now, attempt_number=checkpoint.attempt_number)
+    live.publish(f"run:{run.pk}", "checkpoint", checkpoint_as_json(checkpoint))
+    announce_run(run)
+    advance_run(run, now=now)
+
+
+def advance_run(run: Run, *, now: datetime) -> None:
+    if run.has_ended or run.status == RunStatus.QUEUED:
+        return
+    attempt = live_attempt(run)
+    if attempt is None:
+        if run.status == RunStatus.RECOVERING:
+            _requeue(run, now=now)
+        elif run.status == RunStatus.STOPPING:
+            move_run(run, RunStatus.STOPPED, now=now)
+        elif run.status == RunStatus.FINISHING:
+            _finish(run, None, [], now=now)
+        return
+    jobs = list(attempt.jobs.order_by("pk"))
+    match RunStatus(run.status):
+        case RunStatus.STARTING | RunStatus.RUNNING:
+            _advance_working(run, attempt, jobs, now=now)
+        case RunStatus.STOPPING:
+            _advance_stopping(run, attempt, jobs, now=now)
+        case RunStatus.FINISHING:
+            _advance_finishing(run, attempt, jobs, now=now)
+        case RunStatus.RECOVERING:
+            _advance_recovering(run, attempt, jobs, now=now)
+
+
+def _advance_working(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
+    verdict = judge(run.kind, [_view(job) for job in jobs])
+    if isinstance(verdict, Broken):
+        end_attempt(run, attempt, verdict.cause, verdict.message, now=now)
+    elif isinstance(verdict, Done):
+        move_run(
+            run,
+            RunStatus.FINISHING,
+            now=now,
+            message="the work is done; the last lines and checkpoint follow",
+        )
+        ask_stop(attempt, now=now)
+    elif attempt.node.liveness == Liveness.LOST:
+        end_attempt(run, attempt, EndReason.NODE_LOST, f"{attempt.node.name} is lost", now=now)
+    elif _wall_time_over(run, now=now):
+        begin_stop(
+            run, EndReason.WALL_TIME_OVER,
+            f"budget.max_wall_seconds={run.spec['budget']['max_wall_seconds']} is over", now=now,
+        )  # fmt: skip
+    elif verdict.all_running and run.status == RunStatus.STARTING:
+        Attempt.objects.filter(pk=attempt.pk).update(status=AttemptStatus.RUNNING, running_at=now)
+        move_run(run, RunStatus.RUNNING, now=now, message=f"every job of attempt {attempt.number} runs")
+
+
+def _advance_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
+    trainer = next(job for job in jobs if job.kind == JobKind.TRAINER)
+    if trainer.state == JobState.EXITED and now - (trainer.ended_at or now) >= FOLLOW_TRAINER:
+        ask_stop(attempt, now=now)
+    silent = attempt.node.liveness != Liveness.READY
+    if silent or is_quiet(attempt, jobs, since=quiet_since(jobs, run), now=now):
+        gap = gap_of(jobs)
+        end = "with a checkpoint" if newest_stored_checkpoint(run) else "without a checkpoint"
+        close_attempt(attempt, EndReason(run.reason), run.reason_message, now=now)
+        move_run(run, RunStatus.STOPPED, now=now, message=f"stopped {end}", conditions=["GAP"] if gap else [])
+        fleet.announce_leases()
+
+
+def _advance_finishing(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
+    if attempt.node.liveness == Liveness.LOST and not run.reason and not final_is_stored(attempt):
+        end_attempt(run, attempt, EndReason.NODE_LOST, f"{attempt.node.name} is lost", now=now)
+        return
+    silent = attempt.node.liveness != Liveness.READY
+    if is_quiet(attempt, jobs, since=quiet_since(jobs, run), now=now) or (silent and run.reason):
+        _finish(run, attempt, jobs, now=now)
+
+
+def _finish(run: Run, attempt: Attempt | None, jobs: list[Job], *, now: datetime) -> None:
+    """Out of FINISHING: with the cause noted before, or COMPLETED."""
+    gap = gap_of(jobs)
+    if not run.reason and attempt is not None and not final_is_stored(attempt):
+        message = "the trainer completed, but no committed checkpoint of it reached the store"
+        fields = verdict_of(EndReason.NO_VALID_CHECKPOINT, message)
+        run.reason = fields["reason"]
+    elif not run.reason:
+        fields = verdict_of(EndReason.COMPLETED, "")
+    else:
+        fields = {}
+    reason = EndReason(fields.get("reason") or run.reason)
+    if attempt is not None:
+        close_attempt(attempt, reason, run.reason_message, now=now)
+    message = f"the last lines of {', '.join(gap)} did not arrive" if gap else OUTCOMES[reason].advice
+    move_run(
+        run, OUTCOMES[reason].status, now=now, message=message, conditions=["GAP"] if gap else [], **fields
+    )
+    fleet.announce_leases()
+
+
+def _advance_recovering(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
+    """The old attempt's jobs end and its newest checkpoint is stored first; a silent node is not waited for."""
+    silent = attempt.node.liveness != Liveness.READY
+    if silent or is_quiet(attempt, jobs, since=attempt.ending_at or now, now=now):
+        close_attempt(attempt, EndReason(attempt.reason), attempt.message, now=now)
+        _requeue(run, now=now)
+        fleet.announce_leases()
+
+
+def _requeue(run: Run, *, now: datetime) -> None:
+    """Back to the queue for a new attempt; a failure when the last one committed checkpoints and none can be had."""
+    last = run.attempts.order_by("-number").first()
+    committed = last is not None and Checkpoint.objects.filter(attempt_id=last.pk).exists()
+    if committed and newest_stored_checkpoint(run) is None:
+        message = "checkpoints were committed, but none of them reached the store"
+        move_run(
+            run, RunStatus.FAILED, now=now, message=message,
+            **verdict_of(EndReason.NO_VALID_CHECKPOINT, message),
+        )  # fmt: skip
+        return
+    lost = run.attempts.count()
+    move_run(
+        run, RunStatus.QUEUED, now=now, message="waits for slots for a new attempt",
+        not_before=now + timedelta(seconds=pause_before_retry(lost)), waiting_why="",
+    )  # fmt: skip
+
+
+def _goes_its_way(run: Run, attempt: Attempt | None, *, now: datetime) -> bool:
+    if attempt is None or run.status not in WORKING or attempt.node.liveness == Liveness.LOST:
+        return False
+    verdict = judge(run.kind, [_view(job) for job in attempt.jobs.all()])
+    ready = isinstance(verdict, Working) and not (verdict.all_running and run.status == RunStatus.STARTING)
+    return ready and not _wall_time_over(run, now=now)
+
+
+def _wall_time_over(run: Run, *, now: datetime) -> bool:
+    bound = run.spec["budget"]["max_wall_seconds"]
+    return (
+        bound is not None and run.started_at is not None and now - run.started_at > timedelta(seconds=bound)
+    )
+
+
+def _view(job: Job) -> JobView:
+    return JobView(
+        name=job.name, kind=JobKind(job.kind), state=job.state, reason=job.reason, message=job.message,
+        exit_code=job.exit_code, stop_asked=job.stop_asked_at is not None,
+    )  # fmt: skip

@@ -1,0 +1,58 @@
+"""Nodes are judged by their silence, and runs are moved off those that fell silent or are to be emptied."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from control_plane.fleet import services as fleet
+from control_plane.fleet.models import Intent, Liveness
+from control_plane.runs.ending import ask_stop, end_attempt
+from control_plane.runs.events import note, set_conditions
+from control_plane.runs.locking import each_locked
+from control_plane.runs.models import Attempt, Run
+from control_plane.runs.placement import fits_elsewhere
+from control_plane.runs.selectors import live_attempt
+from control_plane.runs.status import WORKING
+from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobKind, RunStatus
+
+
+def sweep_leases(*, now: datetime) -> None:
+    """Judge the nodes by their silence, and move runs off those that fell silent or are to be emptied."""
+    fleet.sweep(now=now)
+    troubled = (
+        Attempt.objects.exclude(status=AttemptStatus.ENDED)
+        .exclude(node__liveness=Liveness.READY, node__intent__in=[Intent.ACTIVE, Intent.CORDONED])
+        .values_list("run_id", flat=True)
+    )
+    conditioned = Run.objects.filter(conditions__contains=["UNRESPONSIVE"], status__in=WORKING)
+    run_ids = sorted({*troubled, *conditioned.values_list("pk", flat=True)})
+    each_locked(run_ids, lambda run: _look_after(run, now=now))
+
+
+def _look_after(run: Run, *, now: datetime) -> None:
+    attempt = live_attempt(run)
+    if attempt is None or run.status not in WORKING:
+        return
+    node = attempt.node
+    if node.liveness == Liveness.READY:
+        set_conditions(run, [], now=now, message=f"{node.name} answers again")
+        if node.intent == Intent.DRAINING and run.status == RunStatus.RUNNING:
+            _drain(run, attempt, now=now)
+    elif node.liveness == Liveness.LOST:
+        end_attempt(run, attempt, EndReason.NODE_LOST, f"{node.name} is lost", now=now)
+    elif fits_elsewhere(run, node, now=now):
+        # Nothing is gained by taking the run from a node that may come back, unless another can have it now.
+        end_attempt(run, attempt, EndReason.NODE_LOST, f"{node.name} does not answer", now=now)
+    else:
+        set_conditions(run, ["UNRESPONSIVE"], now=now, message=f"{node.name} does not answer")
+
+
+def _drain(run: Run, attempt: Attempt, *, now: datetime) -> None:
+    if attempt.jobs.filter(kind=JobKind.TRAINER, stop_asked_at=None).exists():
+        ask_stop(attempt, kinds={JobKind.TRAINER}, now=now)
+        note(
+            run,
+            "drain",
+            f"{attempt.node.name} is being drained: a checkpoint is taken, then the run moves",
+            at=now,
+        )

@@ -13,7 +13,7 @@ from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
 from control_plane.common.errors import FieldError, unprocessable
 from control_plane.common.idempotency import idempotent
-from control_plane.common.pagination import paginate, read_page, whole_page
+from control_plane.common.pagination import paginate, paginate_together, read_page, whole_page
 from control_plane.common.schema import (
     MODEL_KINDS,
     PAGE_PARAMETERS,
@@ -30,8 +30,8 @@ from control_plane.runs.show import (
     attempt_as_json,
     event_as_json,
     job_as_json,
-    run_as_json,
     run_detail_as_json,
+    runs_as_json,
 )
 
 
@@ -212,7 +212,7 @@ class RunsView(APIView):
             found = found.filter(kind=kind)
         if name := request.query_params.get("name"):
             found = found.filter(name__icontains=name)
-        return Response(paginate(found, read_page(request), run_as_json))
+        return Response(paginate_together(found, read_page(request), runs_as_json))
 
     @extend_schema(
         operation_id="create_run",

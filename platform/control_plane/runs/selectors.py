@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import QuerySet
@@ -51,11 +52,17 @@ def checkpoints(caller: Caller, run_id: str = "") -> QuerySet[Checkpoint]:
 
 
 def newest_stored_checkpoint(run: Run) -> Checkpoint | None:
-    return (
-        Checkpoint.objects.filter(run_id=run.pk, state=CheckpointState.STORED)
-        .order_by("-step", "-stored_at")
-        .first()
+    return newest_stored_checkpoints([run]).get(run.pk)
+
+
+def newest_stored_checkpoints(runs: Iterable[Run]) -> dict[str, Checkpoint]:
+    """Of each run that has one, by the run's id; one query."""
+    newest = (
+        Checkpoint.objects.filter(run_id__in=[run.pk for run in runs], state=CheckpointState.STORED)
+        .order_by("run_id", "-step", "-stored_at")
+        .distinct("run_id")
     )
+    return {checkpoint.run_id: checkpoint for checkpoint in newest}
 
 
 def live_attempt(run: Run) -> Attempt | None:

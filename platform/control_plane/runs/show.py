@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from control_plane.catalog.models import Checkpoint, CheckpointState
+from control_plane.catalog.models import Checkpoint
 from control_plane.catalog.show import checkpoint_as_json
 from control_plane.common import live
 from control_plane.common.clock import rfc3339
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
+from control_plane.runs.selectors import newest_stored_checkpoint, newest_stored_checkpoints
 from oolong.contracts.lifecycle import OUTCOMES, EndReason
+
+
+def runs_as_json(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """A page of runs; their latest checkpoints are fetched together."""
+    latest = newest_stored_checkpoints(runs)
+    return [_run_as_json(run, latest.get(run.pk)) for run in runs]
 
 
 def run_as_json(run: Run) -> dict[str, Any]:
     """A run as lists and the stream show it: everything but `metrics_seq`."""
-    latest = (
-        Checkpoint.objects.filter(run_id=run.pk, state=CheckpointState.STORED)
-        .order_by("-step", "-stored_at")
-        .first()
-    )
+    return _run_as_json(run, newest_stored_checkpoint(run))
+
+
+def _run_as_json(run: Run, latest: Checkpoint | None) -> dict[str, Any]:
     return {
         "id": run.pk,
         "name": run.name,

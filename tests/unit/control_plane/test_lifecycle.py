@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from control_plane.catalog.models import Checkpoint
 from control_plane.fleet.models import Lease
@@ -14,6 +17,8 @@ from control_plane.runs.placement import place_jobs
 from control_plane.runs.progress import advance_runs
 from control_plane.runs.sweep import sweep_leases
 from oolong.contracts.lifecycle import EndReason, JobState
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def attempt_of(run: Any) -> Attempt:
@@ -136,6 +141,27 @@ def test_a_trainer_that_completes_without_a_checkpoint_is_no_success(
     tick()
     run = alice.see(run["id"])
     assert (run["status"], run["reason"]) == ("FAILED", "no_valid_checkpoint")
+
+
+def test_a_page_of_runs_asks_once_for_their_latest_checkpoints(
+    alice: Any, django_assert_num_queries: Any
+) -> None:
+    alice.run()
+    with CaptureQueriesContext(connection) as asked:
+        runs = alice.get("/runs").json()["data"]
+    of_one_run = len(asked)
+    runs += [alice.run(), alice.run()]
+    for run, steps in zip(runs, ([20, 9], [5], []), strict=True):
+        for step in steps:
+            Checkpoint.objects.create(
+                project=alice.project, run_id=run["id"], run_name=run["name"], attempt_id="att_1", attempt_number=1,
+                node_id="node_1", step=step, manifest_sha256=f"{run['id']} {step}", bytes=1, state="STORED",
+                created_at=NOW, stored_at=NOW,
+            )  # fmt: skip
+    with django_assert_num_queries(of_one_run):
+        shown = alice.get("/runs").json()["data"]
+    latest = {run["id"]: run["latest_checkpoint"] and run["latest_checkpoint"]["step"] for run in shown}
+    assert latest == dict(zip((run["id"] for run in runs), (20, 5, None), strict=True))
 
 
 def test_a_killed_trainer_gets_a_new_attempt_from_the_last_stored_checkpoint(

@@ -25,11 +25,13 @@ usage: python3 manage.py COMMAND [OPTIONS]
   down          stop everything of this clone, jobs included; data is kept
   ps            what is running
   login-link    another single-use login link
+  node-python   path of the Python that has torch and SGLang, as an agent wants it
   selftest      set up and run the whole test suite (--lanes a,b: only these)
   webui         build the dashboard
   screenshots   make the pictures of the README from a real run
   preflight     check this machine, say what is missing
   setup         make the environments only
+  node-python   the path of the node environment's Python, for an agent that is started by hand
   clean         delete this clone's data, after naming its size and asking (--yes, --all)
 
 Any other command is Django's, run in .venv against the services of this clone (`up` first).
@@ -149,6 +151,29 @@ def _login_link(places: Places, rest: list[str]) -> int:
     return 0
 
 
+def _node_python(places: Places, rest: list[str]) -> int:
+    """Print one line and nothing else, for use in `$(…)`. StackError: the environment is not made yet."""
+    device = _parser("node-python").parse_args(rest).device
+    node = environments.node_environment(places, device=device)
+    if not node.is_ready():
+        raise StackError(
+            f"{node.path} is not made yet, or from older lists: python3 manage.py setup --device {device}"
+        )
+    print(node.python)
+    return 0
+
+
+def _node_python(places: Places, rest: list[str]) -> int:
+    options = _parser("node-python").parse_args(rest)
+    environment = environments.node_environment(places, device=options.device)
+    if not environment.is_ready():
+        raise StackError(
+            f"no {options.device} node environment yet: python3 manage.py setup --device {options.device}"
+        )
+    print(environment.python)
+    return 0
+
+
 def _demo(places: Places, rest: list[str]) -> int:
     """Run the demonstration; afterwards serve until Ctrl-C on a terminal, else stop what was started."""
     parser = _parser("demo")
@@ -263,6 +288,8 @@ COMMANDS: dict[str, Command] = {
     "down": _down,
     "ps": _ps,
     "login-link": _login_link,
+    "node-python": _node_python,
+    "node-python": _node_python,
     "selftest": _selftest,
     "webui": _webui,
     "screenshots": _screenshots,

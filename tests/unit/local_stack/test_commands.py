@@ -1,0 +1,40 @@
+"""manage.py's own commands: what is printed, and with which exit status."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from local_stack import commands, environments
+from local_stack.environments import READY
+from local_stack.places import Places, places_here, places_of
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    """This checkout's lists, with a home for environments that is empty."""
+    (tmp_path / "constraints").symlink_to(places_here(ROOT).constraints)
+    return places_of(tmp_path, environ={"OOLONG_HOME": str(tmp_path / "home")}, uid=1000, user_home=tmp_path)
+
+
+def test_node_python_prints_the_path_and_nothing_else(places, capsys):
+    node = environments.node_environment(places)
+    node.python.parent.mkdir(parents=True)
+    node.python.write_text("#!/bin/sh\n")
+    node.python.chmod(0o755)
+    (node.path / READY).write_text(json.dumps({"key": node.key}))
+    assert commands.COMMANDS["node-python"](places, []) == 0
+    assert capsys.readouterr().out == f"{node.python}\n"
+
+
+def test_node_python_without_the_environment_names_the_way_out(places, capsys):
+    with pytest.raises(commands.StackError, match=r"manage\.py setup --device cuda"):
+        commands.COMMANDS["node-python"](places, ["--device", "cuda"])
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("name", sorted(commands.COMMANDS))
+def test_every_command_has_its_line_in_the_usage(name):
+    assert f"\n  {name} " in commands.USAGE

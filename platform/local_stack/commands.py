@@ -25,7 +25,6 @@ usage: python3 manage.py COMMAND [OPTIONS]
   down          stop everything of this clone, jobs included; data is kept
   ps            what is running
   login-link    another single-use login link
-  node-python   path of the Python that has torch and SGLang, as an agent wants it
   selftest      set up and run the whole test suite (--lanes a,b: only these)
   webui         build the dashboard
   screenshots   make the pictures of the README from a real run
@@ -163,17 +162,6 @@ def _node_python(places: Places, rest: list[str]) -> int:
     return 0
 
 
-def _node_python(places: Places, rest: list[str]) -> int:
-    options = _parser("node-python").parse_args(rest)
-    environment = environments.node_environment(places, device=options.device)
-    if not environment.is_ready():
-        raise StackError(
-            f"no {options.device} node environment yet: python3 manage.py setup --device {options.device}"
-        )
-    print(environment.python)
-    return 0
-
-
 def _demo(places: Places, rest: list[str]) -> int:
     """Run the demonstration; afterwards serve until Ctrl-C on a terminal, else stop what was started."""
     parser = _parser("demo")
@@ -288,7 +276,6 @@ COMMANDS: dict[str, Command] = {
     "down": _down,
     "ps": _ps,
     "login-link": _login_link,
-    "node-python": _node_python,
     "node-python": _node_python,
     "selftest": _selftest,
     "webui": _webui,

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -184,13 +183,6 @@ class Cluster:
     def is_ready(self) -> bool:
         """Whether the server accepts connections and knows our password."""
         return self._query("SELECT 1", database="postgres") is not None
-
-    def wait_ready(self, *, timeout_seconds: float) -> None:
-        deadline = time.monotonic() + timeout_seconds
-        while not self.is_ready():
-            if time.monotonic() > deadline:
-                raise StackError(f"PostgreSQL on port {self.port} did not answer in {timeout_seconds:.0f} s")
-            time.sleep(0.1)
 
     def ensure_database(self, name: str = DATABASE) -> None:
         """Create the database if it is not there."""

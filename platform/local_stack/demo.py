@@ -230,9 +230,5 @@ def _stored_checkpoint(client: Client, run_id: str) -> str | None:
     return max(stored, key=lambda item: item.step).id if stored else None
 
 
-def _same_spec(run: Run, resolved: dict[str, Any] | None) -> bool:
-    return bool(resolved) and run.spec == resolved
-
-
 if __name__ == "__main__":
     sys.exit(main())

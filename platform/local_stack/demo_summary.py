@@ -80,7 +80,7 @@ def shortcomings(summary: dict[str, Any]) -> list[str]:
     rise = rise_of(summary)
     if summary["status"] != "SUCCEEDED":
         found.append(f"the run ended {summary['status']}")
-    if rise is None or rise <= REQUIRED_RISE:
+    if rise is None or not rise > REQUIRED_RISE:  # a NaN is not above anything
         found.append(
             f"the reward rose by {rise if rise is None else round(rise, 3)}, not by more than {REQUIRED_RISE}"
         )
@@ -89,10 +89,11 @@ def shortcomings(summary: dict[str, Any]) -> list[str]:
             "no trajectory spans two policy versions: no generation was continued across a weight update"
         )
     mismatch = summary["engine_mismatch"] or {"tokens_compared": 0, "max": None}
-    if mismatch["tokens_compared"] < REQUIRED_MISMATCH_TOKENS or mismatch["max"] >= TOLERATED_MISMATCH:
+    tokens, largest = mismatch["tokens_compared"], mismatch["max"]
+    if tokens <= REQUIRED_MISMATCH_TOKENS or largest is None or not largest < TOLERATED_MISMATCH:
         found.append(
-            f"engine and trainer differ by {mismatch['max']} over {mismatch['tokens_compared']} tokens; "
-            f"wanted less than {TOLERATED_MISMATCH} over {REQUIRED_MISMATCH_TOKENS} or more"
+            f"engine and trainer differ by {largest} over {tokens} tokens; "
+            f"wanted less than {TOLERATED_MISMATCH} over more than {REQUIRED_MISMATCH_TOKENS}"
         )
     if not summary["ledger_balances"]:
         found.append("the ledger of groups does not balance")

@@ -94,8 +94,9 @@ def closing_words(console: Console, summary: dict[str, Any], path: Path, page: s
     for name, value in _rows(summary):
         console.print(f"  {name:<14} {value}", markup=False)
     console.print(f"  {'page':<14} {page}\n  {'summary':<14} {path}\n", markup=False)
-    console.print(fill(_WHAT_IT_SHOWS, width=min(console.width, 100)), markup=False)
-    for fault in shortcomings(summary):
+    faults = shortcomings(summary)
+    console.print(fill(what_it_shows(summary, whole=not faults), width=min(console.width, 100)), markup=False)
+    for fault in faults:
         console.print(f"[bold red]Not shown:[/] {fault}.")
 
 
@@ -143,15 +144,25 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-_WHAT_IT_SHOWS = (
-    "What this showed: the whole loop with its real parts, on this machine's processor. SGLang sampled while the "
-    "FSDP2 trainer updated the weights; running generations were interrupted by new weights and continued; "
-    "decoupled PPO trained on the mixture. What rises is mostly sampled accuracy: the warm start learned from "
-    "demonstrations with planted slips, and RL removes those slips; greedy accuracy was already high. It shows "
-    "nothing about speed: on two processor cores generation and training compete for the same cores, so being "
-    "asynchronous cannot save wall time here, and a model of 116 thousand parameters says nothing about learning "
-    "at scale."
-)
+def what_it_shows(summary: dict[str, Any], *, whole: bool) -> str:
+    """One paragraph, by what was measured; `whole` if nothing of it is missing."""
+    before, after = summary["eval"]["before"] or {}, summary["eval"]["after"] or {}
+    if whole:
+        shown = (
+            "What this showed: the whole loop with its real parts, on this machine. SGLang sampled while the FSDP2 "
+            f"trainer updated the weights {summary['train_steps']} times; {summary['interruptions']} requests were "
+            "interrupted by new weights and continued; decoupled PPO trained on the mixture."
+        )
+    else:
+        shown = "This run did not show all that it is there to show; what is missing stands below."
+    return (
+        f"{shown} On held-out prompts sampled accuracy went from {_number(before.get('sampled'))} to "
+        f"{_number(after.get('sampled'))} and greedy accuracy from {_number(before.get('greedy'))} to "
+        f"{_number(after.get('greedy'))}: the warm start learned from demonstrations with planted slips, and RL "
+        "is there to remove those slips from what is sampled, not to teach a new skill. It shows nothing about "
+        "speed: on two processor cores generation and training compete for the same cores, so being asynchronous "
+        "cannot save wall time here, and a model of 116 thousand parameters says nothing about learning at scale."
+    )
 
 
 def _ledger(ledger: dict[str, Any]) -> str:

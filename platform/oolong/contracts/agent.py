@@ -68,17 +68,6 @@ class ObservedJob(Wire, frozen=True, kw_only=True):
     outbox: list[OutboxOffset] = []  # for an exited job these are final
 
 
-class ObservedCheckpoint(Wire, frozen=True, kw_only=True):
-    """A checkpoint of a job of this node that the agent has seen in an outbox."""
-
-    attempt_id: str
-    step: int
-    manifest_sha256: str
-    directory: str
-    bytes: int
-    stored: bool
-
-
 class HeartbeatRequest(Wire, frozen=True, kw_only=True):
     """POST /api/v1/agent/heartbeat"""
 

@@ -186,3 +186,35 @@ async def test_an_engine_dies_with_a_worker_that_is_killed(
         await until(lambda: len(run.controller.running) == 4)
         worker.process.kill()
         await until(lambda: worker.engines == [], seconds=5)
+
+
+async def test_a_worker_that_is_stopped_while_it_loads_keeps_its_version_on_disk_and_no_other(
+    harness: Harness,
+    start: Callable[..., WorkerProcess],
+    versions: Callable[[int], PublishedWeights],
+    tmp_path: Path,
+) -> None:
+    """At most two versions and one for each engine that loads (SEMANTICS section 4)."""
+
+    def on_disk() -> list[str]:
+        return sorted(path.name for path in (tmp_path / "weights").iterdir())
+
+    async with harness as run:
+        worker = start(token_seconds=0.01)
+        await run.trainer.announce(versions(0), "none")
+        await until(lambda: len(run.controller.buffered) == 12)  # all that the gate admits: three batches
+        await run.trainer.take(0)
+        await run.trainer.announce(versions(1))
+        await until(lambda: run.controller.versions.loading == 1)
+        worker.process.send_signal(signal.SIGSTOP)
+        for version in (1, 2):
+            await run.trainer.take(version)
+            weights = versions(version + 1)
+            assert len(on_disk()) <= 2 + run.controller.versions.loading
+            await run.trainer.announce(weights)
+            await until(lambda newest=weights.version: on_disk() == ["v00000001", f"v{newest:08d}"])  # type: ignore[misc]
+        worker.process.send_signal(signal.SIGCONT)
+        await until(lambda: on_disk() == ["v00000003"])
+        await run.trainer.take(3)
+        assert run.controller.ledger.counts().dropped == {}
+        assert_ledger_is_true(run.controller)

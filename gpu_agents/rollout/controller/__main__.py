@@ -115,8 +115,9 @@ async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int
     stopping = asyncio.create_task(stop.wait())
     hopeless = asyncio.create_task(server.wait_until_hopeless())
     await asyncio.wait({clock, ended, stopping, hopeless}, return_when=asyncio.FIRST_COMPLETED)
-    if stopping.done() and not ended.done():
-        # The trainer commits its checkpoint first and needs the snapshot for it.
+    if stopping.done() and not ended.done() and controller.versions.newest is not None:
+        # The trainer commits its checkpoint first and needs the snapshot for it. One that has announced nothing
+        # yet has nothing to commit.
         await asyncio.wait({ended}, timeout=STOP_WAITS_FOR_TRAINER_SECONDS)
     if ended.done():
         # Workers that are being stopped themselves may never ask again.

@@ -105,8 +105,11 @@ def _advance_working(run: Run, attempt: Attempt, jobs: list[Job], *, now: dateti
 
 def _advance_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
     trainer = next(job for job in jobs if job.kind == JobKind.TRAINER)
-    if trainer.state == JobState.EXITED and now - (trainer.ended_at or now) >= FOLLOW_TRAINER:
-        ask_stop(attempt, now=now)
+    if trainer.state == JobState.EXITED:
+        # One that was killed, or stopped before it began, has told its controller nothing: nobody would follow it.
+        followed = trainer.exit_code == 0 and now - (trainer.ended_at or now) < FOLLOW_TRAINER
+        if not followed:
+            ask_stop(attempt, now=now)
     silent = attempt.node.liveness != Liveness.READY
     if silent or is_quiet(attempt, jobs, since=quiet_since(jobs, run), now=now):
         gap = gap_of(jobs)

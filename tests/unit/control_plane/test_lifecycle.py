@@ -318,6 +318,9 @@ def test_a_stopped_run_is_never_failed_even_if_its_trainer_dies_of_it(
     run = start(machine)
     alice.post(f"/runs/{run['id']}/stop")
     machine.exit(machine.job("trainer"), None, code=-11)
+    machine.beat()
+    tick()
+    assert not Job.objects.filter(stop_asked_at=None).exists(), "the others wait for a trainer that is dead"
     for _ in range(4):
         machine.beat()
         tick(25)

@@ -83,7 +83,7 @@ def describe(run: Run) -> str:
         parts.append(f"reward {run.reward_mean:.2f} {'█' * filled}{'░' * (20 - filled)}")
     if run.kind == "rl" and run.staleness_mean is not None:
         parts.append(f"staleness {run.staleness_mean:.1f}")
-    if run.progress is not None and run.progress.message:
+    if not parts and run.progress is not None:
         parts.append(run.progress.message)
     return "  ".join(parts)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, WebSocket, expect
 
 from tests.support.control_plane import ControlPlane
 from tests.support.scripted_node import ScriptedNode
@@ -151,3 +153,33 @@ def test_the_dashboard_lies_in_one_place(built_dashboard: Path) -> None:
     """Nothing is fetched from elsewhere: the built page names no foreign address."""
     index = (built_dashboard / "index.html").read_text()
     assert "http://" not in index and "https://" not in index
+
+
+def test_after_a_stop_the_chart_holds_what_the_api_has(
+    page: Page, plane: ControlPlane, log_in: Callable[[], None], long_run: str
+) -> None:
+    """Stops the run that the tests above watch, so it stands last."""
+    frames: list[dict[str, Any]] = []
+
+    def follow(socket: WebSocket) -> None:
+        socket.on("framereceived", lambda payload: frames.append(json.loads(payload)))
+
+    page.on("websocket", follow)
+    log_in()
+    page.goto(f"/runs/{long_run}")
+    wait_for_points(page, 2)
+    wait_for_points(page, point_count(page) + 2)
+    seqs = [
+        frame["seq"] for frame in frames if frame["topic"] == f"run:{long_run}" and frame["type"] == "points"
+    ]
+    assert len(seqs) >= 3 and seqs == sorted(set(seqs))
+    page.get_by_test_id("stop").click()
+    page.get_by_test_id("confirm-stop").click()
+    expect(page.locator("header [data-status=STOPPED]")).to_be_visible(timeout=60_000)
+    with plane.client(plane.token()) as client:
+        reply = client.get(f"/runs/{long_run}/metrics?names=reward/mean&axis=step").json()
+    (series,) = reply["series"]
+    reward = page.locator("[data-chart=reward]")
+    expect(reward).to_have_attribute("data-points", str(len(series["x"])))
+    shown = reward.locator("[data-line^='reward/mean']").get_attribute("data-last")
+    assert float(shown or "nan") == series["value"][-1]

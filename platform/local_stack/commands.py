@@ -25,7 +25,7 @@ usage: python3 manage.py COMMAND [OPTIONS]
   down          stop everything of this clone, jobs included; data is kept
   ps            what is running
   login-link    another single-use login link
-  selftest      set up and run the whole test suite (--lanes a,b: only these)
+  selftest      set up and run the test suite (--lanes a,b: only these, such as faults)
   webui         build the dashboard
   screenshots   make the pictures of the README from a real run
   preflight     check this machine, say what is missing

@@ -147,11 +147,14 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
 def what_it_shows(summary: dict[str, Any], *, whole: bool) -> str:
     """One paragraph, by what was measured; `whole` if nothing of it is missing."""
     before, after = summary["eval"]["before"] or {}, summary["eval"]["after"] or {}
+    staleness = summary["staleness"] or {}
     if whole:
         shown = (
             "What this showed: the whole loop with its real parts, on this machine. SGLang sampled while the FSDP2 "
             f"trainer updated the weights {summary['train_steps']} times; {summary['interruptions']} requests were "
-            "interrupted by new weights and continued; decoupled PPO trained on the mixture."
+            "interrupted by new weights and continued; decoupled PPO trained on the mixture. What it trained on was "
+            f"{_number(staleness.get('mean'))} versions old on average and {staleness.get('max')} at most, where "
+            f"{staleness.get('max_configured')} were allowed."
         )
     else:
         shown = "This run did not show all that it is there to show; what is missing stands below."

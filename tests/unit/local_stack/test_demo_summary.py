@@ -170,5 +170,6 @@ def test_the_closing_paragraph_speaks_of_this_run_and_claims_nothing_that_failed
 ) -> None:
     summary = summary_of(RECORDS, RISING)
     text = what_it_shows(summary, whole=True)
+    assert "1.250 versions old on average and 5 at most, where 4 were allowed" in text
     assert "41 requests were interrupted" in text and "greedy accuracy from 0.910 to 0.930" in text
     assert "interrupted" not in what_it_shows(summary, whole=False)

@@ -15,7 +15,6 @@ from typing import Any
 from aiohttp import web
 
 EOS = 257
-VOCABULARY = 264
 CONTEXT = 1024
 
 

@@ -106,7 +106,8 @@ def _advance_working(run: Run, attempt: Attempt, jobs: list[Job], *, now: dateti
 def _advance_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
     trainer = next(job for job in jobs if job.kind == JobKind.TRAINER)
     if trainer.state == JobState.EXITED:
-        # One that was killed, or stopped before it began, has told its controller nothing: nobody would follow it.
+        # After a signal (torchrun then exits with 1) there may be nobody who follows: it may have died before it
+        # told its controller. Whatever it had to say is said by now, so the others are asked as well.
         followed = trainer.exit_code == 0 and now - (trainer.ended_at or now) < FOLLOW_TRAINER
         if not followed:
             ask_stop(attempt, now=now)

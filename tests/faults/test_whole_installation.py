@@ -1,4 +1,4 @@
-"""`manage.py` in a clone of its own: SIGKILL to the keeper, SIGTERM to a demo in the middle of a run."""
+"""`manage.py` in a clone of its own: SIGKILL to the keeper, SIGTERM to a demo, and a demo without a network."""
 
 from __future__ import annotations
 
@@ -130,3 +130,28 @@ def test_a_killed_keeper_is_followed_by_one_that_adopts_and_a_demo_stops_when_as
     assert demo.wait(timeout=STOP_WITHIN_SECONDS + 10) == 130
     assert time.monotonic() - began < STOP_WITHIN_SECONDS
     until(lambda: not clone.processes(), seconds=2, what="nothing of the clone runs")
+
+
+# Brings the loopback of a new network namespace up, without a program that a bare machine lacks.
+LOOPBACK_UP = (
+    "import fcntl, os, socket, struct, sys; "
+    "fcntl.ioctl(socket.socket(), 0x8914, struct.pack('16sh', b'lo', 0x41)); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+def test_after_set_up_a_demo_needs_no_network(clone: Clone) -> None:
+    """In a network namespace that has only loopback, and no route: the whole demo, of twenty train steps."""
+    unshare = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
+    done = subprocess.run(
+        [
+            *unshare, sys.executable, "-c", LOOPBACK_UP,
+            *clone._command("demo", "--exit", "--steps", "20"),
+        ],
+        cwd=clone.places.root, env=_environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        timeout=480,
+    )  # fmt: skip
+    summary = read_json(clone.places.var / "demo-summary.json")
+    assert summary["status"] == "SUCCEEDED", done.stdout[-3000:] + done.stderr[-3000:]
+    assert summary["train_steps"] == 20
+    assert summary["trajectories_spanning_versions"] > 0

@@ -170,11 +170,11 @@ function Quota({ pool }: { pool: Pool }) {
 
 function AddNode() {
   const make = useMutation({ mutationFn: () => post("/api/v1/pool/enrolment-tokens") });
-  const command = make.data === undefined ? "" : `python -m gpu_agents.agent run --server ${window.location.origin} --data-dir /var/lib/oolong-agent --enrol-token ${make.data.token} --node-python /path/to/node/bin/python`;
+  const command = make.data === undefined ? "" : joinCommand(make.data.token);
   return (
     <div style={{ display: "grid", gap: 12 }}>
       <ProblemNotice error={make.error} />
-      <Text size="sm">A node joins with a token that works once. Its agent only opens connections outwards, to this address.</Text>
+      <Text size="sm">A node joins with a token that works once. Its agent only opens connections outwards, to this address. Type this on the node, in a checkout of Oolong after python3 manage.py setup --device cuda:</Text>
       {make.data === undefined ? <Group><Button loading={make.isPending} onClick={() => make.mutate()}>Make an enrolment token</Button></Group> : (
         <>
           <Code block style={{ whiteSpace: "pre-wrap", overflowWrap: "anywhere" }}>{command}</Code>
@@ -186,4 +186,13 @@ function AddNode() {
       )}
     </div>
   );
+}
+
+/** The token goes through a file: a command line can be read by every user of the node. */
+function joinCommand(token: string): string {
+  return [
+    `(umask 077; printf %s '${token}' > oolong-enrol)`,
+    `.venv/bin/python -m gpu_agents.agent run --server ${window.location.origin} --data-dir /var/lib/oolong-agent \\`,
+    '  --enrol-token-file oolong-enrol --device cuda --node-python "$(python3 manage.py node-python --device cuda)"',
+  ].join("\n");
 }

@@ -196,7 +196,7 @@ def login_link_view(request: HttpRequest, token: str) -> HttpResponse:
         response: HttpResponse = HttpResponseRedirect("/")
     else:
         response = HttpResponse(
-            "This login link was used or is too old. Make another: oolong login-link, or manage.py login-link.",
+            "This login link was used or is too old. Make another: python3 manage.py login-link",
             status=410,
             content_type="text/plain; charset=utf-8",
         )

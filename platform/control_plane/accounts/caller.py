@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from rest_framework.request import Request
 
 from control_plane.accounts.models import ApiToken, Project, User
-from control_plane.common.errors import Problem
+from control_plane.common.errors import LOG_IN, Problem
 
 
 @dataclass(frozen=True)
@@ -21,5 +21,5 @@ class Caller:
 
 def caller_of(request: Request) -> Caller:
     if not isinstance(request.auth, Caller):
-        raise Problem(401, "not_authenticated", "log in, or send Authorization: Bearer ool_…")
+        raise Problem(401, "not_authenticated", LOG_IN)
     return request.auth

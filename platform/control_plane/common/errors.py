@@ -17,6 +17,7 @@ from rest_framework.response import Response
 
 log = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
+LOG_IN = "log in, or send Authorization: Bearer ool_…"
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,8 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
         )
     if isinstance(exception, exceptions.APIException):
         headers = {}
+        if exception.detail == exceptions.NotAuthenticated.default_detail:  # it names no way out
+            exception.detail = exceptions.ErrorDetail(LOG_IN, "not_authenticated")
         if challenge := getattr(exception, "auth_header", None):
             headers["WWW-Authenticate"] = challenge
         if wait := getattr(exception, "wait", None):

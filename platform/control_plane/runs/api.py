@@ -191,6 +191,16 @@ class PresetsView(APIView):
         return Response(PRESETS)
 
 
+def _known(name: str, text: str, known: list[str]) -> list[str]:
+    """The words of a comma-separated filter. 422 names the one that can never be found."""
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if word not in known:
+            message = f"{name}={word!r} is unknown; known: {', '.join(known)}"
+            raise unprocessable("invalid", message, [FieldError(f"/{name}", "unknown", message)])
+    return words
+
+
 class RunsView(APIView):
     scopes = {"GET": "runs:read", "POST": "runs:write"}
 
@@ -207,9 +217,9 @@ class RunsView(APIView):
     def get(self, request: Request) -> Response:
         found = selectors.runs(caller_of(request))
         if status := request.query_params.get("status"):
-            found = found.filter(status__in=[word.strip().upper() for word in status.split(",")])
+            found = found.filter(status__in=_known("status", status.upper(), RUN_STATUSES))
         if kind := request.query_params.get("kind"):
-            found = found.filter(kind=kind)
+            found = found.filter(kind__in=_known("kind", kind, RUN_KINDS))
         if name := request.query_params.get("name"):
             found = found.filter(name__icontains=name)
         return Response(paginate_together(found, read_page(request), runs_as_json))

@@ -61,8 +61,9 @@ def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
     checkpoint = catalog.checkpoints(caller).filter(pk=spec.model.checkpoint).first()
     if checkpoint is None:
         resolved.refuse(
-            "/model/checkpoint", "unknown_checkpoint", f"there is no checkpoint {spec.model.checkpoint!r}"
-        )
+            "/model/checkpoint", "unknown_checkpoint",
+            f"there is no checkpoint {spec.model.checkpoint!r}; take a STORED one's id, see GET /api/v1/checkpoints",
+        )  # fmt: skip
     elif checkpoint.state != CheckpointState.STORED:
         resolved.refuse(
             "/model/checkpoint", "not_stored",

@@ -49,7 +49,8 @@ def cancel_run(run_id: str, *, now: datetime) -> Run:
         if run.status != RunStatus.QUEUED:
             raise conflict(
                 "not_queued",
-                f"the run is {run.status}; cancel is for queued runs, use stop",
+                f"the run is {run.status}; cancel is for queued runs, "
+                + ("and this one has ended" if run.has_ended else "use stop"),
                 current_status=run.status,
             )
         _end_queued(run, now=now)

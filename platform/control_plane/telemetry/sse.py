@@ -16,7 +16,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 
 from control_plane.common import live
-from control_plane.common.errors import problem_response
+from control_plane.common.errors import LOG_IN, problem_response
 from control_plane.common.hub import Mailbox, hub
 from control_plane.runs.models import Run
 from control_plane.telemetry.credentials import Credential, in_database
@@ -36,9 +36,7 @@ async def stream(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     topic = request.GET.get("topic", "")
     caller = await in_database(credential.caller)() if credential else None
     if credential is None or caller is None:
-        return problem_response(
-            request, 401, "not_authenticated", "log in, or send Authorization: Bearer ool_…"
-        )
+        return problem_response(request, 401, "not_authenticated", LOG_IN)
     published = await in_database(readable_topic)(caller, topic)
     if published is None:
         return problem_response(

@@ -295,6 +295,21 @@ class SpecError(BaseModel):
     message: str
 
 
+_LONGEST_VALUE_SHOWN = 60
+
+
+def _said_with_value(kind: str, message: str, value: Any) -> str:
+    """The message with the refused value, for the kinds of fault whose message lacks it."""
+    if kind == "missing":
+        return "required, and missing"
+    if isinstance(value, (dict, list)) or repr(value) in message:
+        return message
+    shown = repr(value)
+    if len(shown) > _LONGEST_VALUE_SHOWN:
+        shown = f"{shown[:_LONGEST_VALUE_SHOWN]}…"
+    return f"{message}; it is {shown}"
+
+
 def spec_errors(document: Any) -> list[SpecError]:
     """All faults of a would-be RunSpec document; empty when it is valid."""
     from pydantic import ValidationError
@@ -311,7 +326,7 @@ def spec_errors(document: Any) -> list[SpecError]:
                 message=(
                     f"unknown key {fault['loc'][-1]!r}; the RunSpec reference lists this section's keys"
                     if fault["type"] == "extra_forbidden"
-                    else fault["msg"]
+                    else _said_with_value(fault["type"], fault["msg"], fault["input"])
                 ),
             )
             for fault in error.errors(include_url=False)

@@ -73,3 +73,18 @@ def test_all_faults_are_reported_at_once():
 def test_slots_needed_counts_engines_only_for_rl():
     assert RunSpec.model_validate(document(rollout={"engines": 3}, trainer={"ranks": 2})).slots_needed == 5
     assert RunSpec.model_validate(document(kind="sft", rollout={"engines": 3})).slots_needed == 1
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "said"),
+    [
+        ("rollout", "group_size", "many", "'many'"),
+        ("trainer", "learning_rate", -1, "-1"),
+        ("workflow", "name", "x" * 500, "'xxx"),
+    ],
+)
+def test_a_fault_of_one_value_names_the_value_briefly(section, key, value, said):
+    faults = [f for f in spec_errors({section: {key: value}}) if f.pointer == f"/{section}/{key}"]
+    assert len(faults) == 1
+    assert said in faults[0].message
+    assert len(faults[0].message) < 250

@@ -352,6 +352,8 @@ def test_a_queued_run_is_cancelled_and_a_running_one_is_not(alice: Any, node: An
     assert refused.json()["current_status"] == "RUNNING"
     again = alice.post(f"/runs/{queued['id']}/stop")
     assert (again.status_code, again.json()["code"]) == (409, "has_ended")
+    late = alice.post(f"/runs/{queued['id']}/cancel").json()
+    assert late["code"] == "not_queued" and "has ended" in late["detail"] and "use stop" not in late["detail"]
 
 
 def test_of_two_runs_with_slots_for_one_the_second_waits_with_a_reason_and_starts_after(

@@ -134,6 +134,10 @@ def test_lists_are_paged_by_cursor_without_a_gap_or_a_repeat(alice: Any) -> None
         assert alice.get(f"/runs?cursor={foreign}").status_code in (400, 422)
     assert alice.get(f"/runs/{made[0]}/events?cursor=eHg").status_code == 422
     assert [run["id"] for run in alice.get("/runs?name=run%203&status=queued").json()["data"]] == [made[3]]
+    for name, word in (("status", "queued,NOPE"), ("kind", "ppo")):
+        refused = alice.get(f"/runs?{name}={word}")
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, f"/{name}")
+        assert "known: " in refused.json()["detail"]
 
 
 def test_every_error_carries_the_request_id(alice: Any) -> None:

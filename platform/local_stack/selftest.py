@@ -15,8 +15,6 @@ from local_stack.configuration import child_environment
 from local_stack.errors import StackError
 from local_stack.places import Places
 
-LANE_TIMEOUT_SECONDS = 1500
-
 
 @dataclass(frozen=True)
 class Lane:
@@ -28,6 +26,7 @@ class Lane:
     halves: tuple[str, ...] = ()  # of the paths: run by a pytest of their own, beside the rest
     in_node_environment: bool = False
     part_of_the_suite: bool = True
+    limit_seconds: int = 1500
 
 
 LANES = (
@@ -44,7 +43,7 @@ LANES = (
     Lane("integration", paths=("tests/integration",), ignored=("tests/integration/trainers",)),
     Lane("trainer-integration", paths=("tests/integration/trainers",), in_node_environment=True),
     Lane("e2e", paths=("tests/e2e",)),
-    Lane("faults", paths=("tests/faults",), part_of_the_suite=False),
+    Lane("faults", paths=("tests/faults",), part_of_the_suite=False, limit_seconds=5400),
     Lane("sandbox", paths=("tests/sandbox",), part_of_the_suite=False),
     Lane("sim", paths=("tests/unit/rollout",), part_of_the_suite=False),
     Lane("gpu", paths=("tests/gpu",), in_node_environment=True, part_of_the_suite=False),
@@ -219,11 +218,11 @@ def run_pytest(places: Places, lane: Lane, *, results: Path, device: str, more: 
                 output,
             )
         )
-    deadline = time.monotonic() + LANE_TIMEOUT_SECONDS
+    deadline = time.monotonic() + lane.limit_seconds
     try:
         codes = [process.wait(timeout=deadline - time.monotonic()) for process, _ in processes]
     except subprocess.TimeoutExpired:
-        return Outcome(failed=1, problems=[f"{lane.name}: not finished after {LANE_TIMEOUT_SECONDS} s"])
+        return Outcome(failed=1, problems=[f"{lane.name}: not finished after {lane.limit_seconds} s"])
     finally:
         for process, output in processes:
             _end(process)

@@ -98,7 +98,7 @@ def run_lanes(places: Places, *, names: list[str], device: str, more: list[str])
         if lane.name == "static":
             outcome = run_checkers(places)
         elif lane.name == "web":
-            outcome = run_web_tests(places, report=results / "web.xml")
+            outcome = run_web_tests(places, lane, report=results / "web.xml")
         else:
             outcome = run_pytest(places, lane, results=results, device=device, more=more)
         seconds[lane.name] = time.monotonic() - lane_began
@@ -156,7 +156,7 @@ def run_checkers(places: Places) -> Outcome:
     return outcome
 
 
-def run_web_tests(places: Places, *, report: Path) -> Outcome:
+def run_web_tests(places: Places, lane: Lane, *, report: Path) -> Outcome:
     """Build the dashboard, which checks its types, and run its unit tests with the wheel's Node."""
     if not (places.webui / "package.json").exists():
         print("no webui/")
@@ -173,9 +173,7 @@ def run_web_tests(places: Places, *, report: Path) -> Outcome:
     report.unlink(missing_ok=True)
     words = [str(tools / "node"), "--test", "--test-reporter=junit", f"--test-reporter-destination={report}"]
     words += ["--test-reporter=spec", "--test-reporter-destination=stdout", "src/**/*.test.ts"]
-    done = subprocess.run(
-        words, cwd=places.webui, env=_environment(places, None), timeout=LANE_TIMEOUT_SECONDS
-    )
+    done = subprocess.run(words, cwd=places.webui, env=_environment(places, None), timeout=lane.limit_seconds)
     outcome.add(read_report(report))
     if done.returncode != 0 and not outcome.failed:
         outcome.failed += 1

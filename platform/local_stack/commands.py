@@ -252,11 +252,25 @@ def _screenshots(places: Places, rest: list[str]) -> int:
     return 0
 
 
+# Django's commands that people type: without a database they would wait long and end in a traceback.
+NEED_THE_DATABASE = frozenset({"create_token", "login_link", "enrolment_token", "dbshell"})
+
+
 def run_django(places: Places, arguments: list[str]) -> int:
     """Django's own command line, in the environment of this clone's stack. Does not return."""
     if not places.venv_python.exists():
         print(
             f"`{arguments[0]}` is Django's, and .venv is not there yet: python3 manage.py setup",
+            file=sys.stderr,
+        )
+        return 1
+    if (
+        arguments[0] in NEED_THE_DATABASE
+        and "DATABASE_URL" not in os.environ
+        and not stack.is_running(places)
+    ):
+        print(
+            f"{arguments[0]}: nothing of this clone is running. Start it: python3 manage.py up",
             file=sys.stderr,
         )
         return 1

@@ -38,3 +38,11 @@ def test_node_python_without_the_environment_names_the_way_out(places, capsys):
 @pytest.mark.parametrize("name", sorted(commands.COMMANDS))
 def test_every_command_has_its_line_in_the_usage(name):
     assert f"\n  {name} " in commands.USAGE
+
+
+def test_a_token_is_refused_at_once_while_nothing_runs(places, capsys, monkeypatch):
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    places.venv_python.parent.mkdir(parents=True)
+    places.venv_python.write_text("")
+    assert commands.run_django(places, ["create_token", "--name", "laptop"]) == 1
+    assert "python3 manage.py up" in capsys.readouterr().err

@@ -264,11 +264,9 @@ def run_django(places: Places, arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return 1
-    if (
-        arguments[0] in NEED_THE_DATABASE
-        and "DATABASE_URL" not in os.environ
-        and not stack.is_running(places)
-    ):
+    chosen = configuration.read_configuration(places)
+    embedded = "DATABASE_URL" not in os.environ and (chosen is None or chosen.embedded_postgres)
+    if arguments[0] in NEED_THE_DATABASE and embedded and not stack.is_running(places):
         print(
             f"{arguments[0]}: nothing of this clone is running. Start it: python3 manage.py up",
             file=sys.stderr,

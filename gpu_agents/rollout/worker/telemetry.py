@@ -27,8 +27,9 @@ class WorkerTelemetry:
         values = reading.rates_since(self._reading)
         if values and x > self._last_x:  # a second point at one x would be a conflict
             self._reading, self._last_x = reading, x
+            if slot.loaded_version >= 0:  # no engine has no version
+                values["engine/version"] = float(slot.loaded_version)
             values |= {
-                "engine/version": float(slot.loaded_version),
                 "engine/running_requests": float(self._meters.live_requests),
                 "engine/restarts": float(self._meters.restarts),
             }

@@ -137,7 +137,7 @@ function Figures({ run, metrics }: { run: Run; metrics: MetricsStore }) {
   const elapsed = started === null ? null : ((run.ended_at === null ? now : Date.parse(run.ended_at)) - started) / 1000;
   const steps = metrics.lines("time/step_seconds")[0]?.points;
   const pace = steps !== undefined && steps.at.length > 2 ? (steps.at.at(-1)! - steps.at[Math.max(0, steps.at.length - 11)]!) / Math.min(10, steps.at.length - 1) : null;
-  const left = !hasEnded(run.status) && pace !== null ? Math.max(0, total - step) * pace : null;
+  const left = canStop(run.status) && pace !== null ? Math.max(0, total - step) * pace : null;
   const bound = numberAt(run.spec, "staleness", "max");
   const preparing = run.progress !== null && !hasEnded(run.status) && run.progress.phase !== "train";
   return (

@@ -20,6 +20,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
+from tests.support.archives import unpack
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(__file__).resolve().parent / "chromium"  # package.json and its lock file
 ARGUMENTS = [
@@ -95,7 +97,7 @@ def _unpack(packed: Path, target: Path) -> None:
     (target / "chromium").chmod(0o755)
     for name, folder in (("al2023", target / "al2023"), ("fonts", target / "fonts"), ("swiftshader", target)):
         with tarfile.open(fileobj=io.BytesIO(_decompressed(packed / f"{name}.tar.br"))) as archive:
-            archive.extractall(folder, filter="data")
+            unpack(archive, folder)
 
 
 def _decompressed(file: Path) -> bytes:

@@ -19,6 +19,7 @@ from oolong.client import Client
 from oolong.client.models import Run
 from oolong.contracts.attempt import LOG_FILE, OUTBOX_DIRECTORY
 from oolong.contracts.telemetry import Points, decode_line
+from tests.support.archives import unpack
 from tests.support.control_plane import ROOT
 from tests.support.stack import Node, Stack, until
 
@@ -254,7 +255,7 @@ def assert_checkpoint_is_whole(stack: Stack, client: Client, checkpoint_id: str,
     assert stored.state == "STORED"
     archive = client.checkpoints.download(checkpoint_id, target / "checkpoint.tar")
     with tarfile.open(archive) as tar:
-        tar.extractall(target / "checkpoint", filter="data")
+        unpack(tar, target / "checkpoint")
     (manifest_file,) = (target / "checkpoint").rglob("MANIFEST.json")
     assert hashlib.sha256(manifest_file.read_bytes()).hexdigest() == stored.sha256
     root = manifest_file.parent

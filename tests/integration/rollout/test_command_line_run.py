@@ -197,7 +197,9 @@ def test_trajectories_span_versions_and_engine_and_trainer_agree(story: Story) -
     mismatch = story.summaries["trainer"]["engine_mismatch"]
     assert mismatch["tokens_compared"] >= 32 * (STEPS - story.resumed_at)
     assert mismatch["max"] < 1e-4
-    assert story.summaries["rollout-0"]["loads"] == story.summaries["controller"]["acks"]
+    # Every load is acknowledged, except one that ends after the controller: the run is over then.
+    acks = story.summaries["controller"]["acks"]
+    assert acks <= story.summaries["rollout-0"]["loads"] <= acks + 1
 
 
 def test_no_engine_outlives_its_worker_and_old_weights_are_gone(story: Story) -> None:

@@ -253,12 +253,19 @@ def _end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
 
 def _environment(places: Places, node: Path | None) -> dict[str, str]:
     environment = child_environment(places, {})
-    for name in ("CI", "TERM", "OOLONG_TEST_DATABASE_URL", "OOLONG_TEST_REDIS_URL", "PYTEST_ADDOPTS"):
-        if name in os.environ:
-            environment[name] = os.environ[name]
+    wanted = ("CI", "TERM", "OOLONG_TEST_DATABASE_URL", "OOLONG_TEST_REDIS_URL", "PYTEST_ADDOPTS")
+    environment |= {name: os.environ[name] for name in wanted if name in os.environ}
+    # The browser is fetched by a test's set-up, through the proxy and with the certificates of this machine.
+    environment |= {name: value for name, value in os.environ.items() if _is_about_the_network(name.lower())}
     if node is not None:
         environment["OOLONG_NODE_PYTHON"] = str(node)
     return environment
+
+
+def _is_about_the_network(name: str) -> bool:
+    return name in ("node_extra_ca_certs", "ssl_cert_dir", "http_proxy", "https_proxy", "no_proxy") or (
+        name.startswith("npm_config_")
+    )
 
 
 def read_report(report: Path) -> Outcome:

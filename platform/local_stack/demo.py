@@ -7,6 +7,7 @@ and writes what was measured to `var/demo-summary.json`. A second demo reuses da
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import subprocess
@@ -109,7 +110,7 @@ class Demo:
     # --- steps ------------------------------------------------------------------------------------------
 
     def upload_dataset(self) -> str:
-        file = self.work / "letter-sum.jsonl"
+        file = self.work / f"letter-sum-{_recipe('platform/local_stack/letter_sum.py')}.jsonl"
         if not file.exists():
             letter_sum.write_dataset(file)
         reply = self.oolong(
@@ -120,7 +121,7 @@ class Demo:
         return str(reply["ref"])
 
     def register_model(self) -> str:
-        directory = self.work / f"tiny-qwen3-seed-{self.seed}"
+        directory = self.work / f"tiny-qwen3-{_recipe('trainers/models/tiny.py')}-seed-{self.seed}"
         if not directory.exists():
             partial = directory.with_suffix(".partial")
             command = [self.node_python, "-m", "trainers.models.tiny", "--out", str(partial)]
@@ -223,6 +224,11 @@ class Demo:
 
 
 _OOLONG = (sys.executable, "-m", "oolong.cli.app")
+
+
+def _recipe(source: str) -> str:
+    """What is made by a file of ours is made again when that file changes."""
+    return hashlib.sha256((ROOT / source).read_bytes()).hexdigest()[:8]
 
 
 def _stored_checkpoint(client: Client, run_id: str) -> str | None:

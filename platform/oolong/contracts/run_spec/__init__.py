@@ -1,0 +1,45 @@
+"""The RunSpec: everything a run needs to know, as people write it in YAML, JSON or the form.
+
+One file per theme, one class per section. Unknown keys are errors; cross-field rules name the field, the value
+and the way out. The resolved spec (every default filled in) is stored with the run and never changes.
+"""
+
+from __future__ import annotations
+
+from oolong.contracts.run_spec.algorithm import AdvantageSection, AlgorithmSection, BehaviourWeightSection
+from oolong.contracts.run_spec.errors import SpecError, spec_errors
+from oolong.contracts.run_spec.evaluation import EvaluationSection
+from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
+from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
+from oolong.contracts.run_spec.rollout import RolloutSection, StalenessSection
+from oolong.contracts.run_spec.section import Section
+from oolong.contracts.run_spec.spec import RunSpec
+from oolong.contracts.run_spec.training import (
+    CheckpointSection,
+    SftSection,
+    TrainerSection,
+    WeightSyncSection,
+)
+
+__all__ = [
+    "AdvantageSection",
+    "AlgorithmSection",
+    "BehaviourWeightSection",
+    "BudgetSection",
+    "CheckpointSection",
+    "DatasetSection",
+    "EvaluationSection",
+    "ModelSection",
+    "PlacementSection",
+    "RewardSection",
+    "RolloutSection",
+    "RunSpec",
+    "Section",
+    "SftSection",
+    "SpecError",
+    "StalenessSection",
+    "TrainerSection",
+    "WeightSyncSection",
+    "WorkflowSection",
+    "spec_errors",
+]

@@ -1,0 +1,54 @@
+"""The faults of a would-be RunSpec, as people are shown them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from oolong.contracts.run_spec.spec import RunSpec
+
+
+class SpecError(BaseModel):
+    """One fault of a submitted spec, as the API and the CLI show it."""
+
+    pointer: str  # JSON pointer to the field, "/rollout/top_p"
+    code: str
+    message: str
+
+
+_LONGEST_VALUE_SHOWN = 60
+
+
+def _said_with_value(kind: str, message: str, value: Any) -> str:
+    """The message with the refused value, for the kinds of fault whose message lacks it."""
+    if kind == "missing":
+        return "required, and missing"
+    if isinstance(value, (dict, list)) or repr(value) in message:
+        return message
+    shown = repr(value)
+    if len(shown) > _LONGEST_VALUE_SHOWN:
+        shown = f"{shown[:_LONGEST_VALUE_SHOWN]}…"
+    return f"{message}; it is {shown}"
+
+
+def spec_errors(document: Any) -> list[SpecError]:
+    """All faults of a would-be RunSpec document; empty when it is valid."""
+    try:
+        RunSpec.model_validate(document)
+    except ValidationError as error:
+        return [
+            SpecError(
+                pointer="".join(
+                    f"/{part}" for part in (*fault["loc"], *fault.get("ctx", {}).get("path", ()))
+                ),
+                code="unknown_key" if fault["type"] == "extra_forbidden" else fault["type"],
+                message=(
+                    f"unknown key {fault['loc'][-1]!r}; the RunSpec reference lists this section's keys"
+                    if fault["type"] == "extra_forbidden"
+                    else _said_with_value(fault["type"], fault["msg"], fault["input"])
+                ),
+            )
+            for fault in error.errors(include_url=False)
+        ]
+    return []

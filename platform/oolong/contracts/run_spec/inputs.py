@@ -1,0 +1,43 @@
+"""What a run starts from: model, dataset, reward function and workflow."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from oolong.contracts.run_spec.section import PositiveFloat, Section, refuse
+
+
+class ModelSection(Section):
+    """Where the initial weights come from: exactly one of the two."""
+
+    base_model: str | None = Field(None, description="id or name of a registered base model")
+    checkpoint: str | None = Field(None, description="id of a stored checkpoint")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.base_model is None) == (self.checkpoint is None):
+            raise refuse("model_source", "name either base_model or checkpoint, not both and not neither")
+        return self
+
+
+class DatasetSection(Section):
+    version: str = Field(description="dataset version: its id, or name@3, or name@latest")
+    split: str = Field("train", description="rows of this split are used")
+
+
+class RewardSection(Section):
+    name: str = Field("exact_match", description="a built-in reward function")
+    options: dict[str, Any] = Field(default_factory=dict, description="options of that function")
+    scale: float = Field(1.0, description="reward given to training = scale * score + bias")
+    bias: float = Field(0.0, description="added to the scaled score")
+    timeout_seconds: PositiveFloat = Field(
+        15.0, description="one scoring call that takes longer is an error, never a reward of 0"
+    )
+
+
+class WorkflowSection(Section):
+    name: Literal["single_turn"] = Field(
+        "single_turn", description="the code that turns a prompt into a trajectory"
+    )

@@ -1,0 +1,67 @@
+"""How completions are sampled, and how stale they may become."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from oolong.contracts.run_spec.section import NonNegativeInt, PositiveFloat, PositiveInt, Section, refuse
+
+# The settings under which an engine samples the very distribution whose log-probabilities it reports.
+_FULL_DISTRIBUTION: dict[str, Any] = {
+    "top_p": 1.0, "top_k": -1, "min_p": 0.0, "frequency_penalty": 0.0, "presence_penalty": 0.0,
+    "repetition_penalty": 1.0, "logit_bias": {},
+}  # fmt: skip
+
+
+class RolloutSection(Section):
+    engines: PositiveInt = Field(1, description="number of engines (slots used for generation)")
+    group_size: PositiveInt = Field(8, description="completions sampled per prompt (G)")
+    max_concurrent_groups: PositiveInt = Field(64, description="groups in flight at once, over all engines")
+    temperature: PositiveFloat = Field(
+        1.0, description="sampling temperature; the trainer divides logits by the same"
+    )
+    top_p: float = Field(1.0, description="must stay 1 for training rollouts")
+    top_k: int = Field(-1, description="must stay -1 (off) for training rollouts")
+    min_p: float = Field(0.0, description="must stay 0 for training rollouts")
+    frequency_penalty: float = Field(0.0, description="must stay 0 for training rollouts")
+    presence_penalty: float = Field(0.0, description="must stay 0 for training rollouts")
+    repetition_penalty: float = Field(1.0, description="must stay 1 for training rollouts")
+    logit_bias: dict[str, float] = Field(
+        default_factory=dict, description="must stay empty for training rollouts"
+    )
+    max_new_tokens: PositiveInt = Field(112, description="completion tokens at most")
+    max_prompt_tokens: PositiveInt = Field(
+        512, description="a longer prompt ends the run with config_refused, naming the row"
+    )
+    interruptible: bool = Field(True, description="running generations are interrupted by a weight update")
+    group_wall_seconds: PositiveFloat | None = Field(None, description="cap on the life of one claim")
+    engine_max_running_requests: PositiveInt = Field(
+        64, description="requests that an engine decodes at once"
+    )
+    engine_max_total_tokens: PositiveInt = Field(32768, description="size of an engine's KV cache, in tokens")
+
+    @field_validator(*_FULL_DISTRIBUTION)
+    @classmethod
+    def _samples_the_full_distribution(cls, value: Any, info: ValidationInfo) -> Any:
+        neutral = _FULL_DISTRIBUTION[str(info.field_name)]
+        if value != neutral:
+            raise refuse(
+                "truncated_sampling",
+                f"{info.field_name}={value!r} is refused for training rollouts: the engine reports "
+                "log-probabilities of the full distribution, not of the truncated one that would be "
+                f"sampled, so the importance weights would be wrong. Leave it at {neutral!r}",
+            )
+        return value
+
+
+class StalenessSection(Section):
+    max: NonNegativeInt = Field(4, description="max staleness (eta): 0 synchronous, 1 one-step overlap")
+    on_straggler: Literal["keep", "drop", "wait"] | None = Field(
+        None, description="fate of groups older than the bound at take; default wait for max <= 1, else keep"
+    )
+
+    @property
+    def straggler_policy(self) -> Literal["keep", "drop", "wait"]:
+        return self.on_straggler or ("wait" if self.max <= 1 else "keep")

@@ -1,0 +1,21 @@
+"""What the sections of a RunSpec are built of."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+PositiveInt = Annotated[int, Field(ge=1)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+
+
+def refuse(code: str, message: str, *path: str | int) -> PydanticCustomError:
+    """A rule's refusal; `path` is where the reader should look (it becomes the JSON pointer)."""
+    return PydanticCustomError(code, message, {"path": list(path)})
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,0 +1,65 @@
+"""The RunSpec itself, and the rules between its sections."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from oolong.contracts.run_spec.algorithm import AlgorithmSection
+from oolong.contracts.run_spec.evaluation import EvaluationSection
+from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
+from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
+from oolong.contracts.run_spec.rollout import RolloutSection, StalenessSection
+from oolong.contracts.run_spec.section import NonNegativeInt, Section, refuse
+from oolong.contracts.run_spec.training import (
+    CheckpointSection,
+    SftSection,
+    TrainerSection,
+    WeightSyncSection,
+)
+
+
+class RunSpec(Section):
+    kind: Literal["rl", "sft"] = Field("rl", description="asynchronous RL, or a supervised warm start")
+    name: Annotated[str, Field(min_length=1, max_length=120, description="shown in lists")]
+    model: ModelSection
+    dataset: DatasetSection
+    workflow: WorkflowSection = WorkflowSection()
+    reward: RewardSection = RewardSection()
+    rollout: RolloutSection = RolloutSection()
+    staleness: StalenessSection = StalenessSection()
+    trainer: TrainerSection = TrainerSection()
+    algorithm: AlgorithmSection = AlgorithmSection()
+    weight_sync: WeightSyncSection = WeightSyncSection()
+    checkpoint: CheckpointSection = CheckpointSection()
+    evaluation: EvaluationSection | None = None
+    sft: SftSection = SftSection()
+    budget: BudgetSection = BudgetSection()
+    placement: PlacementSection = PlacementSection()
+    seed: NonNegativeInt = Field(1, description="order of prompts, initial randomness")
+    notes: str = Field("", description="free text")
+
+    @model_validator(mode="after")
+    def _batch_divides(self) -> Self:
+        if self.trainer.groups_per_step % self.trainer.minibatches:
+            raise refuse(
+                "batch_divides",
+                f"groups_per_step={self.trainer.groups_per_step} is not divisible by "
+                f"minibatches={self.trainer.minibatches}",
+                "trainer", "minibatches",
+            )  # fmt: skip
+        advantage = self.algorithm.advantage
+        if self.kind == "rl" and self.rollout.group_size == 1 and "group" in (advantage.mean, advantage.std):
+            raise refuse(
+                "group_of_one",
+                "group_size=1 gives every advantage the value 0 under group normalisation; take "
+                "group_size >= 2 or advantage.mean: batch",
+                "rollout", "group_size",
+            )  # fmt: skip
+        return self
+
+    @property
+    def slots_needed(self) -> int:
+        """Slots of the minimal gang: trainer ranks, and for rl the engines."""
+        return self.trainer.ranks + (self.rollout.engines if self.kind == "rl" else 0)

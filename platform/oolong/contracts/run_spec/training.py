@@ -1,0 +1,68 @@
+"""The trainer: steps, optimizer, weight sync, checkpoints and the supervised warm start."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from oolong.contracts.run_spec.section import NonNegativeInt, PositiveFloat, PositiveInt, Section
+
+
+class TrainerSection(Section):
+    ranks: PositiveInt = Field(1, description="trainer processes, one slot each")
+    total_train_steps: PositiveInt = Field(60, description="the run ends after this many")
+    groups_per_step: PositiveInt = Field(32, description="groups in one batch (B)")
+    minibatches: PositiveInt = Field(4, description="optimizer steps per train step")
+    microbatch_tokens: PositiveInt = Field(4096, description="token budget of one forward pass of one rank")
+    learning_rate: PositiveFloat = Field(2e-4, description="AdamW learning rate, constant after the warm-up")
+    warmup_steps: NonNegativeInt = Field(0, description="train steps of linear warm-up")
+    adam_betas: tuple[float, float] = Field((0.9, 0.99), description="AdamW betas")
+    adam_epsilon: PositiveFloat = Field(1e-8, description="AdamW epsilon")
+    weight_decay: float = Field(0.0, description="AdamW weight decay")
+    max_grad_norm: PositiveFloat = Field(1.0, description="gradients are clipped to this norm")
+    dtype: Literal["float32", "bfloat16"] = Field(
+        "float32", description="compute type; master weights stay float32"
+    )
+
+
+class WeightSyncSection(Section):
+    transport: Literal["disk"] = Field("disk", description="how weights reach the engines")
+    probe_first_versions: NonNegativeInt = Field(
+        20, description="the probe is compared for this many first versions"
+    )
+    probe_every: PositiveInt = Field(10, description="then for every k-th version")
+    probe_tolerance: PositiveFloat = Field(
+        1e-3, description="largest |logprob difference| between engine and trainer before the engine is STALE"
+    )
+
+
+class CheckpointSection(Section):
+    every_steps: PositiveInt = Field(
+        20, description="a checkpoint is committed every so many train steps, and at the end"
+    )
+    keep_last: PositiveInt = Field(2, description="committed checkpoints kept on the node")
+
+
+class SftSection(Section):
+    """Supervised warm start on the `completion` column."""
+
+    steps: PositiveInt = Field(1250, description="cap on optimizer steps")
+    batch_size: PositiveInt = Field(16, description="demonstrations per optimizer step")
+    learning_rate: PositiveFloat = Field(5e-3, description="peak AdamW learning rate")
+    warmup_steps: NonNegativeInt = Field(20, description="steps of linear warm-up")
+    final_learning_rate_fraction: float = Field(0.1, description="linear decay to this share of the peak")
+    adam_betas: tuple[float, float] = Field((0.9, 0.95), description="AdamW betas")
+    weight_decay: float = Field(0.0, description="AdamW weight decay")
+    max_grad_norm: PositiveFloat = Field(1.0, description="gradients are clipped to this norm")
+    validation_split: str | None = Field(
+        "validation", description="rows for the greedy accuracy; none turns the stop rule off"
+    )
+    validation_rows: PositiveInt = Field(128, description="rows of that split used")
+    validate_every_steps: PositiveInt = Field(200, description="steps between two validations")
+    validate_from_step: NonNegativeInt = Field(1000, description="first validation")
+    stop_at_greedy_accuracy: float | None = Field(0.95, description="stop as soon as it is reached")
+    required_greedy_accuracy: float | None = Field(
+        0.85, description="below it at the cap, the seed is retried, then the run fails"
+    )
+    seed_retries: NonNegativeInt = Field(1, description="times the warm start is repeated with the next seed")

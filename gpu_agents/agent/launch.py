@@ -104,6 +104,7 @@ def write_attempt(
             dataset_file=str(inputs.dataset_file),
             evaluation_file=str(inputs.evaluation_file) if inputs.evaluation_file else None,
             resume_directory=str(inputs.resume_directory) if inputs.resume_directory else None,
+            tokens_generated_before=attempt.tokens_generated_before,
             controller_url=_local_url(ports.get("controller")),
             reward_url=_local_url(ports.get("reward")),
             engine_ports=engine_ports(ports),

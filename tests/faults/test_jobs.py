@@ -55,6 +55,7 @@ def test_reward_service_and_worker_are_restarted_in_place_and_a_lost_controller_
     assert run.status == "SUCCEEDED", (run.reason, run.reason_message, stack.said())
     assert run.attempt_number == 2
     small_runs.assert_balanced(run)
+    small_runs.assert_lost_tokens_are_counted(stack, run)
     small_runs.assert_engine_matches_trainer(run)
     small_runs.assert_no_gap_and_no_repeat(stack, run)
     small_runs.assert_every_point_is_stored_once(stack)

@@ -175,6 +175,16 @@ def assert_balanced(run: Run) -> None:
     assert tokens["generated"] == fates, tokens
 
 
+def assert_lost_tokens_are_counted(stack: Stack, run: Run) -> None:
+    """The last attempt accounts for all that the earlier ones said they had made."""
+    rows = stack.rows("SELECT tokens_generated FROM runs_attempt WHERE run_id = %s ORDER BY number", run.id)
+    told = [int(row[0]) for row in rows]
+    tokens = run.summary["controller"]["tokens"]
+    assert len(told) > 1 and told == sorted(told) and told[0] > 0, told
+    assert tokens["generated"] == told[-1], (tokens, told)
+    assert tokens["lost_to_recovery"] > 0, tokens
+
+
 def assert_engine_matches_trainer(run: Run) -> None:
     mismatch = run.summary["trainer"]["engine_mismatch"]
     assert mismatch["tokens_compared"] > 0, mismatch

@@ -61,6 +61,7 @@ def build(job: Job) -> tuple[Controller, ChatTemplate]:
         prompt_of=prompts.of_row,
         evaluation=_evaluation_plan(job, spec, template),
         restored=restored,
+        tokens_generated_before=attempt.tokens_generated_before,
     )
     log.info(
         "%d prompts of split %r; resumes at %s",

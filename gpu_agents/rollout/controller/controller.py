@@ -114,6 +114,7 @@ class Controller:
         prompt_of: Callable[[int], EvaluationPrompt],
         evaluation: EvaluationPlan | None = None,
         restored: Snapshot | None = None,
+        tokens_generated_before: int = 0,
     ) -> None:
         self.rules = rules
         self._prompt_of = prompt_of
@@ -140,6 +141,7 @@ class Controller:
         self._all_stale_since: float | None = None
         if restored:
             self._restore(restored)
+        self.tokens.recover(tokens_generated_before)
 
     # --- workers ------------------------------------------------------------------------------------------
 

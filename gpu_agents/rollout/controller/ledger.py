@@ -122,6 +122,13 @@ class TokenLedger:
         self.in_hand -= tokens
         self.lost_to_recovery += tokens
 
+    def recover(self, generated_before: int) -> None:
+        """Go on from what earlier attempts of the run had made. What the snapshot does not know was made after it,
+        or without one, by jobs that are gone: nobody holds it any more (SEMANTICS section 6)."""
+        unknown = max(0, generated_before - self.generated)
+        self.generated += unknown
+        self.lost_to_recovery += unknown
+
     @property
     def balances(self) -> bool:
         accounted = self.trained + sum(self.dropped.values()) + self.in_hand + self.lost_to_recovery

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Max, Q
 
 from control_plane.catalog import services as catalog
 from control_plane.catalog import store
@@ -60,7 +60,14 @@ def _desired(attempt: Attempt) -> DesiredAttempt:
         ports=attempt.ports,
         token=attempt.token,
         jobs=[_desired_job(job) for job in sorted(attempt.jobs.all(), key=lambda job: job.pk)],
+        tokens_generated_before=_generated_before(attempt),
     )
+
+
+def _generated_before(attempt: Attempt) -> int:
+    """Tokens that the run had made when this attempt began: what its checkpoint does not know of them is lost."""
+    earlier = Attempt.objects.filter(run=attempt.run_id, number__lt=attempt.number)
+    return earlier.aggregate(most=Max("tokens_generated"))["most"] or 0
 
 
 def _desired_job(job: Job) -> DesiredJob:

@@ -73,6 +73,7 @@ class Attempt(models.Model):
     token = models.CharField(max_length=80)  # of its controller and reward service
     ports = models.JSONField()
     resume_checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")
+    tokens_generated = models.BigIntegerField(default=0)  # of the run, as this attempt last told
     reason = models.CharField(max_length=40, default="", blank=True)
     message = models.TextField(default="", blank=True)
     created_at = models.DateTimeField()

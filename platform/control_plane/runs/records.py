@@ -92,6 +92,14 @@ def record_summary(run: Run, attempt: Attempt, name: str, value: dict[str, Any])
     live.publish(f"run:{run.pk}", "document", {"name": f"summary/{name}", "value": value})
 
 
+def record_generated_tokens(job: Job, tokens: int) -> None:
+    """How many completion tokens the run has generated so far; the next attempt begins its token ledger with it."""
+    attempt = job.attempt
+    if tokens > attempt.tokens_generated:
+        attempt.tokens_generated = tokens
+        attempt.save(update_fields=["tokens_generated"])
+
+
 def record_read_offset(job: Job, file: str, offset: int) -> None:
     """How far the server has stored one outbox file, or "output.log#<incarnation>"."""
     if offset > job.outbox_read.get(file, 0):

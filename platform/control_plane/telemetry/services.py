@@ -174,6 +174,8 @@ def _tell_runs(job: Job, lines: list[contract.AnyLine]) -> None:
                 runs.record_note(job, line)
             case contract.CheckpointLine():
                 runs.record_checkpoint_line(job, line)
+            case contract.Document(name="pipeline", value={"tokens": {"generated": int(generated)}}):
+                runs.record_generated_tokens(job, generated)
             case contract.Summary(name=name, value=value):
                 runs.record_summary(attempt.run, attempt, name, value)
     if progress is not None:

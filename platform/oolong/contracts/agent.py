@@ -112,6 +112,7 @@ class DesiredAttempt(Wire, frozen=True, kw_only=True):
     ports: dict[str, int]  # controller, reward, engine-0, engine-1, rendezvous
     token: str
     jobs: list[DesiredJob]
+    tokens_generated_before: int = 0  # by earlier attempts of the run, as far as they told
 
 
 class HeartbeatReply(Wire, frozen=True, kw_only=True):

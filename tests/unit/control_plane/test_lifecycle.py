@@ -170,6 +170,7 @@ def test_a_killed_trainer_gets_a_new_attempt_from_the_last_stored_checkpoint(
     machine = node()
     run = start(machine)
     first = attempt_of(run)
+    Attempt.objects.filter(pk=first.pk).update(tokens_generated=4321)
     commit_checkpoint(run["id"], first.pk, step=20)
     machine.upload_checkpoint(first.pk, first.epoch, step=20)
     machine.exit(machine.job("trainer"), None, code=-9)
@@ -182,6 +183,7 @@ def test_a_killed_trainer_gets_a_new_attempt_from_the_last_stored_checkpoint(
     tick()
     (attempt,) = [attempt for attempt in machine.beat().attempts if attempt.attempt_number == 2]
     assert attempt.epoch == first.epoch + 1
+    assert attempt.tokens_generated_before == 4321
     stored = Checkpoint.objects.get(attempt_id=first.pk)
     assert attempt.resume is not None
     assert attempt.resume.sha256 == stored.tar_sha256

@@ -61,8 +61,16 @@ def prompt_of(row: int) -> EvaluationPrompt:
     return EvaluationPrompt(index=row, prompt_token_ids=[row], prompt=str(row), answer=str(row))
 
 
-def new_controller(rules: Rules, *, rows: int = 50, restored: Snapshot | None = None) -> Controller:
-    return Controller(rules=rules, rows=list(range(rows)), prompt_of=prompt_of, restored=restored)
+def new_controller(
+    rules: Rules, *, rows: int = 50, restored: Snapshot | None = None, tokens_generated_before: int = 0
+) -> Controller:
+    return Controller(
+        rules=rules,
+        rows=list(range(rows)),
+        prompt_of=prompt_of,
+        restored=restored,
+        tokens_generated_before=tokens_generated_before,
+    )
 
 
 def weights(version: int) -> PublishedWeights:

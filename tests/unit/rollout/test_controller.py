@@ -363,3 +363,32 @@ def test_a_resumed_controller_refuses_a_trainer_of_another_version(controller: C
         restored.announce(announcement(3, "none"))
     with pytest.raises(OutOfOrder, match="resume_directory"):
         new_controller(rules()).announce(announcement(3, "none"))
+
+
+def test_tokens_that_a_dead_attempt_made_after_its_snapshot_are_counted_as_lost(
+    controller: Controller,
+) -> None:
+    for claimed in claim(controller, groups=2):
+        submit(controller, claimed, tokens=5)
+    snapshot = controller.snapshot(0)
+    told = controller.tokens.generated + 40  # what the attempt said it had made when it died
+
+    second = new_controller(rules(), restored=snapshot, tokens_generated_before=told)
+    assert (second.tokens.generated, second.tokens.lost_to_recovery) == (told, 40)
+    second.announce(announcement(0, "none"))
+    submit(second, claim(second)[0], tokens=7)
+    made = second.tokens.generated
+    # It dies before a snapshot of its own: the third goes on from the first one's, and loses both parts.
+    third = new_controller(rules(), restored=snapshot, tokens_generated_before=made)
+    assert third.tokens.lost_to_recovery == made - snapshot.tokens.generated
+    # And its own snapshot hands the loss on.
+    third.announce(announcement(0, "none"))
+    heir = new_controller(rules(), restored=third.snapshot(0), tokens_generated_before=made)
+    assert heir.tokens.lost_to_recovery == third.tokens.lost_to_recovery
+    assert second.tokens.balances and third.tokens.balances and heir.tokens.balances
+
+
+def test_an_attempt_that_starts_from_nothing_has_lost_all_that_was_made_before() -> None:
+    fresh = new_controller(rules(), tokens_generated_before=123)
+    assert (fresh.tokens.generated, fresh.tokens.lost_to_recovery) == (123, 123)
+    assert fresh.tokens.balances

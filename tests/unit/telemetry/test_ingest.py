@@ -335,3 +335,14 @@ def test_ingest_and_moves_of_the_run_never_wait_for_each_other_in_a_circle(trans
         thread.join(timeout=60)
     assert failures == []
     assert points_in_database().total() == 4 * 25
+
+
+def test_an_attempt_remembers_how_many_tokens_it_said_were_generated(world: World) -> None:
+    def told(tokens: int) -> bytes:
+        return encode(contract.Document(at=1.0, name="pipeline", value={"tokens": {"generated": tokens}}))
+
+    body = told(100) + told(250) + encode(contract.Document(at=2.0, name="other", value={"tokens": {}}))
+    ship(world.trainer, body)
+    ship(world.trainer, body + told(90), file="main-1.jsonl")  # a repeated or older word takes nothing back
+    world.trainer.attempt.refresh_from_db()
+    assert world.trainer.attempt.tokens_generated == 250

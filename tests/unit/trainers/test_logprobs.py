@@ -1,35 +1,57 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainers.models import logprobs as module
 from trainers.models.logprobs import first_choices, token_logprobs
 
 
+def plain(
+    hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, temperature: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    log_softmax = (hidden @ weight.T / temperature).log_softmax(-1)
+    return log_softmax.gather(1, targets[:, None])[:, 0], -(log_softmax.exp() * log_softmax).sum(-1)
+
+
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("chunk_elements", [50 * 7, 1 << 22])
-def test_the_chunked_head_equals_a_plain_log_softmax(
-    monkeypatch: pytest.MonkeyPatch, temperature: float, chunk_elements: int
+@pytest.mark.parametrize("upstream_of", ["logprobs", "entropy", "both"])
+def test_values_and_gradients_of_the_chunked_head_equal_those_of_plain_logits(
+    monkeypatch: pytest.MonkeyPatch, temperature: float, chunk_elements: int, upstream_of: str
 ) -> None:
-    monkeypatch.setattr(module, "CHUNK_ELEMENTS", chunk_elements)
+    monkeypatch.setitem(module.CHUNK_ELEMENTS, "cpu", chunk_elements)
     rng = torch.Generator().manual_seed(1)
     hidden = torch.randn(33, 16, generator=rng, dtype=torch.float64).requires_grad_()
     weight = torch.randn(50, 16, generator=rng, dtype=torch.float64).requires_grad_()
     targets = torch.randint(50, (33,), generator=rng)
-    upstream = torch.randn(33, generator=rng, dtype=torch.float64)
+    upstream = torch.randn(2, 33, generator=rng, dtype=torch.float64)
 
-    ours, entropy = token_logprobs(hidden, weight, targets, temperature=temperature)
-    plain = (hidden @ weight.T / temperature).log_softmax(-1)
-    theirs = plain.gather(1, targets[:, None])[:, 0]
+    def total(logprobs: torch.Tensor, entropy: torch.Tensor) -> torch.Tensor:
+        parts = {"logprobs": logprobs @ upstream[0], "entropy": entropy @ upstream[1]}
+        return sum(parts.values()) if upstream_of == "both" else parts[upstream_of]
+
+    ours = token_logprobs(hidden, weight, targets, temperature=temperature)
+    theirs = plain(hidden, weight, targets, temperature)
     torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
-    torch.testing.assert_close(entropy, -(plain.exp() * plain).sum(-1).detach(), atol=1e-12, rtol=1e-12)
-    for one, other in zip(
-        torch.autograd.grad((ours * upstream).sum(), (hidden, weight)),
-        torch.autograd.grad((theirs * upstream).sum(), (hidden, weight)),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other, atol=1e-11, rtol=1e-11)
+    torch.testing.assert_close(
+        torch.autograd.grad(total(*ours), (hidden, weight)),
+        torch.autograd.grad(total(*theirs), (hidden, weight)),
+        atol=1e-11, rtol=1e-11,
+    )  # fmt: skip
+
+
+def test_a_tied_weight_gets_the_gradients_of_both_its_uses() -> None:
+    weight = torch.randn(20, 8, dtype=torch.float64, requires_grad=True)
+    tokens, targets = torch.tensor([3, 1, 4]), torch.tensor([1, 4, 1])
+    gradients = [
+        torch.autograd.grad(head(weight[tokens].tanh(), weight, targets, 1.0)[0].sum(), weight)[0]
+        for head in (lambda *given: token_logprobs(*given[:3], temperature=given[3]), plain)
+    ]
+    torch.testing.assert_close(*gradients, atol=1e-12, rtol=1e-12)
 
 
 def test_no_position_is_no_logprob_and_a_zero_gradient() -> None:
@@ -41,6 +63,45 @@ def test_no_position_is_no_logprob_and_a_zero_gradient() -> None:
     assert first_choices(hidden, weight).shape == (0,)
 
 
-def test_half_precision_weights_get_float32_logprobs() -> None:
-    hidden, weight = torch.randn(3, 8, dtype=torch.bfloat16), torch.randn(9, 8, dtype=torch.bfloat16)
-    assert token_logprobs(hidden, weight, torch.tensor([1, 2, 3]))[0].dtype == torch.float32
+def test_half_precision_weights_get_logprobs_of_float32_logits() -> None:
+    rng = torch.Generator().manual_seed(2)
+    hidden = (9 * torch.randn(64, 32, generator=rng)).bfloat16().requires_grad_()
+    weight = torch.randn(90, 32, generator=rng).bfloat16().requires_grad_()
+    targets = torch.randint(90, (64,), generator=rng)
+    ours, _ = token_logprobs(hidden, weight, targets)
+    exact, _ = plain(hidden.double(), weight.double(), targets, 1.0)
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours.double(), exact, atol=1e-4, rtol=0)
+    ours.sum().backward()
+    assert hidden.grad is not None and weight.grad is not None
+    [wanted] = torch.autograd.grad(exact.sum(), weight)
+    assert float((weight.grad - wanted).norm() / wanted.norm()) < 0.01
+
+
+class LargestTensor(TorchDispatchMode):
+    """Watches how many elements the largest tensor has that any operation makes."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, tuple | list) else [made]:
+            if isinstance(tensor, torch.Tensor):
+                self.elements = max(self.elements, tensor.numel())
+        return made
+
+
+def test_neither_forward_nor_backward_makes_the_logits_of_all_positions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """How much memory that saves is measured by tests/bench/lm_head_memory.py."""
+    monkeypatch.setitem(module.CHUNK_ELEMENTS, "cpu", 5_000)
+    hidden = torch.randn(400, 8, requires_grad=True)
+    weight = torch.randn(500, 8, requires_grad=True)
+    with LargestTensor() as largest:
+        logprobs, entropy = token_logprobs(hidden, weight, torch.zeros(400, dtype=torch.long))
+        (logprobs.sum() + entropy.sum()).backward()
+    assert largest.elements == 5_000
+    with LargestTensor() as largest:
+        plain(hidden, weight, torch.zeros(400, dtype=torch.long), 1.0)[0].sum().backward()
+    assert largest.elements == 400 * 500

@@ -7,6 +7,7 @@ a test in the node lane compares the two.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+_STAND_IN = "what-the-assistant-said"
 
 
 class ModelFilesUnusable(ValueError):
@@ -47,6 +50,9 @@ class ChatTemplate:
         self.tokenizer = Tokenizer.from_file(str(tokenizer_file))
         settings = _read_json(directory / "tokenizer_config.json")
         self._special = {name: _token_text(settings[name]) for name in SPECIAL_TOKENS if settings.get(name)}
+        self._special_texts = [
+            token.content for token in self.tokenizer.get_added_tokens_decoder().values() if token.special
+        ]
         self._template = _environment().from_string(_template_source(directory, settings))
 
     def render(self, messages: list[dict[str, str]]) -> str:
@@ -57,6 +63,34 @@ class ChatTemplate:
             raise ModelFilesUnusable(
                 f"the chat template refused the messages {messages!r}: {error}"
             ) from error
+
+    def continuation(self, messages: Sequence[Mapping[str, str]], *, stop_token: int | None) -> list[int]:
+        """What follows an assistant's turn when `messages` answer it: the ids of the messages, up to where the
+        assistant begins again.
+
+        The template is asked once, about a conversation with a stand-in for the turn, and only what comes after the
+        stand-in is tokenised: what the policy sampled stays as it was sampled. `stop_token` is the token with which the
+        turn ended by itself, and which the template would write again; None for a turn that was cut off.
+        """
+        plain = [
+            {**message, "content": self._without_special_tokens(message["content"])} for message in messages
+        ]
+        before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _STAND_IN}]
+        _before, found, after = self.render(before + plain).partition(_STAND_IN)
+        if not found:
+            raise ModelFilesUnusable(
+                "the chat template leaves out what the assistant said before: a conversation of several turns cannot "
+                "be continued with it; take workflow single_turn"
+            )
+        if stop_token is not None:
+            after = after.removeprefix(self.decode([stop_token], skip_special_tokens=False))
+        return self.encode(after)
+
+    def _without_special_tokens(self, text: str) -> str:
+        """Text from outside must not end a turn or begin one: its special tokens are broken up by a space."""
+        for special in self._special_texts:
+            text = text.replace(special, f"{special[0]} {special[1:]}")
+        return text
 
     def encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False).ids)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import compress
 
 import msgspec
 
@@ -39,7 +40,7 @@ def measure_batch(groups: list[Group], *, version: int) -> BatchStaleness:
     trajectories = [t for group in groups for t in group.trajectories if t.policy_versions]
     tokens: Counter[int] = Counter()
     for trajectory in trajectories:
-        tokens.update(version - v for v in trajectory.policy_versions)
+        tokens.update(version - v for v in compress(trajectory.policy_versions, trajectory.loss_mask))
     return BatchStaleness(
         by_trajectory=dict(Counter(version - min(t.policy_versions) for t in trajectories)),
         by_token=dict(tokens),

@@ -20,8 +20,8 @@ from gpu_agents.rollout.controller.consumption import (
 from gpu_agents.rollout.controller.engines import Engine, Engines
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan, Evaluations, EvaluationScores
 from gpu_agents.rollout.controller.gate import Admission, GateRules, admit
-from gpu_agents.rollout.controller.held_group import HeldGroup, group_tokens
-from gpu_agents.rollout.controller.ledger import LATE, DropReason, Ledger, Place, TokenLedger
+from gpu_agents.rollout.controller.held_group import HeldGroup, group_tokens, sampled_tokens
+from gpu_agents.rollout.controller.ledger import LATE, NOT_MOVABLE, DropReason, Ledger, Place, TokenLedger
 from gpu_agents.rollout.controller.prompts import Draw, PromptOrder
 from gpu_agents.rollout.controller.snapshot import GroupImage, Snapshot, SnapshotUnusable
 from gpu_agents.rollout.controller.versions import Versions
@@ -218,9 +218,11 @@ class Controller:
         self._hear(request.worker_id, now=now)
         if request.claim_id in self._settled:
             return
-        tokens = sum(len(member.trajectory.token_ids) for member in request.members)
+        kept = sum(sampled_tokens(member.trajectory) for member in request.members)
+        tokens = kept + request.lost_tokens
         held = self._end_claim(request.claim_id, request.worker_id, late_tokens=tokens)
         self.tokens.receive(tokens - held.tokens)
+        self.tokens.drop(request.lost_tokens, NOT_MOVABLE)
         held.partial = [m for m in request.members if m.trajectory.token_ids or m.finished]
         self._to_waiting(held)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpu_agents.rollout.controller.prompts import Draw
-from oolong.contracts.rollout import Group, PartialTrajectory
+from oolong.contracts.rollout import Group, PartialTrajectory, Trajectory
 
 
 @dataclass(kw_only=True)
@@ -22,10 +22,10 @@ class HeldGroup:
 
     @property
     def tokens(self) -> int:
-        """Completion tokens of it that the controller holds."""
+        """Tokens that the policy sampled for it and that the controller holds."""
         if self.finished is not None:
             return group_tokens(self.finished)
-        return sum(len(member.trajectory.token_ids) for member in self.partial)
+        return sum(sampled_tokens(member.trajectory) for member in self.partial)
 
     @property
     def oldest_version(self) -> int:
@@ -38,4 +38,9 @@ class HeldGroup:
 
 
 def group_tokens(group: Group) -> int:
-    return sum(len(trajectory.token_ids) for trajectory in group.trajectories)
+    return sum(sampled_tokens(trajectory) for trajectory in group.trajectories)
+
+
+def sampled_tokens(trajectory: Trajectory) -> int:
+    """What the ledger counts: the environment's tokens cost no generation and train nothing."""
+    return sum(trajectory.loss_mask)

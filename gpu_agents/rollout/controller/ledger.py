@@ -30,7 +30,9 @@ class DropReason(StrEnum):
     RUN_END = "run_end"
 
 
-LATE = "late"  # tokens that came with a submit whose claim was already lost; their group lives on elsewhere
+# Tokens that are lost while their group lives on elsewhere:
+LATE = "late"  # they came with a submit whose claim was already lost
+NOT_MOVABLE = "not_movable"  # of a workflow that holds state outside its tokens, and was given back
 
 
 class Ledger:

@@ -17,6 +17,7 @@ from gpu_agents.rollout.engines.client import ModelLimits
 from gpu_agents.rollout.engines.launch import LaunchPlan
 from gpu_agents.rollout.rows import DatasetUnusable, read_rows
 from gpu_agents.rollout.worker.engine_slot import EngineSlot
+from gpu_agents.rollout.worker.episode import EpisodeLimits, Stage
 from gpu_agents.rollout.worker.loading import PROBE_TOKENS, Load, WeightLoader
 from gpu_agents.rollout.worker.manifest import ExpectedTensors, WeightsRefused
 from gpu_agents.rollout.worker.meters import Meters
@@ -25,6 +26,7 @@ from gpu_agents.rollout.worker.scoring import Scorer
 from gpu_agents.rollout.worker.supervision import EngineSupervisor, KeptDying
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
 from gpu_agents.rollout.worker.worker import Worker
+from gpu_agents.rollout.workflows.table import build_workflow
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Outbox
@@ -53,9 +55,19 @@ async def work(job: Job) -> int:
     telemetry = WorkerTelemetry(job, Outbox(job.directory, job.job.incarnation), meters)
     controller = Peer("the controller", attempt.controller_url, attempt.token)
     reward = Peer("the reward service", attempt.reward_url, attempt.token)
-    scorer = Scorer(reward, template, timeout_seconds=options.reward_timeout_seconds)
     loads: list[Load] = []
     limits = _limits(attempt.model_directory)
+    stage = Stage(
+        workflow=build_workflow(spec.workflow),
+        slot=slot,
+        scorer=Scorer(reward, timeout_seconds=options.reward_timeout_seconds),
+        template=template,
+        limits=EpisodeLimits(
+            max_new_tokens=spec.rollout.max_new_tokens,
+            max_trajectory_tokens=spec.workflow.max_trajectory_tokens,
+            model=limits,
+        ),
+    )
     loader = WeightLoader(
         options=options,
         slot=slot,
@@ -69,11 +81,10 @@ async def work(job: Job) -> int:
     )
     worker = Worker(
         options=options,
-        slot=slot,
+        stage=stage,
         supervisor=supervisor,
         loader=loader,
         loads=loads,
-        scorer=scorer,
         controller=controller,
         telemetry=telemetry,
         stop=stop_event(),
@@ -93,7 +104,6 @@ def _options(job: Job, spec: RunSpec) -> WorkerOptions:
         worker_id=f"{job.job.name}/{job.job.incarnation}",
         group_size=spec.rollout.group_size,
         temperature=spec.rollout.temperature,
-        max_new_tokens=spec.rollout.max_new_tokens,
         max_running_requests=spec.rollout.engine_max_running_requests,
         interruptible=spec.rollout.interruptible,
         reward_scale=spec.reward.scale,

@@ -5,39 +5,31 @@ from __future__ import annotations
 import asyncio
 import time
 
-from gpu_agents.rollout.worker.engine_slot import EngineSlot
-from gpu_agents.rollout.worker.member import Member, sample_member
-from gpu_agents.rollout.worker.scoring import Scorer
+from gpu_agents.rollout.worker.episode import Prompt, Stage
+from gpu_agents.rollout.worker.member import Member
 from oolong.contracts.rollout import EvaluationPrompt, EvaluationResult, EvaluationTask
 
 
-async def evaluate(
-    task: EvaluationTask, *, worker_id: str, slot: EngineSlot, scorer: Scorer, max_new_tokens: int
-) -> EvaluationResult:
-    """Raises RewardFailed when a completion cannot be scored: a mean over the rest would mislead."""
+async def evaluate(task: EvaluationTask, stage: Stage, *, worker_id: str) -> EvaluationResult:
+    """By the run's own workflow; the score is the reward function's last value, without discount.
+
+    Raises RewardFailed, WorkflowFailed when a completion cannot be scored: a mean over the rest would mislead.
+    """
     started = time.monotonic()
     tokens: list[int] = []
 
     async def score(prompt: EvaluationPrompt, temperature: float) -> float:
         member = Member(index=0)
-        await sample_member(
+        worth = await stage.play(
             member,
-            slot,
-            prompt.prompt_token_ids,
-            max_new_tokens=max_new_tokens,
+            Prompt(
+                row=prompt.index, token_ids=prompt.prompt_token_ids, text=prompt.prompt, answer=prompt.answer
+            ),
             temperature=temperature,
             interrupted=lambda: False,
         )
-        if member.finish is None:
-            raise AssertionError("an evaluation is never interrupted")
-        tokens.append(len(member.token_ids))
-        return await scorer.score(
-            prompt=prompt.prompt,
-            answer=prompt.answer,
-            token_ids=member.token_ids,
-            finish_reason=member.finish,
-            row=prompt.index,
-        )
+        tokens.append(member.sampled_tokens)
+        return worth if member.score is None else member.score
 
     greedy, sampled = await asyncio.gather(
         asyncio.gather(*(score(prompt, 0.0) for prompt in task.prompts)),

@@ -1,6 +1,6 @@
-"""One claimed group from prompt to submit: sample its members, score each as it finishes, hand the group in.
+"""One claimed group from prompt to submit: run the workflow of each member, hand the group in.
 
-Scoring holds no place in the engine: a member that is being scored counts as generated.
+Scoring holds no place in the engine: a member that is being scored has left it.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from typing import Literal
 
 from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.rollout.engines.errors import EngineError, EngineGone
-from gpu_agents.rollout.worker.engine_slot import EngineSlot
-from gpu_agents.rollout.worker.member import Member, sample_member
+from gpu_agents.rollout.worker.episode import Interrupted, Prompt, Stage
+from gpu_agents.rollout.worker.member import Member
 from gpu_agents.rollout.worker.options import WorkerOptions
-from gpu_agents.rollout.worker.scoring import RewardFailed, Scorer
+from gpu_agents.rollout.worker.places import Place, Places
+from gpu_agents.rollout.worker.scoring import RewardFailed
+from gpu_agents.rollout.workflows.episode import WorkflowFailed
 from oolong.contracts.rollout import (
     ClaimedGroup,
     Done,
@@ -30,35 +31,42 @@ log = logging.getLogger(__name__)
 
 Interruption = Literal["lost", "give_back"]
 Failure = Literal["reward_error", "workflow_error", "engine_error"]
+FAILURES = (RewardFailed, WorkflowFailed, EngineError)  # of one group; anything else is a fault of the worker
 HALT_SECONDS = 6.0
 ABORT_AGAIN_SECONDS = 0.3
 STOPPING_PATIENCE_SECONDS = 5.0  # the controller may be stopping too
 
 
 class GroupTask:
-    """Runs one claim. `generated` is called as each member leaves the engine for good."""
+    """Runs one claim. Its members take their places in the engine at once, and leave them turn by turn."""
 
     def __init__(
         self,
         claimed: ClaimedGroup,
         *,
         options: WorkerOptions,
-        slot: EngineSlot,
-        scorer: Scorer,
+        stage: Stage,
         controller: Peer,
-        generated: Callable[[], None],
+        places: Places,
     ) -> None:
         self.claimed = claimed
         self._options = options
-        self._slot = slot
-        self._scorer = scorer
+        self._stage = stage
         self._controller = controller
-        self._generated = generated
         self._interruption: Interruption | None = None
         self._failed = False
         self._tasks: list[asyncio.Task[None]] = []
+        self._prompt = Prompt(
+            row=claimed.row,
+            token_ids=claimed.prompt_token_ids,
+            text=claimed.prompt,
+            answer=claimed.answer,
+        )
         resumed = {partial.index: Member.resumed(partial) for partial in claimed.partial}
         self.members = [resumed.get(i) or Member(index=i) for i in range(claimed.group_size)]
+        self._places = [Place(places) for _ in self.members]
+        for place in self._places:
+            place.take()
 
     @property
     def claim_id(self) -> str:
@@ -66,7 +74,10 @@ class GroupTask:
 
     async def run(self) -> None:
         """Until the group is reported: submitted, failed, given back, or lost."""
-        self._tasks = [asyncio.create_task(self._run_member(member)) for member in self.members]
+        self._tasks = [
+            asyncio.create_task(self._run_member(member, place))
+            for member, place in zip(self.members, self._places, strict=True)
+        ]
         try:
             failure = await self._settle()
         finally:
@@ -78,7 +89,11 @@ class GroupTask:
             # The claim is gone; say how many tokens were made under it, so that they are accounted for.
             await self._fail("workflow_error", "the claim was lost")
         elif failure is not None:
-            await self._fail(_reason(failure), str(failure))
+            await self._fail(
+                _reason(failure),
+                str(failure),
+                kind=failure.kind if isinstance(failure, WorkflowFailed) else "",
+            )
         else:
             await self._submit()
 
@@ -88,43 +103,34 @@ class GroupTask:
             self._interruption = interruption
         await self._halt()
 
-    async def _settle(self) -> Exception | None:
+    async def _settle(self) -> RewardFailed | WorkflowFailed | EngineError | None:
         """Wait for every member; the first failure stops the others and is returned."""
         _done, pending = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         if pending:
             self._failed = True
             await self._halt()
         errors = [task.exception() for task in self._tasks if not task.cancelled()]
-        failures = [error for error in errors if isinstance(error, (RewardFailed, EngineError))]
+        failures = [error for error in errors if isinstance(error, FAILURES)]
         for error in errors:
             if error is not None and error not in failures:
                 raise error
         return failures[0] if failures else None
 
-    async def _run_member(self, member: Member) -> None:
+    async def _run_member(self, member: Member, place: Place) -> None:
         try:
-            await sample_member(
-                member,
-                self._slot,
-                self.claimed.prompt_token_ids,
-                max_new_tokens=self._options.max_new_tokens,
-                temperature=self._options.temperature,
-                interrupted=lambda: self._failed or self._interruption is not None,
-            )
+            if member.reward is None:
+                worth = await self._stage.play(
+                    member,
+                    self._prompt,
+                    temperature=self._options.temperature,
+                    interrupted=lambda: self._failed or self._interruption is not None,
+                    place=place,
+                )
+                member.reward = self._options.reward_scale * worth + self._options.reward_bias
+        except Interrupted:
+            log.debug("member %d of %s was halted", member.index, self.claimed.group_id)
         finally:
-            self._generated()
-        if member.finish is None or member.reward is not None:
-            return
-        started = time.monotonic()
-        member.score = await self._scorer.score(
-            prompt=self.claimed.prompt,
-            answer=self.claimed.answer,
-            token_ids=member.token_ids,
-            finish_reason=member.finish,
-            row=self.claimed.row,
-        )
-        member.reward_seconds += time.monotonic() - started
-        member.reward = self._options.reward_scale * member.score + self._options.reward_bias
+            place.leave()
 
     async def _halt(self) -> None:
         """Abort what runs until nothing does; what does not end in time is cancelled and keeps its tokens."""
@@ -132,7 +138,7 @@ class GroupTask:
         pending = {task for task in self._tasks if not task.done()}
         while pending and time.monotonic() < deadline:
             try:
-                await self._slot.abort([member.rid for member in self.members if member.rid])
+                await self._stage.slot.abort([member.rid for member in self.members if member.rid])
             except EngineError as error:
                 log.info("nothing to abort: %s", error)
                 break
@@ -155,18 +161,24 @@ class GroupTask:
         await self._report("submit", SubmitRequest(worker_id=worker_id, claim_id=self.claim_id, group=group))
 
     async def _give_back(self) -> None:
-        members = [member.partial() for member in self.members if member.token_ids]
-        worker_id = self._options.worker_id
-        request = GiveBackRequest(worker_id=worker_id, claim_id=self.claim_id, members=members)
+        movable = self._stage.workflow.movable
+        kept = [m for m in self.members if m.sampled_tokens and (movable or m.reward is not None)]
+        request = GiveBackRequest(
+            worker_id=self._options.worker_id,
+            claim_id=self.claim_id,
+            members=[member.partial() for member in kept],
+            lost_tokens=sum(m.sampled_tokens for m in self.members) - sum(m.sampled_tokens for m in kept),
+        )
         await self._report("give_back", request)
 
-    async def _fail(self, reason: Failure, message: str) -> None:
+    async def _fail(self, reason: Failure, message: str, *, kind: str = "") -> None:
         request = FailRequest(
             worker_id=self._options.worker_id,
             claim_id=self.claim_id,
             reason=reason,
             message=message,
-            generated_tokens=sum(len(member.token_ids) for member in self.members),
+            generated_tokens=sum(member.sampled_tokens for member in self.members),
+            kind=kind,
         )
         await self._report("fail", request)
 

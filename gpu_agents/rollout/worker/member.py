@@ -1,31 +1,33 @@
-"""One member of a group while it is sampled: its tokens so far, across engines, aborts and versions."""
+"""One member of a group while it is made: its turns and tokens so far, across engines, aborts and versions."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
-from gpu_agents.rollout.engines.client import Finish, Sampling
-from gpu_agents.rollout.engines.errors import EngineGone
-from gpu_agents.rollout.worker.engine_slot import DEATHS_OF_ONE_REQUEST, EngineSlot
-from oolong.contracts.rollout import PartialTrajectory, Trajectory
+from msgspec.structs import replace
+
+from gpu_agents.rollout.engines.client import Generation
+from oolong.contracts.rollout import PartialTrajectory, Trajectory, Turn
+
+_NOT_SAMPLED = -1  # version of the environment's tokens before anything was sampled
 
 
 @dataclass(kw_only=True)
 class Member:
     index: int
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    versions: list[int] = field(default_factory=list)
-    finish: Finish | None = None  # stop or length, once it is whole
+    token_ids: list[int] = field(default_factory=list)  # [T]
+    loss_mask: list[int] = field(default_factory=list)  # [T] 1 where the policy sampled
+    logprobs: list[float] = field(default_factory=list)  # [T]
+    versions: list[int] = field(default_factory=list)  # [T]
+    turns: list[Turn] = field(default_factory=list)
+    outcomes: list[float | str | None] = field(default_factory=list)
+    tool_calls: int = 0
     interruptions: int = 0
     generate_seconds: float = 0.0
     reward_seconds: float = 0.0
-    reward: float | None = None
-    score: float | None = None
+    reward: float | None = None  # set when the workflow has returned: the member is whole
+    score: float | None = None  # the reward function's last value
     rid: str = ""  # of the request in flight
 
     @classmethod
@@ -35,9 +37,12 @@ class Member:
         return cls(
             index=partial.index,
             token_ids=list(trajectory.token_ids),
+            loss_mask=list(trajectory.loss_mask),
             logprobs=list(trajectory.behaviour_logprobs),
             versions=list(trajectory.policy_versions),
-            finish=trajectory.finish_reason if partial.finished else None,
+            turns=list(trajectory.turns),
+            outcomes=list(partial.outcomes),
+            tool_calls=trajectory.tool_calls,
             interruptions=trajectory.interruptions,
             generate_seconds=trajectory.generate_seconds,
             reward_seconds=trajectory.reward_seconds,
@@ -45,13 +50,56 @@ class Member:
             score=trajectory.score,
         )
 
+    @property
+    def sampled_tokens(self) -> int:
+        return sum(self.loss_mask)
+
+    @property
+    def finish_reason(self) -> Literal["stop", "length"] | None:
+        """Of the last sampled turn; None while it goes on."""
+        return next((turn.finish_reason for turn in reversed(self.turns) if turn.sampled), None)
+
+    def begin_turn(self) -> None:
+        self.turns.append(Turn(tokens=0, sampled=True))
+
+    def add_sampled(self, generation: Generation) -> None:
+        """To the turn that goes on."""
+        self.token_ids += generation.token_ids
+        self.loss_mask += [1] * len(generation.token_ids)
+        self.logprobs += generation.logprobs
+        self.versions += generation.versions
+        aborted = generation.finish == "abort"
+        self.interruptions += bool(generation.retractions or (aborted and generation.token_ids))
+        turn = self.turns[-1]
+        self.turns[-1] = replace(
+            turn,
+            tokens=turn.tokens + len(generation.token_ids),
+            finish_reason=None if generation.finish == "abort" else generation.finish,
+        )
+
+    def end_turn(self, finish_reason: Literal["stop", "length"]) -> None:
+        self.turns[-1] = replace(self.turns[-1], finish_reason=finish_reason)
+
+    def add_environment(self, token_ids: list[int]) -> None:
+        # With the version of the token before, neither the oldest version nor the span of a trajectory changes.
+        version = self.versions[-1] if self.versions else _NOT_SAMPLED
+        self.token_ids += token_ids
+        self.loss_mask += [0] * len(token_ids)
+        self.logprobs += [0.0] * len(token_ids)
+        self.versions += [version] * len(token_ids)
+        self.turns.append(Turn(tokens=len(token_ids), sampled=False))
+
     def trajectory(self) -> Trajectory:
+        """Of a member that has sampled something."""
+        first = next(version for version in self.versions if version != _NOT_SAMPLED)
         return Trajectory(
             token_ids=self.token_ids,
-            loss_mask=[1] * len(self.token_ids),
+            loss_mask=self.loss_mask,
             behaviour_logprobs=self.logprobs,
-            policy_versions=self.versions,
-            finish_reason=self.finish or "abort",
+            policy_versions=[first if version == _NOT_SAMPLED else version for version in self.versions],
+            finish_reason=self.finish_reason or "abort",
+            turns=self.turns,
+            tool_calls=self.tool_calls,
             reward=self.reward,
             score=self.score,
             interruptions=self.interruptions,
@@ -61,54 +109,8 @@ class Member:
 
     def partial(self) -> PartialTrajectory:
         return PartialTrajectory(
-            index=self.index, trajectory=self.trajectory(), finished=self.finish is not None
+            index=self.index,
+            trajectory=self.trajectory(),
+            finished=self.reward is not None,
+            outcomes=self.outcomes,
         )
-
-
-async def sample_member(
-    member: Member,
-    slot: EngineSlot,
-    prompt_ids: list[int],
-    *,
-    max_new_tokens: int,
-    temperature: float,
-    interrupted: Callable[[], bool],
-) -> None:
-    """Sample until the member is whole, or until `interrupted()`; its tokens so far are kept either way.
-
-    An abort returns partial tokens and the next request goes on from them; a dead engine loses those that it
-    had not returned. Raises EngineGone when one request has cost several engines their life.
-    """
-    started = time.monotonic()
-    deaths = 0
-    try:
-        while member.finish is None and not interrupted():
-            left = max_new_tokens - len(member.token_ids)
-            if left <= 0:
-                member.finish = "length"
-                break
-            # Request ids are of one length, so that none is a prefix of another: the engine matches prefixes.
-            member.rid = uuid.uuid4().hex
-            try:
-                generation = await slot.generate(
-                    prompt_ids + member.token_ids,
-                    Sampling(max_new_tokens=left, temperature=temperature),
-                    rid=member.rid,
-                )
-            except EngineGone:
-                deaths += 1
-                if deaths >= DEATHS_OF_ONE_REQUEST:
-                    raise
-                await asyncio.sleep(0.5)  # until the supervisor has seen it too, and closed the slot
-                continue
-            finally:
-                member.rid = ""
-            member.token_ids += generation.token_ids
-            member.logprobs += generation.logprobs
-            member.versions += generation.versions
-            aborted = generation.finish == "abort"
-            member.interruptions += bool(generation.retractions or (aborted and generation.token_ids))
-            if not aborted:
-                member.finish = generation.finish
-    finally:
-        member.generate_seconds += time.monotonic() - started

@@ -13,7 +13,6 @@ class WorkerOptions:
     worker_id: str  # rollout-0/2: job name / incarnation
     group_size: int
     temperature: float
-    max_new_tokens: int
     max_running_requests: int
     interruptible: bool
     reward_scale: float

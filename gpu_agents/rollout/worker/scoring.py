@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpu_agents.channel import CallRefused, Peer, PeerGone
-from gpu_agents.rollout.chat_template import ChatTemplate
 from oolong.contracts.rollout import ScoreReply, ScoreRequest
 
 EXTRA_SECONDS = 10.0  # the service ends a slow reward itself and says so
@@ -14,17 +13,16 @@ class RewardFailed(Exception):
 
 
 class Scorer:
-    def __init__(self, service: Peer, template: ChatTemplate, *, timeout_seconds: float) -> None:
+    def __init__(self, service: Peer, *, timeout_seconds: float) -> None:
         self._service = service
-        self._template = template
         self._timeout_seconds = timeout_seconds
 
     async def score(
-        self, *, prompt: str, answer: str, token_ids: list[int], finish_reason: str, row: int = -1
+        self, *, prompt: str, answer: str, completion: str, finish_reason: str, row: int = -1
     ) -> float:
         request = ScoreRequest(
             prompt=prompt,
-            completion=self._template.decode(token_ids),
+            completion=completion,
             answer=answer,
             finish_reason=finish_reason,
             row=row,

@@ -10,14 +10,16 @@ from typing import Any, Literal
 
 from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.rollout.engines.errors import EngineError
-from gpu_agents.rollout.worker.engine_slot import EngineSlot
+from gpu_agents.rollout.worker.episode import Stage
 from gpu_agents.rollout.worker.evaluation import evaluate
 from gpu_agents.rollout.worker.group_task import GroupTask
 from gpu_agents.rollout.worker.loading import Load, WeightLoader
 from gpu_agents.rollout.worker.options import WorkerOptions
-from gpu_agents.rollout.worker.scoring import RewardFailed, Scorer
+from gpu_agents.rollout.worker.places import Places
+from gpu_agents.rollout.worker.scoring import RewardFailed
 from gpu_agents.rollout.worker.supervision import EngineSupervisor
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
+from gpu_agents.rollout.workflows.episode import WorkflowFailed
 from oolong.contracts.rollout import (
     ClaimReply,
     ClaimRequest,
@@ -44,29 +46,27 @@ class Worker:
         self,
         *,
         options: WorkerOptions,
-        slot: EngineSlot,
+        stage: Stage,
         supervisor: EngineSupervisor,
         loader: WeightLoader,
         loads: list[Load],
-        scorer: Scorer,
         controller: Peer,
         telemetry: WorkerTelemetry,
         stop: asyncio.Event,
     ) -> None:
         self._options = options
-        self._slot = slot
+        self._stage = stage
+        self._slot = stage.slot
         self._supervisor = supervisor
         self._loader = loader
         self._loads = loads
-        self._scorer = scorer
         self._controller = controller
         self._telemetry = telemetry
         self._stop = stop
         self._ended = asyncio.Event()
         self._groups: dict[str, GroupTask] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._generating = 0  # members that have a place in the engine, or wait for one
-        self._room = asyncio.Event()
+        self._places = Places(options.max_running_requests)
         self._failed_group: asyncio.Future[None] | None = None
 
     async def run(self) -> Ending:
@@ -99,10 +99,9 @@ class Worker:
     async def _claim_groups(self) -> None:
         while True:
             await self._slot.wait_open()
-            free = self._options.max_running_requests - self._generating
+            free = self._places.free
             if free <= 0:
-                self._room.clear()
-                await self._room.wait()
+                await self._places.wait_for_room()
                 continue
             reply = await self._controller.call(
                 "claim",
@@ -124,12 +123,10 @@ class Worker:
                 task = GroupTask(
                     claimed,
                     options=self._options,
-                    slot=self._slot,
-                    scorer=self._scorer,
+                    stage=self._stage,
                     controller=self._controller,
-                    generated=self._member_left,
+                    places=self._places,
                 )
-                self._generating += claimed.group_size
                 self._groups[task.claim_id] = task
                 running = self._running[task.claim_id] = asyncio.create_task(task.run())
                 running.add_done_callback(partial(self._group_done, task.claim_id))
@@ -164,15 +161,7 @@ class Worker:
             if self._slot.loaded_version != task.version:
                 return
             log.info("evaluation %s: %d prompts at version %d", task.label, len(task.prompts), task.version)
-            scoring = asyncio.create_task(
-                evaluate(
-                    task,
-                    worker_id=self._options.worker_id,
-                    slot=self._slot,
-                    scorer=self._scorer,
-                    max_new_tokens=self._options.max_new_tokens,
-                )
-            )
+            scoring = asyncio.create_task(evaluate(task, self._stage, worker_id=self._options.worker_id))
             gone = asyncio.create_task(self._slot.wait_gone())
             try:
                 await asyncio.wait({scoring, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -181,7 +170,7 @@ class Worker:
                     self._telemetry.note("evaluation_repeated", f"evaluation {task.label}: its engine died")
                     return
                 result = scoring.result()
-            except (RewardFailed, EngineError) as error:
+            except (RewardFailed, WorkflowFailed, EngineError) as error:
                 self._telemetry.note("evaluation_failed", f"evaluation {task.label}: {error}")
                 await asyncio.sleep(1.0)
                 return
@@ -204,10 +193,6 @@ class Worker:
         for result in results:
             if isinstance(result, Exception):
                 log.warning("a group was not given back: %s", result)
-
-    def _member_left(self) -> None:
-        self._generating -= 1
-        self._room.set()
 
     def _group_done(self, claim_id: str, task: asyncio.Task[None]) -> None:
         del self._groups[claim_id]

@@ -24,14 +24,24 @@ class Refused(Message, frozen=True, kw_only=True):
 # --- nouns ------------------------------------------------------------------------------------------------
 
 
-class Trajectory(Message, frozen=True, kw_only=True):
-    """One completion of one prompt. T = number of completion tokens; all four lists have length T."""
+class Turn(Message, frozen=True, kw_only=True):
+    """A stretch of a trajectory that the policy sampled, or that the environment wrote, in one go."""
 
-    token_ids: list[int]  # [T] completion tokens, the stop token included
+    tokens: int
+    sampled: bool  # by the policy; False: the environment wrote it
+    finish_reason: Literal["stop", "length"] | None = None  # None while a sampled turn goes on
+
+
+class Trajectory(Message, frozen=True, kw_only=True):
+    """One rollout of one prompt. T = number of completion tokens; all four lists have length T."""
+
+    token_ids: list[int]  # [T] completion tokens, stop tokens and the environment's turns included
     loss_mask: list[int]  # [T] 1 where the policy sampled the token, 0 where the environment wrote it
-    behaviour_logprobs: list[float]  # [T] of the sampling distribution (logits / temperature)
-    policy_versions: list[int]  # [T] version of the weights that sampled each token
-    finish_reason: Literal["stop", "length", "abort"]
+    behaviour_logprobs: list[float]  # [T] of the sampling distribution (logits / temperature); 0 off the mask
+    policy_versions: list[int]  # [T] version that sampled each token; the environment's have a neighbour's
+    finish_reason: Literal["stop", "length", "abort"]  # of the last sampled turn
+    turns: list[Turn] = []  # in order, their tokens add up to T
+    tool_calls: int = 0
     reward: float | None = None  # None until scored; scale and bias applied
     score: float | None = None  # the reward function's own value
     interruptions: int = 0  # retractions > 0 or aborts with tokens, counted
@@ -56,6 +66,9 @@ class PartialTrajectory(Message, frozen=True, kw_only=True):
     index: int  # member of the group, 0-based
     trajectory: Trajectory
     finished: bool
+    # What the workflow was told from outside, in the order in which it asked: scores and the texts of tools. It is
+    # run again from its start and told the same; None is an answer that had not come yet.
+    outcomes: list[float | str | None] = []
 
 
 class ClaimedGroup(Message, frozen=True, kw_only=True):
@@ -140,7 +153,8 @@ class FailRequest(Message, frozen=True, kw_only=True):
     claim_id: str
     reason: Literal["reward_error", "workflow_error", "engine_error", "filtered"]
     message: str
-    generated_tokens: int = 0
+    generated_tokens: int = 0  # sampled by the policy
+    kind: str = ""  # of a workflow_error: out_of_room, diverged, sandbox ...
 
 
 class GiveBackRequest(Message, frozen=True, kw_only=True):
@@ -149,6 +163,7 @@ class GiveBackRequest(Message, frozen=True, kw_only=True):
     worker_id: str
     claim_id: str
     members: list[PartialTrajectory]
+    lost_tokens: int = 0  # sampled under this claim by a workflow that cannot be moved
 
 
 class EvaluationResult(Message, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ from gpu_agents.rollout.controller.server import ControllerServer
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
 from gpu_agents.rollout.worker.engine_slot import EngineSlot
+from gpu_agents.rollout.worker.episode import EpisodeLimits, Stage
 from gpu_agents.rollout.worker.loading import Load, WeightLoader
 from gpu_agents.rollout.worker.manifest import ExpectedTensors
 from gpu_agents.rollout.worker.meters import Meters
@@ -34,6 +35,8 @@ from gpu_agents.rollout.worker.options import WorkerOptions
 from gpu_agents.rollout.worker.scoring import Scorer
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
 from gpu_agents.rollout.worker.worker import Worker
+from gpu_agents.rollout.workflows.table import build_workflow
+from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts import rollout as wire
 from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.lifecycle import JobKind
@@ -86,6 +89,7 @@ class Harness:
     dataset_file: Path
     reward: Reward | None = None
     resume_directory: Path | None = None
+    workflow: Workflow | None = None  # in place of the spec's
     workers: list[RunningWorker] = field(default_factory=list)
 
     async def __aenter__(self) -> Harness:
@@ -136,7 +140,6 @@ class Harness:
                 worker_id=f"rollout-{index}/0",
                 group_size=rollout.group_size,
                 temperature=rollout.temperature,
-                max_new_tokens=rollout.max_new_tokens,
                 max_running_requests=rollout.engine_max_running_requests,
                 interruptible=rollout.interruptible,
                 reward_scale=self.spec.reward.scale,
@@ -167,11 +170,20 @@ class Harness:
         stop = asyncio.Event()
         worker = Worker(
             options=options,
-            slot=slot,
+            stage=Stage(
+                workflow=self.workflow or build_workflow(self.spec.workflow),
+                slot=slot,
+                scorer=Scorer(service, timeout_seconds=5.0),
+                template=template,
+                limits=EpisodeLimits(
+                    max_new_tokens=rollout.max_new_tokens,
+                    max_trajectory_tokens=self.spec.workflow.max_trajectory_tokens,
+                    model=limits,
+                ),
+            ),
             supervisor=AttachedEngine(client, slot, loader),  # type: ignore[arg-type]
             loader=loader,
             loads=loads,
-            scorer=Scorer(service, template, timeout_seconds=5.0),
             controller=controller,
             telemetry=WorkerTelemetry(job, Outbox(job.directory, 0), meters),
             stop=stop,

@@ -159,7 +159,7 @@ async def test_slow_scores_hold_no_place_in_the_engine(
         never = asyncio.Event()
 
         run.start_worker(engine.port, engine.api_key)
-        run.workers[0].worker._scorer.score = hang_forever(never)  # type: ignore[method-assign]
+        run.workers[0].worker._stage.scorer.score = hang_forever(never)  # type: ignore[method-assign]
         await run.trainer.announce(versions(0), "none")
         await run.until(lambda: len(run.controller.running) >= 12)
         never.set()

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from oolong.contracts.run_spec.section import PositiveFloat, Section, refuse
+from oolong.contracts.run_spec.section import PositiveFloat, PositiveInt, Section, refuse
 
 
 class ModelSection(Section):
@@ -40,4 +40,9 @@ class RewardSection(Section):
 class WorkflowSection(Section):
     name: Literal["single_turn"] = Field(
         "single_turn", description="the code that turns a prompt into a trajectory"
+    )
+    max_trajectory_tokens: PositiveInt | None = Field(
+        None,
+        description="tokens of a trajectory at most, over all its turns and with what the environment says; default "
+        "what the model's context holds. rollout.max_new_tokens bounds each turn of the policy",
     )

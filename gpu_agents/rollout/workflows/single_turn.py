@@ -1,0 +1,16 @@
+"""One answer to the prompt, worth its score."""
+
+from __future__ import annotations
+
+from gpu_agents.rollout.workflows.episode import Episode
+from gpu_agents.rollout.workflows.workflow import Workflow
+from oolong.contracts.run_spec import WorkflowSection
+
+
+def build(section: WorkflowSection) -> Workflow:
+    return Workflow(run=single_turn)
+
+
+async def single_turn(episode: Episode) -> float:
+    await episode.sample()
+    return await episode.score()

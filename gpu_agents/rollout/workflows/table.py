@@ -1,0 +1,17 @@
+"""The workflows by name. To add one: a file with `build(section)`, a line here, its name in the RunSpec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpu_agents.rollout.workflows import single_turn
+from gpu_agents.rollout.workflows.workflow import Workflow
+from oolong.contracts.run_spec import WorkflowSection
+
+WORKFLOWS: dict[str, Callable[[WorkflowSection], Workflow]] = {
+    "single_turn": single_turn.build,
+}
+
+
+def build_workflow(section: WorkflowSection) -> Workflow:
+    return WORKFLOWS[section.name](section)

@@ -10,10 +10,11 @@ from pathlib import Path
 from gpu_agents.job import Job, address_of, leave, read_arguments, stop_event
 from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
 from gpu_agents.rollout.controller import snapshot as snapshots
-from gpu_agents.rollout.controller.controller import Controller, Rules
+from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
 from gpu_agents.rollout.controller.gate import GateRules
 from gpu_agents.rollout.controller.prompt_book import PromptBook, PromptsRefused
+from gpu_agents.rollout.controller.rules import Rules
 from gpu_agents.rollout.controller.server import ControllerServer
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.rows import DatasetUnusable, read_rows

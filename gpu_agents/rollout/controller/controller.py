@@ -7,10 +7,11 @@ for the trainer (`announce`). Everything here is called from one thread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from gpu_agents.rollout.controller.buffer import Candidate, StragglerPolicy, choose_batch
-from gpu_agents.rollout.controller.claims import Claims
+import msgspec
+
+from gpu_agents.rollout.controller.buffer import Candidate, choose_batch
 from gpu_agents.rollout.controller.consumption import (
     BatchStaleness,
     ConsumedTotals,
@@ -19,11 +20,13 @@ from gpu_agents.rollout.controller.consumption import (
 )
 from gpu_agents.rollout.controller.engines import Engine, Engines
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan, Evaluations, EvaluationScores
-from gpu_agents.rollout.controller.gate import Admission, GateRules, admit
+from gpu_agents.rollout.controller.gate import Admission, admit
+from gpu_agents.rollout.controller.group_shape import check_group
+from gpu_agents.rollout.controller.groups import Groups
 from gpu_agents.rollout.controller.held_group import HeldGroup, group_tokens, sampled_tokens
-from gpu_agents.rollout.controller.ledger import LATE, NOT_MOVABLE, DropReason, Ledger, Place, TokenLedger
-from gpu_agents.rollout.controller.prompts import Draw, PromptOrder
-from gpu_agents.rollout.controller.snapshot import GroupImage, Snapshot, SnapshotUnusable
+from gpu_agents.rollout.controller.ledger import DropReason
+from gpu_agents.rollout.controller.rules import Rules
+from gpu_agents.rollout.controller.snapshot import Snapshot
 from gpu_agents.rollout.controller.versions import Versions
 from oolong.contracts.rollout import (
     AckedProbe,
@@ -54,21 +57,8 @@ from oolong.contracts.rollout import (
 EVALUATION_SILENCE_SECONDS = 60.0
 
 
-class Late(Exception):
-    """The claim is no longer this worker's; what it brings is counted and left out."""
-
-
 class OutOfOrder(Exception):
     """The trainer asked for something that the current version does not allow; the message names both."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rules:
-    gate: GateRules
-    straggler_policy: StragglerPolicy
-    group_size: int
-    seed: int
-    group_wall_seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,16 +71,6 @@ class TrainedBatch:
 
 
 @dataclass(kw_only=True)
-class LengthBias:
-    """Mean completion length of the groups dropped as stale against those kept: short ones survive."""
-
-    dropped_groups: int = 0
-    dropped_tokens: int = 0
-    kept_groups: int = 0
-    kept_tokens: int = 0
-
-
-@dataclass(kw_only=True)
 class Counts:
     """Plain counters for the summary."""
 
@@ -100,7 +80,6 @@ class Counts:
     consecutive_reward_errors: int = 0
     straggler_wait_seconds: float = 0.0
     last_error: str = ""
-    length_bias: LengthBias = field(default_factory=LengthBias)
 
 
 class Controller:
@@ -118,30 +97,22 @@ class Controller:
     ) -> None:
         self.rules = rules
         self._prompt_of = prompt_of
-        self.prompts = PromptOrder(rows, seed=rules.seed, cursor=restored.cursor if restored else None)
-        self.ledger = Ledger(restored.ledger if restored else None)
-        self.tokens = TokenLedger(restored.tokens if restored else None)
+        self.groups = Groups(rules=rules, rows=rows, restored=restored)
+        self.ledger, self.tokens = self.groups.ledger, self.groups.tokens
+        self.tokens.recover(tokens_generated_before)
+        self.waiting, self.running = self.groups.waiting, self.groups.running  # to be read here, moved there
+        self.buffered, self.taken = self.groups.buffered, self.groups.taken
         self.consumed = restored.consumed if restored else ConsumedTotals()
         self.evaluations = Evaluations(evaluation, restored.evaluations if restored else None)
-        self.claims = Claims(wall_seconds=rules.group_wall_seconds)
         self.versions = Versions()
         self.engines = Engines()
         self.counts = Counts()
-        self.waiting: list[HeldGroup] = []  # by claim order
-        self.running: dict[str, HeldGroup] = {}
-        self.buffered: dict[str, HeldGroup] = {}
-        self.taken: dict[str, HeldGroup] = {}
         self.ending: str = ""  # the trainer's reason, once it has said that no batch will be taken any more
         self.ended = False
         self._restored_version = restored.version if restored else None
-        self._next_order = restored.next_order if restored else 0
         self._straggler_since: float | None = None
         self._probes: list[AckedProbe] = []
-        self._settled: dict[str, None] = {}  # claims that ended well: a repeated call changes nothing
         self._all_stale_since: float | None = None
-        if restored:
-            self._restore(restored)
-        self.tokens.recover(tokens_generated_before)
 
     # --- workers ------------------------------------------------------------------------------------------
 
@@ -168,7 +139,7 @@ class Controller:
         engine = self._hear(request.worker_id, now=now)
         engine.told_end = engine.told_end or self.ended
         return RenewReply(
-            lost=self.claims.renew(request.claim_ids, request.worker_id, now=now),
+            lost=self.groups.claims.renew(request.claim_ids, request.worker_id, now=now),
             newest_version=self.versions.number,
             ended=self.ended,
         )
@@ -176,20 +147,17 @@ class Controller:
     def submit(self, request: SubmitRequest, *, now: float) -> None:
         """A finished, scored group enters the buffer. Raises Late, and ValueError for one of a wrong shape."""
         self._hear(request.worker_id, now=now)
-        if request.claim_id in self._settled:
+        if self.groups.is_settled(request.claim_id):
             return
         check_group(request.group, group_size=self.rules.group_size)
-        held = self._end_claim(request.claim_id, request.worker_id, late_tokens=group_tokens(request.group))
+        held = self.groups.end_claim(
+            request.claim_id, request.worker_id, late_tokens=group_tokens(request.group)
+        )
         if held.group_id != request.group.group_id:
             raise ValueError(
                 f"claim {request.claim_id} is for group {held.group_id}, not {request.group.group_id}"
             )
-        self.tokens.receive(group_tokens(request.group) - held.tokens)
-        held.partial = []
-        held.finished = request.group
-        self.running.pop(held.group_id)
-        self.buffered[held.group_id] = held
-        self.ledger.move(Place.RUNNING, Place.BUFFERED)
+        self.groups.finish(held, request.group)
         self.counts.consecutive_reward_errors = 0
         self.consumed.interruptions += sum(t.interruptions for t in request.group.trajectories)
         self.consumed.trajectories_spanning_versions += sum(
@@ -199,15 +167,13 @@ class Controller:
     def fail(self, request: FailRequest, *, now: float) -> None:
         """A workflow or reward error: the group is dropped, never scored 0, and its place returns."""
         self._hear(request.worker_id, now=now)
-        if request.claim_id in self._settled:
+        if self.groups.is_settled(request.claim_id):
             return
-        held = self._end_claim(request.claim_id, request.worker_id, late_tokens=request.generated_tokens)
-        self.tokens.receive(max(request.generated_tokens - held.tokens, 0))
-        dropped_tokens = max(request.generated_tokens, held.tokens)
-        del self.running[held.group_id]
+        held = self.groups.end_claim(
+            request.claim_id, request.worker_id, late_tokens=request.generated_tokens
+        )
         reason = DropReason.FILTERED if request.reason == "filtered" else DropReason.ERROR
-        self.ledger.drop(Place.RUNNING, reason, error=request.reason)
-        self.tokens.drop(dropped_tokens, reason)
+        self.groups.fail(held, reason, error=request.reason, generated_tokens=request.generated_tokens)
         if request.reason == "reward_error":
             self.counts.consecutive_reward_errors += 1
         if reason is DropReason.ERROR:
@@ -216,15 +182,12 @@ class Controller:
     def give_back(self, request: GiveBackRequest, *, now: float) -> None:
         """The worker stops; the group waits for another one, which goes on from its tokens."""
         self._hear(request.worker_id, now=now)
-        if request.claim_id in self._settled:
+        if self.groups.is_settled(request.claim_id):
             return
         kept = sum(sampled_tokens(member.trajectory) for member in request.members)
         tokens = kept + request.lost_tokens
-        held = self._end_claim(request.claim_id, request.worker_id, late_tokens=tokens)
-        self.tokens.receive(tokens - held.tokens)
-        self.tokens.drop(request.lost_tokens, NOT_MOVABLE)
-        held.partial = [m for m in request.members if m.trajectory.token_ids or m.finished]
-        self._to_waiting(held)
+        held = self.groups.end_claim(request.claim_id, request.worker_id, late_tokens=tokens)
+        self.groups.give_back(held, request.members, lost_tokens=request.lost_tokens)
 
     def load_claim(self, worker_id: str, *, now: float) -> LoadClaimReply:
         self._hear(worker_id, now=now)
@@ -267,7 +230,7 @@ class Controller:
             return None
         if request.outcome == "nonfinite":
             self._require_version(request.version, self.versions.number, "a skipped step keeps its version")
-            self._drop_taken(DropReason.NONFINITE)
+            self.groups.drop_taken(DropReason.NONFINITE)
             return None
         if request.version == self.versions.number and not self.taken:
             return None  # a repeated call: its reply was lost
@@ -276,7 +239,8 @@ class Controller:
             raise OutOfOrder(f"version {request.version} was announced without its weights")
         batch = self._train_taken(request.version)
         if self.rules.straggler_policy == "drop":
-            self._cancel_what_will_be_too_old(request.version)
+            bound = self.rules.gate.max_staleness
+            self.groups.cancel_what_will_be_too_old(request.version, max_staleness=bound)
         self._publish(request.weights)
         return batch
 
@@ -288,7 +252,7 @@ class Controller:
         if self.ending:
             return TakeReply(groups=[], ended=True)
         if self.taken:  # the reply was lost: the same batch again
-            return TakeReply(groups=self._finished_groups(self.taken), buffered=len(self.buffered))
+            return TakeReply(groups=self.groups.taken_groups(), buffered=len(self.buffered))
         choice = choose_batch(
             self.rules.straggler_policy,
             version=request.version,
@@ -301,8 +265,7 @@ class Controller:
             running_oldest_versions=[h.oldest_version for h in self.running.values()]
             + [h.oldest_version for h in self.waiting if h.partial],
         )
-        for group_id in choice.drop:
-            self._drop_stale(self.buffered.pop(group_id), Place.BUFFERED)
+        self.groups.drop_stale_buffered(choice.drop)
         if not choice.batch:
             if choice.straggler and self._straggler_since is None:
                 self._straggler_since = now
@@ -310,13 +273,9 @@ class Controller:
         waited = now - self._straggler_since if self._straggler_since is not None else 0.0
         self._straggler_since = None
         self.counts.straggler_wait_seconds += waited
-        for group_id in choice.batch:
-            held = self.taken[group_id] = self.buffered.pop(group_id)
-            self.counts.length_bias.kept_groups += 1
-            self.counts.length_bias.kept_tokens += held.tokens
-        self.ledger.move(Place.BUFFERED, Place.TAKEN, len(choice.batch))
+        self.groups.take(choice.batch)
         return TakeReply(
-            groups=self._finished_groups(self.taken),
+            groups=self.groups.taken_groups(),
             straggler_wait_seconds=waited,
             buffered=len(self.buffered),
         )
@@ -324,22 +283,8 @@ class Controller:
     def snapshot(self, version: int) -> Snapshot:
         """The image at the boundary after `version` was announced."""
         self._require_version(version, self.versions.number, "a snapshot is taken at the announced version")
-        unfinished = sorted(
-            [*self.taken.values(), *self.running.values(), *self.waiting], key=lambda held: held.order
-        )
-        return Snapshot(
-            version=version,
-            seed=self.rules.seed,
-            groups_per_step=self.rules.gate.groups_per_step,
-            cursor=self.prompts.cursor,
-            next_order=self._next_order,
-            ledger=self.ledger.counts(),
-            tokens=self.tokens.counts(),
-            consumed=self.consumed,
-            evaluations=self.evaluations.scores,
-            buffered=[_image(held, keep_finished=True) for held in self.buffered.values()],
-            unfinished=[_image(held, keep_finished=False) for held in unfinished],
-        )
+        image = self.groups.image(version)
+        return msgspec.structs.replace(image, consumed=self.consumed, evaluations=self.evaluations.scores)
 
     def take_probes(self) -> ProbesReply:
         probes, self._probes = self._probes, []
@@ -353,18 +298,7 @@ class Controller:
         if self.ending:
             return
         self.ending = request.reason
-        for held in list(self.running.values()):
-            self.claims.end_of_group(held.group_id)
-        for place, groups in (
-            (Place.WAITING, self.waiting),
-            (Place.RUNNING, list(self.running.values())),
-            (Place.BUFFERED, list(self.buffered.values())),
-            (Place.TAKEN, list(self.taken.values())),
-        ):
-            for held in groups:
-                self.tokens.drop(held.tokens, DropReason.RUN_END)
-                self.ledger.drop(place, DropReason.RUN_END)
-        self.waiting, self.running, self.buffered, self.taken = [], {}, {}, {}
+        self.groups.drop_everything(DropReason.RUN_END)
         plan = self.evaluations.plan
         if self.evaluations.pending is not None:
             self.versions.unpin(self.evaluations.pending.version)
@@ -380,15 +314,14 @@ class Controller:
     def tick(self, *, now: float) -> list[str]:
         """What time alone changes. Returns sentences about it for the run's events."""
         notes = []
-        for claim in self.claims.silent(now=now):
-            self.claims.end(claim)
-            self._to_waiting(self.running[claim.group_id])
+        claims = self.groups.claims
+        for claim in claims.silent(now=now):
+            claims.end(claim)
+            self.groups.to_waiting(self.running[claim.group_id])
             notes.append(f"group {claim.group_id} is to be claimed again: {claim.worker_id} fell silent")
-        for claim in self.claims.over_wall_time(now=now):
-            self.claims.end(claim)
-            held = self.running.pop(claim.group_id)
-            self.tokens.drop(held.tokens, DropReason.ERROR)
-            self.ledger.drop(Place.RUNNING, DropReason.ERROR, error="group_wall_seconds")
+        for claim in claims.over_wall_time(now=now):
+            claims.end(claim)
+            self.groups.drop_running(claim.group_id, DropReason.ERROR, error="group_wall_seconds")
             self.counts.last_error = (
                 f"{claim.group_id}: over group_wall_seconds={self.rules.group_wall_seconds}"
             )
@@ -465,16 +398,12 @@ class Controller:
         admission = self.admission()
         if admission.refusal is not None:
             return None, admission.refusal
-        held = HeldGroup(draw=self.prompts.draw(), order=self._next_order)
-        self._next_order += 1
-        self.ledger.draw()
-        return held, None
+        return self.groups.draw(), None
 
     def _hand_out(self, held: HeldGroup, request: ClaimRequest, *, now: float) -> ClaimedGroup:
-        held.claim_version = request.engine_version
-        self.running[held.group_id] = held
-        self.ledger.move(Place.WAITING, Place.RUNNING)
-        claim = self.claims.make(held.group_id, request.worker_id, now=now)
+        claim = self.groups.hand_out(
+            held, worker_id=request.worker_id, engine_version=request.engine_version, now=now
+        )
         prompt = self._prompt_of(held.draw.row)
         return ClaimedGroup(
             claim_id=claim.claim_id,
@@ -487,25 +416,6 @@ class Controller:
             claim_version=held.claim_version,
             partial=held.partial,
         )
-
-    def _end_claim(self, claim_id: str, worker_id: str, *, late_tokens: int) -> HeldGroup:
-        claim = self.claims.of_worker(claim_id, worker_id)
-        if claim is None:
-            self.ledger.late_submits += 1
-            self.tokens.receive(late_tokens)
-            self.tokens.drop(late_tokens, LATE)
-            raise Late(f"claim {claim_id} is no longer {worker_id}'s: it ended or was not renewed in time")
-        self.claims.end(claim)
-        self._settled[claim_id] = None
-        if len(self._settled) > 10_000:
-            del self._settled[next(iter(self._settled))]
-        return self.running[claim.group_id]
-
-    def _to_waiting(self, held: HeldGroup) -> None:
-        del self.running[held.group_id]
-        self.waiting.append(held)
-        self.waiting.sort(key=lambda group: group.order)
-        self.ledger.move(Place.RUNNING, Place.WAITING)
 
     def _announce_first(self, request: AnnounceRequest) -> None:
         if self.versions.newest is not None:
@@ -538,40 +448,15 @@ class Controller:
         self.counts.versions_announced += 1
 
     def _train_taken(self, version: int) -> TrainedBatch:
-        groups = self._finished_groups(self.taken)
+        groups = self.groups.taken_groups()
         if not groups:
             raise OutOfOrder(
                 f"version {version} was announced as trained, but no batch had been taken for it"
             )
         staleness = measure_batch(groups, version=version - 1)
         self.consumed.add(staleness)
-        self.tokens.train(sum(group_tokens(group) for group in groups))
-        self.ledger.train(len(groups))
-        self.taken = {}
+        self.groups.train_taken()
         return TrainedBatch(version=version, groups=groups, staleness=staleness)
-
-    def _drop_taken(self, reason: DropReason) -> None:
-        for held in self.taken.values():
-            self.tokens.drop(held.tokens, reason)
-            self.ledger.drop(Place.TAKEN, reason)
-        self.taken = {}
-
-    def _cancel_what_will_be_too_old(self, version: int) -> None:
-        bound = self.rules.gate.max_staleness
-        for held in [h for h in self.running.values() if version - h.oldest_version > bound]:
-            self.claims.end_of_group(held.group_id)
-            del self.running[held.group_id]
-            self._drop_stale(held, Place.RUNNING)
-        for held in [h for h in self.waiting if h.partial and version - h.oldest_version > bound]:
-            self.waiting.remove(held)
-            self._drop_stale(held, Place.WAITING)
-
-    def _drop_stale(self, held: HeldGroup, place: Place) -> None:
-        if held.finished is not None:
-            self.counts.length_bias.dropped_groups += 1
-            self.counts.length_bias.dropped_tokens += held.tokens
-        self.tokens.drop(held.tokens, DropReason.STALE)
-        self.ledger.drop(place, DropReason.STALE)
 
     def _watch_evaluation(self, *, now: float) -> list[str]:
         pending = self.evaluations.pending
@@ -592,83 +477,7 @@ class Controller:
             return ["the evaluation start was left out: no engine has version 0 any more"]
         return []
 
-    def _finished_groups(self, place: dict[str, HeldGroup]) -> list[Group]:
-        held_groups = sorted(place.values(), key=lambda held: held.order)
-        return [held.finished for held in held_groups if held.finished is not None]
-
     @staticmethod
     def _require_version(given: int, expected: int, rule: str) -> None:
         if given != expected:
             raise OutOfOrder(f"version {given} was given and {expected} is due: {rule}")
-
-    def _restore(self, snapshot: Snapshot) -> None:
-        """Put the image's groups back; the gate follows from them (SEMANTICS section 6)."""
-        batch = self.rules.gate.groups_per_step
-        if (snapshot.seed, snapshot.groups_per_step) != (self.rules.seed, batch):
-            raise SnapshotUnusable(
-                f"the snapshot was made with seed={snapshot.seed}, groups_per_step={snapshot.groups_per_step}; "
-                f"this run has seed={self.rules.seed}, groups_per_step={batch}"
-            )
-        if snapshot.ledger.trained != snapshot.version * batch:
-            raise SnapshotUnusable(
-                f"the snapshot of version {snapshot.version} counts {snapshot.ledger.trained} trained groups, "
-                f"and {snapshot.version} * {batch} are due"
-            )
-        for image in snapshot.buffered:
-            held = _held(image)
-            self.buffered[held.group_id] = held
-        for image in snapshot.unfinished:
-            self.waiting.append(_held(image))
-        self.ledger.move(Place.TAKEN, Place.WAITING, self.ledger.at(Place.TAKEN))
-        self.ledger.move(Place.RUNNING, Place.WAITING, self.ledger.at(Place.RUNNING))
-        places = (len(self.waiting), len(self.buffered))
-        counted = (self.ledger.at(Place.WAITING), self.ledger.at(Place.BUFFERED))
-        if places != counted:
-            raise SnapshotUnusable(
-                f"the snapshot holds {places} waiting and buffered groups and counts {counted}"
-            )
-        kept = sum(held.tokens for held in [*self.buffered.values(), *self.waiting])
-        self.tokens.lose(self.tokens.in_hand - kept)
-
-
-def check_group(group: Group, *, group_size: int) -> None:
-    """Raise ValueError unless the group is one that a step can train on."""
-    if len(group.trajectories) != group_size:
-        raise ValueError(
-            f"group {group.group_id} has {len(group.trajectories)} trajectories, not {group_size}"
-        )
-    for index, trajectory in enumerate(group.trajectories):
-        lengths = {
-            len(trajectory.token_ids),
-            len(trajectory.loss_mask),
-            len(trajectory.behaviour_logprobs),
-            len(trajectory.policy_versions),
-        }
-        if len(lengths) != 1 or 0 in lengths:
-            raise ValueError(
-                f"group {group.group_id}, member {index}: its four lists have lengths {sorted(lengths)}"
-            )
-        if trajectory.reward is None:
-            raise ValueError(f"group {group.group_id}, member {index} has no reward")
-
-
-def _image(held: HeldGroup, *, keep_finished: bool) -> GroupImage:
-    return GroupImage(
-        epoch=held.draw.epoch,
-        row=held.draw.row,
-        repeat=held.draw.repeat,
-        order=held.order,
-        claim_version=held.claim_version,
-        partial=held.partial,
-        finished=held.finished if keep_finished else None,
-    )
-
-
-def _held(image: GroupImage) -> HeldGroup:
-    return HeldGroup(
-        draw=Draw(epoch=image.epoch, row=image.row, repeat=image.repeat),
-        order=image.order,
-        claim_version=image.claim_version,
-        partial=list(image.partial),
-        finished=image.finished,
-    )

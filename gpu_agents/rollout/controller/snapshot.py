@@ -6,7 +6,8 @@ import msgspec
 
 from gpu_agents.rollout.controller.consumption import ConsumedTotals
 from gpu_agents.rollout.controller.evaluations import EvaluationScores
-from gpu_agents.rollout.controller.prompts import PromptCursor
+from gpu_agents.rollout.controller.held_group import HeldGroup
+from gpu_agents.rollout.controller.prompts import Draw, PromptCursor
 from oolong.contracts.rollout import Group, LedgerCounts, PartialTrajectory, TokenCounts
 
 
@@ -28,8 +29,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     next_order: int
     ledger: LedgerCounts
     tokens: TokenCounts
-    consumed: ConsumedTotals
-    evaluations: dict[str, EvaluationScores]
+    consumed: ConsumedTotals = msgspec.field(default_factory=ConsumedTotals)
+    evaluations: dict[str, EvaluationScores] = {}
     buffered: list[GroupImage]
     unfinished: list[GroupImage]  # taken, running and waiting ones, by claim order: claimed again first
 
@@ -47,3 +48,25 @@ def decode(data: bytes) -> Snapshot:
         return msgspec.msgpack.decode(data, type=Snapshot)
     except msgspec.DecodeError as error:
         raise SnapshotUnusable(f"controller.msgpack of the checkpoint cannot be read: {error}") from error
+
+
+def image_of(held: HeldGroup, *, keep_finished: bool) -> GroupImage:
+    return GroupImage(
+        epoch=held.draw.epoch,
+        row=held.draw.row,
+        repeat=held.draw.repeat,
+        order=held.order,
+        claim_version=held.claim_version,
+        partial=held.partial,
+        finished=held.finished if keep_finished else None,
+    )
+
+
+def held_group(image: GroupImage) -> HeldGroup:
+    return HeldGroup(
+        draw=Draw(epoch=image.epoch, row=image.row, repeat=image.repeat),
+        order=image.order,
+        claim_version=image.claim_version,
+        partial=list(image.partial),
+        finished=image.finished,
+    )

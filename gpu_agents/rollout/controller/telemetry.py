@@ -135,7 +135,7 @@ def summary(controller: Controller) -> dict[str, Any]:
     tokens = msgspec.to_builtins(controller.tokens.counts())
     lags = controller.consumed.by_trajectory
     bound = controller.rules.gate.max_staleness
-    bias = controller.counts.length_bias
+    bias = controller.groups.length_bias
     return {
         "ledger": {
             "drawn": ledger["drawn"],

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-from gpu_agents.rollout.controller.controller import Controller, Rules
+from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.gate import GateRules
 from gpu_agents.rollout.controller.ledger import Place
+from gpu_agents.rollout.controller.rules import Rules
 from gpu_agents.rollout.controller.snapshot import Snapshot, decode, encode
 from oolong.contracts.rollout import (
     AckRequest,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpu_agents.rollout.controller.claims import CLAIM_TTL_SECONDS
-from gpu_agents.rollout.controller.controller import Controller, Late, OutOfOrder
+from gpu_agents.rollout.controller.controller import Controller, OutOfOrder
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
+from gpu_agents.rollout.controller.groups import Late
 from gpu_agents.rollout.controller.snapshot import SnapshotUnusable
 from oolong.contracts.rollout import (
     AckRequest,

@@ -265,9 +265,9 @@ async def test_a_lost_claim_aborts_its_requests(
         await run.trainer.announce(versions(0), "none")
         await run.until(lambda: len(engine.running) >= 16 and len(engine.running[0].output) > 1)
         group_id = next(iter(run.controller.running))
-        run.controller.claims.end_of_group(group_id)
+        run.controller.groups.claims.end_of_group(group_id)
         held = run.controller.running[group_id]
-        run.controller._to_waiting(held)
+        run.controller.groups.to_waiting(held)
         await run.until(lambda: run.controller.ledger.late_submits == 1)
         assert run.controller.tokens.counts().dropped["late"] > 0
         assert_ledger_is_true(run.controller)

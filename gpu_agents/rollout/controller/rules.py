@@ -1,0 +1,17 @@
+"""What a run's spec lays down for its controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpu_agents.rollout.controller.buffer import StragglerPolicy
+from gpu_agents.rollout.controller.gate import GateRules
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    gate: GateRules
+    straggler_policy: StragglerPolicy
+    group_size: int
+    seed: int
+    group_wall_seconds: float | None = None

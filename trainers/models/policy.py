@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -49,6 +50,11 @@ class Policy(nn.Module):
         if greedy:
             return first_choices(wanted, weight), row.targets
         return token_logprobs(wanted, weight, row.targets, temperature=temperature)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The model's config as in its config.json."""
+        return self.causal_lm.config.to_dict()
 
     @property
     def layers(self) -> nn.ModuleList:

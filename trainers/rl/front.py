@@ -14,9 +14,10 @@ from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import CheckpointLine, Note, Outbox, Points, Progress, Summary
 from trainers.checkpoint import Committed, NoValidCheckpoint
 from trainers.models.export import WEIGHTS_FILE
+from trainers.models.flops import flops_of_model
 from trainers.rl.account import Account
 from trainers.rl.controller import ControllerClient
-from trainers.rl.plan import RankPlan, plan_batch
+from trainers.rl.plan import RankPlan, flops_imbalance, plan_batch
 from trainers.rl.probes import ProbeComparer
 from trainers.rl.publish import Publisher
 from trainers.rl.report import batch_metrics, mean_staleness
@@ -52,6 +53,8 @@ class Front:
         self.outbox = Outbox(job_directory, job.incarnation)
         self.controller = ControllerClient(attempt.controller_url, attempt.token)
         model_directory = Path(attempt.model_directory)
+        self._flops = flops_of_model(model_directory)
+        self._imbalance = 1.0
         self._publisher = Publisher(attempt.weights_directory, model_directory)
         self._probes = ProbeComparer(
             ControllerClient(attempt.controller_url, attempt.token),
@@ -99,7 +102,9 @@ class Front:
                     ranks=ranks,
                     minibatches=trainer.minibatches,
                     token_budget=trainer.microbatch_tokens,
+                    flops=self._flops,
                 )
+                self._imbalance = flops_imbalance(plans, self._flops)
                 return [Order(plan=plan) for plan in plans]
             if reply.ended:
                 break
@@ -171,6 +176,7 @@ class Front:
             **{f"time/{phase}_seconds": seconds.get(phase, 0.0) for phase in phases},
             "pack/bin_use": metrics["pack/tokens"] / (metrics["pack/microbatches"] * budget),
         }
+        values["pack/flops_imbalance"] = self._imbalance
         del values["pack/tokens"]
         self.account.add_seconds(seconds)
         self.outbox.write(Points(axis="step", x=version, values=values))

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oolong.contracts.rollout import Group
-
-# A sequence of T tokens costs about T * (this + T): attention, which is quadratic, then costs as much as the rest.
-ATTENTION_EVEN_AT = 1024
+from trainers.microbatches import Size, allocate, lockstep_flops
+from trainers.models.flops import OF_NO_MODEL, ForwardFlops
 
 
 class BatchUnusable(Exception):
@@ -107,6 +106,7 @@ def plan_batch(
     ranks: int,
     minibatches: int,
     token_budget: int,
+    flops: ForwardFlops = OF_NO_MODEL,
 ) -> list[RankPlan]:
     """One plan per rank. Minibatch k holds the k-th run of groups, in the order in which they were taken."""
     sequences = training_sequences(groups)
@@ -118,39 +118,37 @@ def plan_batch(
     for start in range(0, len(groups), per_minibatch):
         members = [one for group in sequences[start : start + per_minibatch] for one in group if one.loss_at]
         loss_tokens = sum(len(one.loss_at) for one in members)
-        bins = [_fill(share, token_budget) for share in _balance(members, ranks)]
-        count = max(1, *(len(share) for share in bins))
-        for share, packed in zip(shares, bins, strict=True):
-            padded = packed + [_dummy(groups[0])] * (count - len(packed))
-            share.append(Minibatch(microbatches=padded, loss_tokens=loss_tokens))
+        dealt = allocate([_size(one, flops) for one in members], ranks=ranks, token_budget=token_budget)
+        for share, bins in zip(shares, dealt, strict=True):
+            microbatches = [
+                Microbatch([members[place] for place in places]) if places else _dummy(groups[0])
+                for places in bins
+            ]
+            share.append(Minibatch(microbatches=microbatches, loss_tokens=loss_tokens))
     return [RankPlan(version=version, minibatches=share, rewards=rewards) for share in shares]
 
 
-def _balance(sequences: list[TrainingSequence], ranks: int) -> list[list[TrainingSequence]]:
-    """Longest first, each to the rank with the least work so far."""
-    loads = [0] * ranks
-    shares: list[list[TrainingSequence]] = [[] for _ in range(ranks)]
-    for sequence in sorted(sequences, key=lambda one: -len(one.tokens)):
-        lightest = loads.index(min(loads))
-        loads[lightest] += len(sequence.tokens) * (ATTENTION_EVEN_AT + len(sequence.tokens))
-        shares[lightest].append(sequence)
-    return shares
+def flops_imbalance(plans: Sequence[RankPlan], flops: ForwardFlops = OF_NO_MODEL) -> float:
+    """What the ranks wait for each other: lockstep cost of a step over the mean cost of a rank; 1 is perfect."""
+    waited = total = 0.0
+    for minibatches in zip(*(plan.minibatches for plan in plans), strict=True):
+        sizes: list[Size] = []
+        dealt: list[list[list[int]]] = []
+        for minibatch in minibatches:
+            share = []
+            for microbatch in minibatch.microbatches:
+                first = len(sizes)
+                sizes += [_size(one, flops) for one in microbatch.sequences]
+                share.append(list(range(first, len(sizes))))
+            dealt.append(share)
+        waited += lockstep_flops(sizes, dealt)
+        total += sum(size.flops for size in sizes)
+    return waited * len(plans) / total
 
 
-def _fill(sequences: list[TrainingSequence], token_budget: int) -> list[Microbatch]:
-    """First fit, longest first. A sequence over the budget gets a microbatch of its own."""
-    bins: list[list[TrainingSequence]] = []
-    free: list[int] = []
-    for sequence in sequences:
-        size = len(sequence.tokens)
-        place = next((number for number, room in enumerate(free) if room >= size), None)
-        if place is None:
-            bins.append([sequence])
-            free.append(token_budget - size)
-        else:
-            bins[place].append(sequence)
-            free[place] -= size
-    return [Microbatch(sequences=one) for one in bins]
+def _size(sequence: TrainingSequence, flops: ForwardFlops) -> Size:
+    tokens = len(sequence.tokens)
+    return Size(tokens=tokens, flops=flops.of(tokens, len(sequence.loss_at)))
 
 
 def _dummy(group: Group) -> Microbatch:

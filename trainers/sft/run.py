@@ -16,6 +16,8 @@ from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import CheckpointLine, Note, Outbox, Points, Progress, Summary
 from trainers import checkpoint
 from trainers.data import read_rows
+from trainers.microbatches import Size, allocate
+from trainers.models.flops import OF_NO_MODEL, ForwardFlops, forward_flops
 from trainers.models.optimizer import clip_gradients, learning_rate_at, make_adamw, set_learning_rate
 from trainers.models.packing import pack
 from trainers.models.policy import DTYPES, Policy, load_policy
@@ -120,6 +122,7 @@ class WarmUp:
         self._validation = validation
         self._section = spec.sft
         self._budget = spec.trainer.microbatch_tokens
+        self._flops = forward_flops(policy.config)
         self._retry = retry
         self._ranks = ranks
         self._outbox = outbox
@@ -180,7 +183,7 @@ class WarmUp:
         rows = batch_at(step, rows=len(self._examples), batch_size=self._section.batch_size, seed=self.seed)
         batch = [self._examples[row] for row in rows]
         tokens = sum(len(example.targets_at) for example in batch)
-        bins = deal_examples(batch, ranks=self._ranks.size, token_budget=self._budget)[self._ranks.rank]
+        bins = self._own_share(batch)
         total = 0.0
         for number, packed in enumerate(bins):
             sync_gradients(self.policy, number == len(bins) - 1)
@@ -207,9 +210,7 @@ class WarmUp:
         With the row's own tokens as context this says exactly whether greedy decoding would produce the row.
         """
         right = 0.0
-        for packed in deal_examples(self._validation, ranks=self._ranks.size, token_budget=self._budget)[
-            self._ranks.rank
-        ]:
+        for packed in self._own_share(self._validation):
             row = pack([one.tokens for one in packed], [one.targets_at for one in packed]).to(
                 self._ranks.device
             )
@@ -217,6 +218,11 @@ class WarmUp:
             hits = (choices == targets).split([len(one.targets_at) for one in packed])
             right += sum(bool(hit.all()) for hit, one in zip(hits, packed, strict=True) if one.targets_at)
         return self._ranks.sum([right])[0] / len(self._validation)
+
+    def _own_share(self, examples: list[Example]) -> list[list[Example]]:
+        ranks = self._ranks
+        dealt = deal_examples(examples, ranks=ranks.size, token_budget=self._budget, flops=self._flops)
+        return dealt[ranks.rank]
 
     def _report(self, done: int, losses: list[float], rate: float, accuracy: float | None) -> None:
         if self._outbox is None:
@@ -237,28 +243,19 @@ class WarmUp:
             print(f"step {done} {message}", flush=True)
 
 
-def deal_examples(examples: list[Example], *, ranks: int, token_budget: int) -> list[list[list[Example]]]:
-    """[ranks][microbatches][examples]: longest first to the lightest rank, packed under the budget, equal counts.
+def deal_examples(
+    examples: list[Example], *, ranks: int, token_budget: int, flops: ForwardFlops = OF_NO_MODEL
+) -> list[list[list[Example]]]:
+    """[ranks][microbatches][examples], packed under the budget, equal counts (see `trainers.microbatches`).
 
     A rank without work gets dummies of one token and no targets, for every forward pass is a collective.
     """
-    loads = [0] * ranks
-    bins: list[list[list[Example]]] = [[] for _ in range(ranks)]
-    free: list[list[int]] = [[] for _ in range(ranks)]
-    for example in sorted(examples, key=lambda one: -len(one.tokens)):
-        rank = loads.index(min(loads))
-        size = len(example.tokens)
-        loads[rank] += size
-        place = next((number for number, room in enumerate(free[rank]) if room >= size), None)
-        if place is None:
-            bins[rank].append([example])
-            free[rank].append(token_budget - size)
-        else:
-            bins[rank][place].append(example)
-            free[rank][place] -= size
-    count = max(1, *(len(share) for share in bins))
+    sizes = [Size(len(one.tokens), flops.of(len(one.tokens), len(one.targets_at))) for one in examples]
     dummy = Example(tokens=examples[0].tokens[:1], targets_at=[])
-    return [share + [[dummy]] * (count - len(share)) for share in bins]
+    return [
+        [[examples[place] for place in places] or [dummy] for places in bins]
+        for bins in allocate(sizes, ranks=ranks, token_budget=token_budget)
+    ]
 
 
 def _commit(

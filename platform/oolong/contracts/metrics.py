@@ -72,6 +72,7 @@ sync/delay_seconds | seconds | announcement to acknowledgement
 sync/engine_paused_share | share | share of time that engines were paused for loads
 pack/microbatches | | microbatches of the step
 pack/bin_use | share | tokens over the token budget of the microbatches used
+pack/flops_imbalance | | work that the ranks wait for, microbatch by microbatch, over the mean work of a rank; 1 is perfect
 buffer/groups | groups | finished groups that wait for a train step
 gate/running_groups | groups | groups being generated
 gate/admissible_groups | groups | free places of the admission gate

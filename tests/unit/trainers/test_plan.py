@@ -7,7 +7,7 @@ import random
 import pytest
 
 from oolong.contracts.rollout import Group, Trajectory
-from trainers.rl.plan import BatchUnusable, TrainingSequence, plan_batch
+from trainers.rl.plan import BatchUnusable, Minibatch, RankPlan, TrainingSequence, flops_imbalance, plan_batch
 
 
 def trajectory(length: int, *, mask: list[int] | None = None, reward: float | None = 1.0) -> Trajectory:
@@ -68,6 +68,27 @@ def test_ranks_get_about_the_same_work() -> None:
     plans = plan_batch(long_tailed(32, 8, 1), version=5, ranks=2, minibatches=1, token_budget=512)
     loads = [sum(len(one.tokens) for one in sequences_of(plan.minibatches)) for plan in plans]
     assert abs(loads[0] - loads[1]) < 0.02 * sum(loads)
+    assert 1 <= flops_imbalance(plans) < 1.02
+
+
+def test_imbalance_compares_microbatches_that_run_abreast_not_sums_of_ranks() -> None:
+    """One rank has a short then a long one, the other a long then a short: equal sums, yet each waits for the other."""
+    [short, long] = plan_batch(
+        [group(0, trajectory(6)), group(1, trajectory(60))],
+        version=3,
+        ranks=1,
+        minibatches=2,
+        token_budget=64,
+    )[0].minibatches
+    shared = {"version": 3, "rewards": [[1.0]]}
+    crossed = [RankPlan(minibatches=[one], **shared) for one in (joined(short, long), joined(long, short))]
+    abreast = [RankPlan(minibatches=[joined(short, long)], **shared)] * 2
+    assert flops_imbalance(abreast) == 1.0
+    assert flops_imbalance(crossed) > 1.7
+
+
+def joined(*minibatches: Minibatch) -> Minibatch:
+    return Minibatch([microbatch for one in minibatches for microbatch in one.microbatches], loss_tokens=66)
 
 
 def test_a_rank_without_work_gets_a_dummy_without_loss_tokens() -> None:

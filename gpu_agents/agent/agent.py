@@ -374,8 +374,13 @@ class Agent:
                 self._optional(attempt.evaluation),
                 self._optional(attempt.resume),
             )
+            sources = {
+                kind: await self._cache.fetch(self._api, artifact)
+                for kind, artifact in attempt.sources.items()
+            }
             inputs = InputPaths(
                 dataset_file=dataset,
+                source_files=sources,
                 evaluation_file=evaluation,
                 resume_directory=checkpoint_directory(resume) if resume else None,
                 model_directory=await self._model(attempt),
@@ -478,7 +483,13 @@ class Agent:
         in_use = {
             artifact.sha256
             for attempt in self._desired or []
-            for artifact in (attempt.dataset, attempt.evaluation, attempt.model, attempt.resume)
+            for artifact in (
+                attempt.dataset,
+                attempt.evaluation,
+                attempt.model,
+                attempt.resume,
+                *attempt.sources.values(),
+            )
             if artifact is not None
         }
         for sha256 in self._cache.evict(in_use=in_use):

@@ -18,6 +18,7 @@ from oolong.contracts.agent import Artifact
 
 log = logging.getLogger(__name__)
 
+PLAIN_FILES = frozenset({"dataset", "source"})  # kinds of artifact that are kept as they come
 CONTENT = "content"  # name of the file, or of the unpacked directory, inside cache/<sha256>/
 
 
@@ -26,7 +27,7 @@ class ArtifactError(Exception):
 
 
 class Cache:
-    """cache/<sha256>/content: a file (dataset) or an unpacked archive (model, checkpoint). Complete or absent."""
+    """cache/<sha256>/content: a plain file, or an unpacked archive (model, checkpoint). Complete or absent."""
 
     def __init__(self, root: Path, *, limit_bytes: int) -> None:
         self._root = root
@@ -171,7 +172,7 @@ def directory_bytes(directory: Path) -> int:
 def _build_entry(artifact: Artifact, part: Path, building: Path) -> None:
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir()
-    if artifact.kind == "dataset":
+    if artifact.kind in PLAIN_FILES:
         os.link(part, building / CONTENT)
     else:
         try:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpu_agents.agent import processes
@@ -35,6 +36,7 @@ class InputPaths:
     model_directory: Path
     evaluation_file: Path | None = None
     resume_directory: Path | None = None
+    source_files: Mapping[str, Path] = field(default_factory=dict)  # by kind, in the node's cache
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ def write_attempt(
             evaluation_file=str(inputs.evaluation_file) if inputs.evaluation_file else None,
             resume_directory=str(inputs.resume_directory) if inputs.resume_directory else None,
             tokens_generated_before=attempt.tokens_generated_before,
+            source_files=_place_sources(directory / "sources", inputs.source_files),
             controller_url=_local_url(ports.get("controller")),
             reward_url=_local_url(ports.get("reward")),
             engine_ports=engine_ports(ports),
@@ -115,6 +118,15 @@ def write_attempt(
         ),
     )
     return path
+
+
+def _place_sources(folder: Path, sources: Mapping[str, Path]) -> dict[str, str]:
+    """Copies of uploaded source under names that tracebacks can show: sources/reward.py."""
+    placed = {}
+    for kind, cached in sources.items():
+        folder.mkdir(exist_ok=True, mode=0o700)
+        placed[kind] = str(shutil.copyfile(cached, folder / f"{kind}.py"))
+    return placed
 
 
 def engine_ports(ports: Mapping[str, int]) -> list[int]:

@@ -101,6 +101,7 @@ SPECTACULAR_SETTINGS = {
         "NodeStatus": "control_plane.common.schema.NODE_STATUSES",
         "RunKind": "control_plane.common.schema.RUN_KINDS",
         "ModelKind": "control_plane.common.schema.MODEL_KINDS",
+        "SourceKind": "control_plane.common.schema.SOURCE_KINDS",
     },
 }
 

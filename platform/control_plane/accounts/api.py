@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 
 from control_plane.accounts import selectors, services
 from control_plane.accounts.caller import caller_of
-from control_plane.accounts.models import ApiToken
+from control_plane.accounts.models import ApiToken, Project, ProjectEvent
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import Problem
@@ -73,6 +73,26 @@ class CreatedTokenSerializer(TokenSerializer):
     token = serializers.CharField(help_text="shown this once")
 
 
+class ProjectSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    team = NamedSerializer()
+    trainer_code = serializers.BooleanField(help_text="runs may bring losses, which run inside the trainer")
+
+
+class ProjectChangeSerializer(StrictSerializer):
+    trainer_code = serializers.BooleanField()
+
+
+class ProjectEventSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    at = serializers.DateTimeField()
+    actor = serializers.CharField()
+    kind = serializers.CharField()
+    message = serializers.CharField()
+    data = serializers.DictField()
+
+
 class HealthSerializer(serializers.Serializer[Any]):
     db = serializers.CharField(help_text="ok, or what is wrong")
     broker = serializers.CharField(help_text="ok, or what is wrong; a lost broker only delays")
@@ -90,12 +110,61 @@ def token_as_json(token: ApiToken) -> dict[str, Any]:
     }
 
 
+def project_as_json(project: Project) -> dict[str, Any]:
+    return {
+        "id": project.pk,
+        "name": project.name,
+        "team": {"id": project.team_id, "name": project.team.name},
+        "trainer_code": project.trainer_code,
+    }
+
+
+def project_event_as_json(event: ProjectEvent) -> dict[str, Any]:
+    return {
+        "id": f"pevt_{event.pk:012d}", "at": rfc3339(event.at), "actor": event.actor.username,
+        "kind": event.kind, "message": event.message, "data": event.data,
+    }  # fmt: skip
+
+
 class MeView(APIView):
     scopes = {"GET": None}
 
     @extend_schema(operation_id="me", responses=MeSerializer)
     def get(self, request: Request) -> Response:
         return Response(selectors.me(caller_of(request)))
+
+
+class ProjectView(APIView):
+    """The project that the caller's token or session is of."""
+
+    scopes = {"GET": "project:read", "PATCH": "project:admin"}
+
+    @extend_schema(operation_id="get_project", responses=ProjectSerializer)
+    def get(self, request: Request) -> Response:
+        return Response(project_as_json(selectors.project(caller_of(request))))
+
+    @extend_schema(
+        operation_id="change_project", request=ProjectChangeSerializer, responses=ProjectSerializer
+    )
+    def patch(self, request: Request) -> Response:
+        form = ProjectChangeSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        caller = caller_of(request)
+        services.set_trainer_code(caller, form.validated_data["trainer_code"], now=clock.now())
+        return Response(project_as_json(selectors.project(caller)))
+
+
+class ProjectEventsView(APIView):
+    scopes = {"GET": "project:read"}
+
+    @extend_schema(
+        operation_id="list_project_events",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(ProjectEventSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        found = selectors.project_events(caller_of(request))
+        return Response(paginate(found, read_page(request), project_event_as_json))
 
 
 class SessionView(APIView):

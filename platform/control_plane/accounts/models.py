@@ -30,9 +30,21 @@ class Project(models.Model):
     id = models.CharField(primary_key=True, max_length=40, default=ids.project_id, editable=False)
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="projects")
     name = models.CharField(max_length=120)
+    trainer_code = models.BooleanField(default=False)  # runs may bring losses, which run inside the trainer
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["team", "name"], name="project_name_in_team")]
+
+
+class ProjectEvent(models.Model):
+    """Who changed what of a project. Rows are only ever added."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="events")
+    actor = models.ForeignKey(User, on_delete=models.PROTECT)
+    at = models.DateTimeField()
+    kind = models.CharField(max_length=60)
+    message = models.TextField()
+    data = models.JSONField(default=dict)
 
 
 class Role(models.TextChoices):

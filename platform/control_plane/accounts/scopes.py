@@ -8,15 +8,17 @@ SCOPES = (
     "runs:read", "runs:write",
     "datasets:read", "datasets:write",
     "models:read", "models:write",
+    "functions:read", "functions:write",
     "checkpoints:read",
     "pool:read", "pool:admin",
     "tokens:read", "tokens:write",
+    "project:read", "project:admin",
 )  # fmt: skip
 
 _READ = frozenset(scope for scope in SCOPES if scope.endswith(":read"))
 ROLE_SCOPES: dict[str, frozenset[str]] = {
     Role.VIEWER: _READ | {"tokens:write"},
-    Role.MEMBER: frozenset(SCOPES) - {"pool:admin"},
+    Role.MEMBER: frozenset(SCOPES) - {"pool:admin", "project:admin"},
     Role.ADMIN: frozenset(SCOPES),
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from control_plane.accounts.caller import Caller
-from control_plane.accounts.models import ApiToken, Membership, User
+from control_plane.accounts.models import ApiToken, Membership, Project, ProjectEvent, User
 from control_plane.accounts.scopes import ROLE_SCOPES, expand
 from control_plane.accounts.secrets import digest
 
@@ -43,6 +43,14 @@ def caller_of_user(user: User) -> Caller | None:
 
 def tokens(caller: Caller) -> QuerySet[ApiToken]:
     return ApiToken.objects.filter(user=caller.user, project=caller.project, revoked_at=None)
+
+
+def project(caller: Caller) -> Project:
+    return Project.objects.select_related("team").get(pk=caller.project.pk)
+
+
+def project_events(caller: Caller) -> QuerySet[ProjectEvent]:
+    return ProjectEvent.objects.filter(project=caller.project).select_related("actor")
 
 
 def me(caller: Caller) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from control_plane.accounts.models import (
     LoginLink,
     Membership,
     Project,
+    ProjectEvent,
     Role,
     Team,
     User,
@@ -82,6 +83,21 @@ def note_use(token: ApiToken, *, now: datetime) -> None:
     """Remember that the token was used, at most once a minute."""
     stale = Q(last_used_at=None) | Q(last_used_at__lt=now - LAST_USED_STEP)
     ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
+
+
+def set_trainer_code(caller: Caller, allowed: bool, *, now: datetime) -> Project:
+    """Let the project's runs bring losses of their own, or no longer. A change leaves an event, a repeat none."""
+    with transaction.atomic():
+        project = Project.objects.select_for_update().get(pk=caller.project.pk)
+        if project.trainer_code != allowed:
+            project.trainer_code = allowed
+            project.save(update_fields=["trainer_code"])
+            ProjectEvent.objects.create(
+                project=project, actor=caller.user, at=now, kind="trainer_code",
+                message=f"{caller.user.username} turned trainer_code {'on' if allowed else 'off'}",
+                data={"from": not allowed, "to": allowed},
+            )  # fmt: skip
+    return project
 
 
 def create_login_link(user: User, *, now: datetime) -> str:

@@ -7,6 +7,8 @@ urlpatterns = [
     path("me", api.MeView.as_view()),
     path("session", api.SessionView.as_view()),
     path("session/csrf", api.CsrfView.as_view()),
+    path("project", api.ProjectView.as_view()),
+    path("project/events", api.ProjectEventsView.as_view()),
     path("tokens", api.TokensView.as_view()),
     path("tokens/<str:token_id>", api.TokenView.as_view()),
 ]

@@ -80,6 +80,45 @@ class BaseModel(models.Model):
         ]
 
 
+class Function(models.Model):
+    """Source of users under a name: a reward, a workflow or a loss."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.function_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="functions")
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    name = models.CharField(max_length=120)
+    kind = models.CharField(max_length=20)  # contracts.user_source.SourceKind
+    description = models.TextField(default="", blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="function_name_in_project")]
+
+
+class FunctionVersion(models.Model):
+    """One immutable Python file. It is parsed here and run only on nodes."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.function_version_id, editable=False)
+    function = models.ForeignKey(Function, on_delete=models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField()
+    sha256 = models.CharField(max_length=64)
+    bytes = models.PositiveIntegerField()
+    options = models.JSONField(default=list)  # names that a RunSpec's options may have
+    any_option = models.BooleanField(default=False)
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["function", "number"], name="version_number_in_function"),
+            models.UniqueConstraint(fields=["function", "sha256"], name="same_source_same_version"),
+        ]
+
+    @property
+    def ref(self) -> str:
+        return f"{self.function.name}@{self.number}"
+
+
 class CheckpointState(models.TextChoices):
     LOCAL = "LOCAL"  # committed on its node
     STORED = "STORED"  # in the blob store: serves recovery elsewhere and download

@@ -10,7 +10,15 @@ from django.db.models import QuerySet
 
 from control_plane.accounts.caller import Caller
 from control_plane.catalog import store
-from control_plane.catalog.models import BaseModel, Checkpoint, Dataset, DatasetVersion, Upload
+from control_plane.catalog.models import (
+    BaseModel,
+    Checkpoint,
+    Dataset,
+    DatasetVersion,
+    Function,
+    FunctionVersion,
+    Upload,
+)
 from control_plane.catalog.rows import OFFSET_STRIDE
 from control_plane.common.errors import not_found
 
@@ -53,11 +61,21 @@ def find_version(caller: Caller, reference: str) -> DatasetVersion | None:
     own = versions(caller)
     if reference.startswith("dsv_"):
         return own.filter(pk=reference).first()
-    name, _, number = reference.rpartition("@") if "@" in reference else (reference, "", "latest")
+    name, number = split_reference(reference)
     named = own.filter(dataset__name=name)
     if number == "latest":
         return named.order_by("-number").first()
-    return named.filter(number=int(number)).first() if number.isdecimal() and len(number) < 10 else None
+    return named.filter(number=int(number)).first() if _is_number(number) else None
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """`name@3` → name and "3"; a bare name means its latest version."""
+    name, at, number = reference.rpartition("@")
+    return (name, number) if at else (reference, "latest")
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) < 10
 
 
 def rows(version: DatasetVersion, *, after: int, limit: int) -> list[dict[str, Any]]:
@@ -93,6 +111,45 @@ def find_model(caller: Caller, reference: str) -> BaseModel | None:
     if reference.startswith("bm_"):
         return own.filter(pk=reference).first()
     return own.filter(name=reference).order_by("-created_at").first()
+
+
+def functions(caller: Caller) -> QuerySet[Function]:
+    return (
+        Function.objects.filter(project=caller.project)
+        .select_related("created_by")
+        .prefetch_related("versions__function", "versions__created_by")
+    )
+
+
+def function_for(caller: Caller, function_id: str) -> Function:
+    function = functions(caller).filter(pk=function_id).first()
+    if function is None:
+        raise not_found("function", function_id)
+    return function
+
+
+def function_versions(caller: Caller) -> QuerySet[FunctionVersion]:
+    own = FunctionVersion.objects.filter(function__project=caller.project)
+    return own.select_related("function", "created_by")
+
+
+def function_version_for(caller: Caller, version_id: str) -> FunctionVersion:
+    version = function_versions(caller).filter(pk=version_id).first()
+    if version is None:
+        raise not_found("function version", version_id)
+    return version
+
+
+def find_function_version(caller: Caller, reference: str) -> FunctionVersion | None:
+    """By id, `name@3`, `name@latest`; a bare name means its latest version."""
+    own = function_versions(caller)
+    if reference.startswith("fnv_"):
+        return own.filter(pk=reference).first()
+    name, number = split_reference(reference)
+    named = own.filter(function__name=name)
+    if number == "latest":
+        return named.order_by("-number").first()
+    return named.filter(number=int(number)).first() if _is_number(number) else None
 
 
 def checkpoints(caller: Caller) -> QuerySet[Checkpoint]:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from control_plane.catalog.models import BaseModel, Checkpoint, Dataset, DatasetVersion, Upload
+from control_plane.catalog.models import (
+    BaseModel,
+    Checkpoint,
+    Dataset,
+    DatasetVersion,
+    Function,
+    FunctionVersion,
+    Upload,
+)
 from control_plane.common.clock import rfc3339
 
 
@@ -56,6 +64,35 @@ def model_as_json(model: BaseModel) -> dict[str, Any]:
         "bytes": model.bytes,
         "config": model.config,
         "created_at": rfc3339(model.created_at),
+    }
+
+
+def function_as_json(function: Function) -> dict[str, Any]:
+    versions = sorted(function.versions.all(), key=lambda version: version.number, reverse=True)
+    return {
+        "id": function.pk,
+        "name": function.name,
+        "kind": function.kind,
+        "description": function.description,
+        "created_by": function.created_by.username,
+        "created_at": rfc3339(function.created_at),
+        "versions": [function_version_as_json(version) for version in versions],
+    }
+
+
+def function_version_as_json(version: FunctionVersion) -> dict[str, Any]:
+    return {
+        "id": version.pk,
+        "function": {"id": version.function_id, "name": version.function.name},
+        "kind": version.function.kind,
+        "number": version.number,
+        "ref": version.ref,
+        "sha256": version.sha256,
+        "bytes": version.bytes,
+        "options": version.options,
+        "any_option": version.any_option,
+        "created_by": version.created_by.username,
+        "created_at": rfc3339(version.created_at),
     }
 
 

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from control_plane.catalog import api
+from control_plane.catalog import api, function_api
 
 urlpatterns = [
     path("uploads", api.UploadsView.as_view()),
@@ -13,6 +13,10 @@ urlpatterns = [
     path("dataset-versions/<str:version_id>/rows", api.RowsView.as_view()),
     path("models", api.ModelsView.as_view()),
     path("models/<str:model_id>", api.ModelView.as_view()),
+    path("functions", function_api.FunctionsView.as_view()),
+    path("functions/<str:function_id>", function_api.FunctionView.as_view()),
+    path("function-versions/resolve", function_api.ResolveFunctionView.as_view()),
+    path("function-versions/<str:function_version_id>/source", function_api.FunctionSourceView.as_view()),
     path("checkpoints", api.CheckpointsView.as_view()),
     path("checkpoints/<str:checkpoint_id>", api.CheckpointView.as_view()),
     path("checkpoints/<str:checkpoint_id>/download", api.CheckpointDownloadView.as_view()),

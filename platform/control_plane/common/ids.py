@@ -48,6 +48,14 @@ def base_model_id() -> str:
     return new_id("bm")
 
 
+def function_id() -> str:
+    return new_id("fn")
+
+
+def function_version_id() -> str:
+    return new_id("fnv")
+
+
 def checkpoint_id() -> str:
     return new_id("ckpt")
 

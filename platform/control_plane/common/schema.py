@@ -10,11 +10,13 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, inline_seri
 from rest_framework import serializers
 
 from oolong.contracts.lifecycle import RunStatus
+from oolong.contracts.user_source import SourceKind
 
 # Choices that more than one serializer shows, named once for the schema.
 RUN_STATUSES = [str(status) for status in RunStatus]
 RUN_KINDS = ["rl", "sft"]
 MODEL_KINDS = ["base_model", "checkpoint"]
+SOURCE_KINDS = [str(kind) for kind in SourceKind]
 NODE_STATUSES = ["READY", "UNRESPONSIVE", "CORDONED", "DRAINING", "LOST"]
 
 

@@ -38,7 +38,7 @@ def desired_attempts(node: Node) -> list[DesiredAttempt]:
             "run__dataset_version", "run__evaluation_version", "run__base_model", "run__initial_checkpoint",
             "resume_checkpoint",
         )
-        .prefetch_related("jobs")
+        .prefetch_related("jobs", "run__functions__function")
         .order_by("pk")
     )  # fmt: skip
     return [_desired(attempt) for attempt in attempts]
@@ -57,6 +57,10 @@ def _desired(attempt: Attempt) -> DesiredAttempt:
         model=_model_artifact(run),
         model_path=run.base_model.path if run.base_model else "",
         resume=_checkpoint_artifact(attempt.resume_checkpoint) if attempt.resume_checkpoint else None,
+        sources={
+            version.function.kind: Artifact(sha256=version.sha256, bytes=version.bytes, kind="source")
+            for version in run.functions.all()
+        },
         ports=attempt.ports,
         token=attempt.token,
         jobs=[_desired_job(job) for job in sorted(attempt.jobs.all(), key=lambda job: job.pk)],
@@ -107,6 +111,7 @@ def may_read(node: Node, sha256: str) -> bool:
         | Q(run__evaluation_version__sha256=sha256)
         | Q(run__base_model__sha256=sha256)
         | Q(run__initial_checkpoint__tar_sha256=sha256)
+        | Q(run__functions__sha256=sha256)
         | Q(resume_checkpoint__tar_sha256=sha256)
     )
     return bool(sha256) and (

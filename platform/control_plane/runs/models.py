@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.db import models
 
 from control_plane.accounts.models import Project, User
-from control_plane.catalog.models import BaseModel, Checkpoint, DatasetVersion
+from control_plane.catalog.models import BaseModel, Checkpoint, DatasetVersion, FunctionVersion
 from control_plane.common import ids
 from control_plane.fleet.models import Node
 from oolong.contracts.lifecycle import ENDED, AttemptStatus, RunStatus
@@ -24,6 +24,7 @@ class Run(models.Model):
     )
     base_model = models.ForeignKey(BaseModel, on_delete=models.PROTECT, null=True, related_name="+")
     initial_checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")
+    functions = models.ManyToManyField(FunctionVersion, related_name="+")  # at most one of each kind
     notes = models.TextField(default="", blank=True)
 
     status = models.CharField(max_length=16, default=RunStatus.QUEUED)

@@ -7,11 +7,19 @@ from typing import Any
 
 from control_plane.accounts.caller import Caller
 from control_plane.catalog import selectors as catalog
-from control_plane.catalog.models import BaseModel, Checkpoint, CheckpointState, DatasetVersion
+from control_plane.catalog.models import (
+    BaseModel,
+    Checkpoint,
+    CheckpointState,
+    DatasetVersion,
+    FunctionVersion,
+)
 from control_plane.catalog.rewards import known_rewards
 from control_plane.common.errors import FieldError
 from control_plane.fleet.models import Pool
+from oolong.contracts import user_source
 from oolong.contracts.run_spec import RunSpec, spec_errors
+from oolong.contracts.user_source import SourceKind
 
 
 @dataclass
@@ -23,6 +31,7 @@ class Resolved:
     evaluation_version: DatasetVersion | None = None
     base_model: BaseModel | None = None
     initial_checkpoint: Checkpoint | None = None
+    functions: dict[SourceKind, FunctionVersion] = field(default_factory=dict)
 
     def refuse(self, pointer: str, code: str, message: str) -> None:
         self.errors.append(FieldError(pointer, code, message))
@@ -38,6 +47,7 @@ def resolve_spec(caller: Caller, document: Any) -> Resolved:
     _resolve_dataset(caller, spec, resolved)
     _resolve_evaluation(caller, spec, resolved)
     _check_reward(spec, resolved)
+    _resolve_functions(caller, spec, resolved)
     if not Pool.objects.filter(name=spec.placement.pool).exists():
         known = ", ".join(Pool.objects.order_by("name").values_list("name", flat=True)) or "none yet"
         resolved.refuse(
@@ -146,13 +156,81 @@ def _check_reward(spec: RunSpec, resolved: Resolved) -> None:
     if "source" in spec.reward.options or spec.reward.name.endswith(".py") or ":" in spec.reward.name:
         resolved.refuse(
             "/reward/name", "not_supported_yet",
-            "reward functions from users wait for the sandbox; take one of " + ", ".join(known_rewards()),
+            "a spec holds no source: upload the file (oolong function upload) and give reward.function: name@1, "
+            "or take one of " + ", ".join(known_rewards()),
         )  # fmt: skip
     elif spec.reward.name not in known_rewards():
         resolved.refuse(
             "/reward/name", "unknown_reward",
             f"there is no reward {spec.reward.name!r}; known: {', '.join(known_rewards())}",
         )  # fmt: skip
+
+
+def _resolve_functions(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
+    if spec.kind == "sft":
+        return
+    for place in _function_places(spec):
+        if place.reference is not None:
+            _resolve_function(caller, place, resolved)
+
+
+@dataclass(frozen=True)
+class _FunctionPlace:
+    """Where a spec names an uploaded function."""
+
+    kind: SourceKind
+    section: str
+    field: str
+    reference: str | None
+    options: dict[str, Any]
+
+    @property
+    def pointer(self) -> str:
+        return f"/{self.section}/{self.field}"
+
+
+def _function_places(spec: RunSpec) -> list[_FunctionPlace]:
+    return [
+        _FunctionPlace(SourceKind.REWARD, "reward", "function", spec.reward.function, spec.reward.options),
+        _FunctionPlace(
+            SourceKind.WORKFLOW, "workflow", "function", spec.workflow.function, spec.workflow.options
+        ),
+        _FunctionPlace(SourceKind.LOSS, "algorithm", "loss_function", spec.algorithm.loss_function, {}),
+    ]
+
+
+def _resolve_function(caller: Caller, place: _FunctionPlace, resolved: Resolved) -> None:
+    assert place.reference is not None
+    version = catalog.find_function_version(caller, place.reference)
+    if version is None:
+        resolved.refuse(
+            place.pointer, "unknown_function",
+            f"there is no function {place.reference!r}; give name@3 or name@latest, see GET /api/v1/functions",
+        )  # fmt: skip
+        return
+    if version.function.kind != place.kind:
+        resolved.refuse(
+            place.pointer, "wrong_kind",
+            f"{version.ref} is a {version.function.kind}; this field takes a {place.kind}",
+        )  # fmt: skip
+        return
+    unknown = sorted(set(place.options) - set(version.options))
+    if unknown and not version.any_option:
+        resolved.refuse(
+            f"/{place.section}/options", "unknown_option",
+            f"{version.ref} has no option {unknown[0]!r}; it has {', '.join(version.options) or 'none'}",
+        )  # fmt: skip
+    if place.kind == SourceKind.LOSS and not caller.project.trainer_code:
+        resolved.refuse(
+            place.pointer, "trainer_code_off",
+            f"a loss runs inside the trainer; an admin of project {caller.project.name!r} must turn "
+            "trainer_code on first",
+        )  # fmt: skip
+    if place.kind not in user_source.RUNNABLE_KINDS:
+        resolved.refuse(
+            place.pointer, "not_supported_yet", f"no node of this version can run an uploaded {place.kind}"
+        )
+    resolved.functions[place.kind] = version
 
 
 def _exact(spec: RunSpec, resolved: Resolved) -> dict[str, Any]:
@@ -163,6 +241,9 @@ def _exact(spec: RunSpec, resolved: Resolved) -> dict[str, Any]:
         document["model"]["base_model"] = resolved.base_model.pk
     if document["evaluation"] is not None and resolved.evaluation_version is not None:
         document["evaluation"]["dataset"] = resolved.evaluation_version.pk
+    for place in _function_places(spec):
+        if place.kind in resolved.functions:
+            document[place.section][place.field] = resolved.functions[place.kind].ref
     return document
 
 

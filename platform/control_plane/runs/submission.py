@@ -36,6 +36,7 @@ def create_run(caller: Caller, document: Any, *, now: datetime) -> Run:
             priority=spec.placement.priority, slots_needed=spec.slots_needed,
             total_train_steps=spec.sft.steps if spec.kind == "sft" else spec.trainer.total_train_steps,
         )  # fmt: skip
+        run.functions.set(resolved.functions.values())
         note(run, "created", f"submitted by {caller.user.username}", at=now)
         announce_run(run)
         fleet.announce_queue()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli import checkpoints, datasets, models, pool, runs, tokens
+from oolong.cli import checkpoints, datasets, functions, models, pool, project, runs, tokens
 from oolong.cli.exit_codes import ExitCode, of_error
 from oolong.cli.output import JsonOption, notes, show_json
 from oolong.client import Client, OolongError
@@ -22,8 +22,10 @@ app = typer.Typer(
 app.add_typer(runs.app, name="run")
 app.add_typer(datasets.app, name="dataset")
 app.add_typer(models.app, name="model")
+app.add_typer(functions.app, name="function")
 app.add_typer(checkpoints.app, name="checkpoint")
 app.add_typer(pool.app, name="pool")
+app.add_typer(project.app, name="project")
 app.add_typer(tokens.app, name="token")
 
 

@@ -23,6 +23,7 @@ from oolong.client.exchange import (
     retry_after,
     worth_repeating,
 )
+from oolong.client.functions import source_text, verified
 from oolong.client.settings import ClientSettings, read_settings
 
 T = TypeVar("T")
@@ -55,6 +56,8 @@ class AsyncClient:
         )
         self.datasets = AsyncDatasets(self)
         self.models = AsyncModels(self)
+        self.functions = AsyncFunctions(self)
+        self.project = AsyncProjects(self)
         self.runs = AsyncRuns(self)
         self.checkpoints = AsyncCheckpoints(self)
         self.pool = AsyncPool(self)
@@ -294,6 +297,52 @@ class AsyncModels:
     async def register_path(self, path: str, *, name: str) -> models.Model:
         """Register a directory that lies on the nodes themselves."""
         return await self._client.send(calls.register_model(name, upload_id=None, path=path))
+
+
+class AsyncFunctions:
+    """Versioned source of users: rewards, workflows, losses (`oolong.contracts.user_source`)."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def list(self, *, kind: str | None = None) -> AsyncIterator[models.Function]:
+        return self._client.pages("functions", models.Function, kind=kind)
+
+    async def get(self, function_id: str) -> models.Function:
+        return await self._client.send(calls.get_function(function_id))
+
+    async def upload(
+        self, path: str | Path, *, name: str, kind: str, description: str = ""
+    ) -> models.FunctionVersion:
+        """Make a Python file the next version of the function of that name, which is made if need be."""
+        source = source_text(Path(path))
+        return await self._client.send(calls.upload_function(name, kind, source, description))
+
+    async def version(self, reference: str) -> models.FunctionVersion:
+        """By name@3, name@latest, or id."""
+        return await self._client.send(calls.resolve_function(reference))
+
+    async def source(self, reference: str) -> bytes:
+        """The file of a version, as it was uploaded. Raises OolongError when its sha256 is not the version's."""
+        version = await self.version(reference)
+        return verified(await self._client.send(calls.function_source(version.id)), version)
+
+
+class AsyncProjects:
+    """The project of the token."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def get(self) -> models.Project:
+        return await self._client.send(calls.get_project())
+
+    async def set_trainer_code(self, allowed: bool) -> models.Project:
+        """Whether runs may bring losses of their own, which run inside the trainer."""
+        return await self._client.send(calls.change_project(trainer_code=allowed))
+
+    def events(self) -> AsyncIterator[models.ProjectEvent]:
+        return self._client.pages("project/events", models.ProjectEvent)
 
 
 class AsyncRuns:

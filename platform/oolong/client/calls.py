@@ -109,6 +109,37 @@ def get_model(model_id: str) -> Call[models.Model]:
     return get(f"models/{model_id}", models.Model)
 
 
+# --- functions
+
+
+def upload_function(name: str, kind: str, source: str, description: str) -> Call[models.FunctionVersion]:
+    body = {"name": name, "kind": str(kind), "source": source, "description": description}
+    return post("functions", models.FunctionVersion, body)
+
+
+def get_function(function_id: str) -> Call[models.Function]:
+    return get(f"functions/{function_id}", models.Function)
+
+
+def resolve_function(ref: str) -> Call[models.FunctionVersion]:
+    return get("function-versions/resolve", models.FunctionVersion, ref=ref)
+
+
+def function_source(version_id: str) -> Call[bytes]:
+    return get(f"function-versions/{version_id}/source", bytes)
+
+
+# --- the project
+
+
+def get_project() -> Call[models.Project]:
+    return get("project", models.Project)
+
+
+def change_project(**settings: Any) -> Call[models.Project]:
+    return Call("PATCH", "project", models.Project, body=settings)
+
+
 # --- runs
 
 

@@ -62,6 +62,8 @@ def read_answer(call: Call[T], response: httpx.Response) -> T:
         raise error_of(response.status_code, _json(response))
     if call.answer is None:
         return _json(response) if response.content else None  # type: ignore[return-value]
+    if call.answer is bytes:
+        return response.content  # type: ignore[return-value]
     try:
         return TypeAdapter(call.answer).validate_json(response.content)
     except ValidationError as error:

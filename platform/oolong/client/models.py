@@ -117,6 +117,45 @@ class Model(Answer):
     created_at: datetime
 
 
+class FunctionVersion(Answer):
+    id: str
+    function: Named
+    kind: str  # reward, workflow, loss
+    number: int
+    ref: str  # name@3
+    sha256: str
+    bytes: int
+    options: list[str]
+    any_option: bool
+    created_by: str
+    created_at: datetime
+
+
+class Function(Answer):
+    id: str
+    name: str
+    kind: str
+    description: str = ""
+    created_at: datetime
+    versions: list[FunctionVersion]  # newest first
+
+
+class Project(Answer):
+    id: str
+    name: str
+    team: Named
+    trainer_code: bool
+
+
+class ProjectEvent(Answer):
+    id: str
+    at: datetime
+    actor: str
+    kind: str
+    message: str
+    data: dict[str, Any] = {}
+
+
 class Progress(Answer):
     phase: str
     done: int

@@ -22,6 +22,7 @@ from oolong.client.exchange import (
     retry_after,
     worth_repeating,
 )
+from oolong.client.functions import source_text, verified
 from oolong.client.settings import ClientSettings, read_settings
 
 T = TypeVar("T")
@@ -54,6 +55,8 @@ class Client:
         )
         self.datasets = Datasets(self)
         self.models = Models(self)
+        self.functions = Functions(self)
+        self.project = Projects(self)
         self.runs = Runs(self)
         self.checkpoints = Checkpoints(self)
         self.pool = Pool(self)
@@ -282,6 +285,52 @@ class Models:
     def register_path(self, path: str, *, name: str) -> models.Model:
         """Register a directory that lies on the nodes themselves."""
         return self._client.send(calls.register_model(name, upload_id=None, path=path))
+
+
+class Functions:
+    """Versioned source of users: rewards, workflows, losses (`oolong.contracts.user_source`)."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self, *, kind: str | None = None) -> Iterator[models.Function]:
+        return self._client.pages("functions", models.Function, kind=kind)
+
+    def get(self, function_id: str) -> models.Function:
+        return self._client.send(calls.get_function(function_id))
+
+    def upload(
+        self, path: str | Path, *, name: str, kind: str, description: str = ""
+    ) -> models.FunctionVersion:
+        """Make a Python file the next version of the function of that name, which is made if need be."""
+        source = source_text(Path(path))
+        return self._client.send(calls.upload_function(name, kind, source, description))
+
+    def version(self, reference: str) -> models.FunctionVersion:
+        """By name@3, name@latest, or id."""
+        return self._client.send(calls.resolve_function(reference))
+
+    def source(self, reference: str) -> bytes:
+        """The file of a version, as it was uploaded. Raises OolongError when its sha256 is not the version's."""
+        version = self.version(reference)
+        return verified(self._client.send(calls.function_source(version.id)), version)
+
+
+class Projects:
+    """The project of the token."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def get(self) -> models.Project:
+        return self._client.send(calls.get_project())
+
+    def set_trainer_code(self, allowed: bool) -> models.Project:
+        """Whether runs may bring losses of their own, which run inside the trainer."""
+        return self._client.send(calls.change_project(trainer_code=allowed))
+
+    def events(self) -> Iterator[models.ProjectEvent]:
+        return self._client.pages("project/events", models.ProjectEvent)
 
 
 class Runs:

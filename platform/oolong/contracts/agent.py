@@ -81,7 +81,7 @@ class Artifact(Wire, frozen=True, kw_only=True):
 
     sha256: str
     bytes: int
-    kind: str  # dataset (a file) | model (tar of a Hugging Face directory) | checkpoint (tar)
+    kind: str  # dataset, source (a file) | model (tar of a Hugging Face directory) | checkpoint (tar)
 
 
 class DesiredJob(Wire, frozen=True, kw_only=True):
@@ -109,6 +109,7 @@ class DesiredAttempt(Wire, frozen=True, kw_only=True):
     model: Artifact | None  # None when the model is a path on the node
     model_path: str  # "" or a declared path on the node
     resume: Artifact | None  # a STORED checkpoint
+    sources: dict[str, Artifact] = {}  # uploaded source by contracts.user_source.SourceKind
     ports: dict[str, int]  # controller, reward, engine-0, engine-1, rendezvous
     token: str
     jobs: list[DesiredJob]

@@ -27,6 +27,9 @@ class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
     evaluation_file: str | None = None
     resume_directory: str | None = None  # a committed checkpoint to resume from; None on a first attempt
     tokens_generated_before: int = 0  # by earlier attempts of the run, as far as they told
+    source_files: dict[
+        str, str
+    ] = {}  # uploaded source by contracts.user_source.SourceKind: {"reward": "…/reward.py"}
     controller_url: str = ""  # http://127.0.0.1:PORT; rl only
     reward_url: str = ""
     engine_ports: list[int] = []  # one port per engine, fixed at lease time

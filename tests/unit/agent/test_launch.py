@@ -52,6 +52,20 @@ def place(data: DataDirectory, wanted: DesiredAttempt) -> JobPlace:
     )
 
 
+def test_uploaded_source_lies_in_the_attempts_directory_under_a_readable_name(
+    data: DataDirectory, tmp_path: Path
+) -> None:
+    cached = tmp_path / "content"
+    cached.write_text("def score(prompt, completion, answer): ...")
+    inputs = InputPaths(
+        dataset_file=Path("/rows"), model_directory=Path("/m"), source_files={"reward": cached}
+    )
+    written = read_attempt(write_attempt(data, attempt(), inputs, node_python="/p", device="cpu"))
+    placed = Path(written.source_files["reward"])
+    assert (placed.name, placed.read_text()) == ("reward.py", cached.read_text())
+    assert placed.is_relative_to(written.directory)
+
+
 def test_the_attempt_file_says_what_the_jobs_need(data: DataDirectory) -> None:
     found = place(data, attempt())
     written = found.attempt

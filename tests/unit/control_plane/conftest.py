@@ -6,14 +6,19 @@ import dataclasses
 import hashlib
 import io
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
+from django.core.handlers.wsgi import WSGIHandler
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
 from django.test import Client
 
 from control_plane.accounts import services as accounts
@@ -30,6 +35,8 @@ from control_plane.runs.models import Job
 from control_plane.runs.placement import place_jobs
 from control_plane.runs.progress import advance_runs
 from control_plane.runs.sweep import sweep_leases
+from oolong.cli.app import main as cli_main
+from oolong.client import sync_client
 from oolong.contracts.agent import (
     HeartbeatReply,
     HeartbeatRequest,
@@ -318,3 +325,45 @@ def commit_checkpoint() -> Callable[..., None]:
 @pytest.fixture(autouse=True)
 def _own_store(tmp_path: Path, settings: Any) -> None:
     settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, data_dir=tmp_path)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command printed and exited with."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def oolong(
+    alice: Person, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Iterator[Callable[..., Done]]:
+    """The `oolong` command as Alice, against this very control plane: its HTTP ends in Django, not in a socket."""
+    plain = httpx.Client
+
+    def connected(**arguments: Any) -> httpx.Client:
+        return plain(**{**arguments, "transport": httpx.WSGITransport(app=WSGIHandler())})
+
+    # Between requests Django would close the connection, and with it the transaction of this test.
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    monkeypatch.setattr(sync_client.httpx, "Client", connected)
+    monkeypatch.setenv("OOLONG_URL", "http://testserver")
+    monkeypatch.setenv("OOLONG_TOKEN", alice.token)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+
+    def run(*words: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["oolong", *words])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            sys.exit(cli_main())
+        said = capsys.readouterr()
+        return Done(int(left.value.code or 0), said.out, said.err)
+
+    yield run
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)

@@ -46,6 +46,14 @@ EXPECTED = {
     "GET /models": "models:read",
     "POST /models": "models:write",
     "GET /models/{model_id}": "models:read",
+    "GET /functions": "functions:read",
+    "POST /functions": "functions:write",
+    "GET /functions/{function_id}": "functions:read",
+    "GET /function-versions/resolve": "functions:read",
+    "GET /function-versions/{function_version_id}/source": "functions:read",
+    "GET /project": "project:read",
+    "PATCH /project": "project:admin",
+    "GET /project/events": "project:read",
     "GET /checkpoints": "checkpoints:read",
     "GET /checkpoints/{checkpoint_id}": "checkpoints:read",
     "GET /checkpoints/{checkpoint_id}/download": "checkpoints:read",
@@ -177,11 +185,14 @@ def objects(alice: Any, node: Any, start: Any, commit_checkpoint: Any) -> dict[s
     dataset = alice.get("/datasets").json()["data"][0]
     checkpoint = Checkpoint.objects.get()
     token = ApiToken.objects.get()
+    source = "def score(prompt, completion, answer):\n    return 1.0\n"
+    function = alice.post("/functions", {"name": "one", "kind": "reward", "source": source}).json()
     return {
         "run_id": run["id"], "attempt_id": attempt.pk, "job_id": job.pk, "dataset_id": dataset["id"],
         "version_id": dataset["latest"]["id"], "model_id": alice.get("/models").json()["data"][0]["id"],
         "checkpoint_id": checkpoint.pk, "token_id": token.pk, "sha256": dataset["latest"]["sha256"],
-        "upload_id": checkpoint.uploads.get().pk, "node": machine,
+        "upload_id": checkpoint.uploads.get().pk, "node": machine, "function_version_id": function["id"],
+        "function_id": function["function"]["id"],
     }  # fmt: skip
 
 
@@ -210,7 +221,9 @@ def test_what_is_ones_own_exists(alice: Any, objects: dict[str, Any]) -> None:
             assert call(route, bearer, objects).status_code != 404, route
 
 
-@pytest.mark.parametrize("route", ["GET /runs", "GET /datasets", "GET /models", "GET /checkpoints"])
+@pytest.mark.parametrize(
+    "route", ["GET /runs", "GET /datasets", "GET /models", "GET /checkpoints", "GET /functions"]
+)
 def test_lists_hold_only_ones_own(alice: Any, person: Any, objects: dict[str, Any], route: str) -> None:
     charlie, bob = person("charlie", team="blue"), person("bob")
     path = route.split(" ")[1]

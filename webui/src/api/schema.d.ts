@@ -298,6 +298,70 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/function-versions/{function_version_id}/source": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["download_function_source"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/function-versions/resolve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["resolve_function_version"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/functions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_functions"];
+        put?: never;
+        post: operations["upload_function"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/functions/{function_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_function"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/health": {
         parameters: {
             query?: never;
@@ -482,6 +546,40 @@ export interface paths {
             cookie?: never;
         };
         get: operations["list_presets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/project": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The project that the caller's token or session is of. */
+        get: operations["get_project"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** @description The project that the caller's token or session is of. */
+        patch: operations["change_project"];
+        trace?: never;
+    };
+    "/api/v1/project/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_project_events"];
         put?: never;
         post?: never;
         delete?: never;
@@ -973,6 +1071,49 @@ export interface components {
             code: string;
             message: string;
         };
+        Function: {
+            id: string;
+            name: string;
+            kind: components["schemas"]["SourceKind"];
+            description: string;
+            created_by: string;
+            /** Format: date-time */
+            created_at: string;
+            /** @description newest first */
+            versions: components["schemas"]["FunctionVersion"][];
+        };
+        FunctionPage: {
+            data: components["schemas"]["Function"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        FunctionUploadRequest: {
+            name: string;
+            kind: components["schemas"]["SourceKind"];
+            /** @description the text of one Python file, at most 262144 bytes */
+            source: string;
+            /** @default  */
+            description: string;
+        };
+        FunctionVersion: {
+            id: string;
+            function: components["schemas"]["Named"];
+            kind: components["schemas"]["SourceKind"];
+            number: number;
+            /** @description name@3 */
+            ref: string;
+            /** @description of the file */
+            sha256: string;
+            bytes: number;
+            /** @description options that a spec may give */
+            options: string[];
+            /** @description it takes any option */
+            any_option: boolean;
+            created_by: string;
+            /** Format: date-time */
+            created_at: string;
+        };
         Health: {
             /** @description ok, or what is wrong */
             db: string;
@@ -1186,6 +1327,10 @@ export interface components {
         /** @enum {string} */
         NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "DRAINING" | "LOST";
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        PatchedProjectChangeRequest: {
+            trainer_code?: boolean;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PatchedQuotaChangeRequest: {
             limit_slots?: number | null;
         };
@@ -1234,6 +1379,29 @@ export interface components {
             done: number;
             total: number;
             message: string;
+        };
+        Project: {
+            id: string;
+            name: string;
+            team: components["schemas"]["Named"];
+            /** @description runs may bring losses, which run inside the trainer */
+            trainer_code: boolean;
+        };
+        ProjectEvent: {
+            id: string;
+            /** Format: date-time */
+            at: string;
+            actor: string;
+            kind: string;
+            message: string;
+            data: {
+                [key: string]: unknown;
+            };
+        };
+        ProjectEventPage: {
+            data: components["schemas"]["ProjectEvent"][];
+            next_cursor: string | null;
+            has_more: boolean;
         };
         QueueEntry: {
             /** @description empty when the run is another team's */
@@ -1406,6 +1574,8 @@ export interface components {
         };
         /** @enum {string} */
         SlotStateEnum: "free" | "held" | "unhealthy";
+        /** @enum {string} */
+        SourceKind: "reward" | "workflow" | "loss";
         SpecRequest: {
             /** @description a RunSpec; its fields are in the RunSpec reference */
             spec: {
@@ -1540,6 +1710,10 @@ export type EnrolmentToken = components['schemas']['EnrolmentToken'];
 export type Event = components['schemas']['Event'];
 export type EventPage = components['schemas']['EventPage'];
 export type FieldError = components['schemas']['FieldError'];
+export type Function = components['schemas']['Function'];
+export type FunctionPage = components['schemas']['FunctionPage'];
+export type FunctionUploadRequest = components['schemas']['FunctionUploadRequest'];
+export type FunctionVersion = components['schemas']['FunctionVersion'];
 export type Health = components['schemas']['Health'];
 export type HeartbeatReply = components['schemas']['HeartbeatReply'];
 export type Histogram = components['schemas']['Histogram'];
@@ -1571,6 +1745,7 @@ export type ModelPage = components['schemas']['ModelPage'];
 export type Named = components['schemas']['Named'];
 export type Node = components['schemas']['Node'];
 export type NodeStatus = components['schemas']['NodeStatus'];
+export type PatchedProjectChangeRequest = components['schemas']['PatchedProjectChangeRequest'];
 export type PatchedQuotaChangeRequest = components['schemas']['PatchedQuotaChangeRequest'];
 export type Pool = components['schemas']['Pool'];
 export type Preset = components['schemas']['Preset'];
@@ -1578,6 +1753,9 @@ export type Preview = components['schemas']['Preview'];
 export type PreviewRequestRequest = components['schemas']['PreviewRequestRequest'];
 export type Problem = components['schemas']['Problem'];
 export type Progress = components['schemas']['Progress'];
+export type Project = components['schemas']['Project'];
+export type ProjectEvent = components['schemas']['ProjectEvent'];
+export type ProjectEventPage = components['schemas']['ProjectEventPage'];
 export type QueueEntry = components['schemas']['QueueEntry'];
 export type Quota = components['schemas']['Quota'];
 export type Rendered = components['schemas']['Rendered'];
@@ -1591,6 +1769,7 @@ export type Series = components['schemas']['Series'];
 export type ShipReply = components['schemas']['ShipReply'];
 export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
+export type SourceKind = components['schemas']['SourceKind'];
 export type SpecRequest = components['schemas']['SpecRequest'];
 export type Token = components['schemas']['Token'];
 export type TokenCreateRequest = components['schemas']['TokenCreateRequest'];
@@ -2266,6 +2445,172 @@ export interface operations {
             };
         };
     };
+    download_function_source: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                function_version_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/x-python": string;
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resolve_function_version: {
+        parameters: {
+            query: {
+                /** @description id, name@3 or name@latest */
+                ref: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FunctionVersion"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_functions: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                kind?: "loss" | "reward" | "workflow";
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FunctionPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    upload_function: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FunctionUploadRequest"];
+            };
+        };
+        responses: {
+            /** @description a version has this source already */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FunctionVersion"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FunctionVersion"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_function: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                function_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Function"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     health: {
         parameters: {
             query?: never;
@@ -2656,6 +3001,99 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Preset"][];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_project: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Project"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_project: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedProjectChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Project"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_project_events: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProjectEventPage"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

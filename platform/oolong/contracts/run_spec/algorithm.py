@@ -28,6 +28,11 @@ class AlgorithmSection(Section):
     objective: Literal["decoupled_ppo", "ppo"] = Field(
         "decoupled_ppo", description="eq. 5 of arXiv 2505.24298, or plain PPO for comparison"
     )
+    loss_function: str | None = Field(
+        None,
+        description="an uploaded loss, name@3 or name@latest, instead of the objective's own; "
+        "only in projects with trainer_code",
+    )
     proximal: Literal["recompute", "none"] = Field(
         "recompute", description="proximal logprobs: recomputed before each train step, or none"
     )

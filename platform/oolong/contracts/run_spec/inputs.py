@@ -29,12 +29,27 @@ class DatasetSection(Section):
 
 class RewardSection(Section):
     name: str = Field("exact_match", description="a built-in reward function")
+    function: str | None = Field(
+        None, description="an uploaded reward function, name@3 or name@latest, instead of a built-in one"
+    )
     options: dict[str, Any] = Field(default_factory=dict, description="options of that function")
     scale: float = Field(1.0, description="reward given to training = scale * score + bias")
     bias: float = Field(0.0, description="added to the scaled score")
     timeout_seconds: PositiveFloat = Field(
         15.0, description="one scoring call that takes longer is an error, never a reward of 0"
     )
+
+    @model_validator(mode="after")
+    def _one_function(self) -> Self:
+        default = type(self).model_fields["name"].default
+        if self.function is not None and self.name != default:
+            raise refuse(
+                "two_rewards",
+                f"name={self.name!r} is a built-in reward and function={self.function!r} an uploaded one; "
+                "leave one of them out",
+                "function",
+            )
+        return self
 
 
 class WorkflowSection(Section):
@@ -46,3 +61,7 @@ class WorkflowSection(Section):
         description="tokens of a trajectory at most, over all its turns and with what the environment says; default "
         "what the model's context holds. rollout.max_new_tokens bounds each turn of the policy",
     )
+    function: str | None = Field(
+        None, description="an uploaded workflow, name@3 or name@latest, instead of a built-in one"
+    )
+    options: dict[str, Any] = Field(default_factory=dict, description="options of an uploaded workflow")

@@ -1,0 +1,133 @@
+"""Functions: versioned source of users (contracts.user_source)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse, HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts.api import NamedSerializer
+from control_plane.accounts.caller import caller_of
+from control_plane.catalog import function_services as services
+from control_plane.catalog import selectors, store
+from control_plane.catalog.show import function_as_json, function_version_as_json
+from control_plane.common.errors import not_found, unprocessable
+from control_plane.common.idempotency import idempotent
+from control_plane.common.pagination import paginate, read_page
+from control_plane.common.parsing import StrictSerializer
+from control_plane.common.schema import PAGE_PARAMETERS, SOURCE_KINDS, page_of
+from oolong.contracts.user_source import MAX_SOURCE_BYTES, SourceKind
+
+
+class FunctionUploadSerializer(StrictSerializer):
+    name = serializers.RegexField(r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=120)
+    kind = serializers.ChoiceField(choices=SOURCE_KINDS)
+    source = serializers.CharField(
+        trim_whitespace=False, help_text=f"the text of one Python file, at most {MAX_SOURCE_BYTES} bytes"
+    )
+    description = serializers.CharField(required=False, allow_blank=True, default="", max_length=10_000)
+
+
+class FunctionVersionSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    function = NamedSerializer()
+    kind = serializers.ChoiceField(choices=SOURCE_KINDS)
+    number = serializers.IntegerField()
+    ref = serializers.CharField(help_text="name@3")
+    sha256 = serializers.CharField(help_text="of the file")
+    bytes = serializers.IntegerField()
+    options = serializers.ListField(child=serializers.CharField(), help_text="options that a spec may give")
+    any_option = serializers.BooleanField(help_text="it takes any option")
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
+class FunctionSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(choices=SOURCE_KINDS)
+    description = serializers.CharField()
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    versions = FunctionVersionSerializer(many=True, help_text="newest first")
+
+
+class FunctionsView(APIView):
+    scopes = {"GET": "functions:read", "POST": "functions:write"}
+
+    @extend_schema(
+        operation_id="list_functions",
+        parameters=[*PAGE_PARAMETERS, OpenApiParameter("kind", str, enum=SOURCE_KINDS)],
+        responses=page_of(FunctionSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        found = selectors.functions(caller_of(request))
+        if kind := request.query_params.get("kind"):
+            if kind not in SOURCE_KINDS:
+                raise unprocessable("invalid", f"kind={kind!r}: one of {', '.join(SOURCE_KINDS)}")
+            found = found.filter(kind=kind)
+        return Response(paginate(found, read_page(request), function_as_json))
+
+    @extend_schema(
+        operation_id="upload_function",
+        request=FunctionUploadSerializer,
+        responses={
+            201: FunctionVersionSerializer,
+            200: OpenApiResponse(FunctionVersionSerializer, description="a version has this source already"),
+        },
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        form = FunctionUploadSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        given = {**form.validated_data, "kind": SourceKind(form.validated_data["kind"])}
+        version, created = services.upload_function(caller_of(request), **given)
+        return Response(function_version_as_json(version), status=201 if created else 200)
+
+
+class FunctionView(APIView):
+    scopes = {"GET": "functions:read"}
+
+    @extend_schema(operation_id="get_function", responses=FunctionSerializer)
+    def get(self, request: Request, function_id: str) -> Response:
+        return Response(function_as_json(selectors.function_for(caller_of(request), function_id)))
+
+
+class ResolveFunctionView(APIView):
+    scopes = {"GET": "functions:read"}
+
+    @extend_schema(
+        operation_id="resolve_function_version",
+        parameters=[OpenApiParameter("ref", str, required=True, description="id, name@3 or name@latest")],
+        responses=FunctionVersionSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        reference = request.query_params.get("ref", "")
+        version = selectors.find_function_version(caller_of(request), reference)
+        if version is None:
+            raise not_found("function version", reference)
+        return Response(function_version_as_json(version))
+
+
+class FunctionSourceView(APIView):
+    scopes = {"GET": "functions:read"}
+
+    @extend_schema(
+        operation_id="download_function_source",
+        responses={(200, "text/x-python"): OpenApiTypes.STR},
+    )
+    def get(self, request: Request, function_version_id: str) -> HttpResponseBase:
+        version = selectors.function_version_for(caller_of(request), function_version_id)
+        with store.open_blob(version.sha256) as file:
+            response = HttpResponse(file.read(), content_type="text/x-python; charset=utf-8")
+        response["Content-Disposition"] = (
+            f'attachment; filename="{version.function.name}-{version.number}.py"'
+        )
+        response["ETag"] = f'"{version.sha256}"'
+        return response

@@ -1,0 +1,228 @@
+"""Versioned source of users: what is taken, what is refused, and that it reaches the node unchanged."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from control_plane.accounts.models import ProjectEvent, Role
+from control_plane.catalog.function_source import read_source
+from control_plane.catalog.models import FunctionVersion
+from oolong.contracts import user_source
+from oolong.contracts.user_source import ENTRY_POINTS, MAX_SOURCE_BYTES, SourceKind
+
+REWARD = "def score(prompt, completion, answer, *, weight=1.0):\n    return weight * (answer in completion)\n"
+LOSS = (
+    "def loss(logprobs, proximal_logprobs, behaviour_logprobs, advantages, clip, weight_limit):\n"
+    "    return None\n"
+)
+
+
+def upload(person: Any, source: str = REWARD, *, name: str = "contains", kind: str = "reward") -> Any:
+    return person.post("/functions", {"name": name, "kind": kind, "source": source})
+
+
+@pytest.fixture
+def runnable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes that can run every kind."""
+    monkeypatch.setattr(user_source, "RUNNABLE_KINDS", frozenset(SourceKind))
+
+
+def test_a_file_becomes_a_version_that_keeps_every_byte(alice: Any) -> None:
+    source = "# é\r\n" + REWARD
+    made = upload(alice, source)
+    assert made.status_code == 201, made.content
+    version = made.json()
+    assert (version["ref"], version["kind"]) == ("contains@1", "reward")
+    assert (version["options"], version["any_option"]) == (["weight"], False)
+    assert version["sha256"] == hashlib.sha256(source.encode()).hexdigest()
+    assert alice.get(f"/function-versions/{version['id']}/source").content == source.encode()
+
+
+def test_new_source_is_a_new_version_and_old_source_the_version_that_has_it(alice: Any) -> None:
+    first = upload(alice).json()
+    second = upload(alice, REWARD + "\n")
+    again = upload(alice)
+    assert (second.status_code, second.json()["ref"]) == (201, "contains@2")
+    assert (again.status_code, again.json()) == (200, first)
+    function = alice.get("/functions?kind=reward").json()["data"][0]
+    assert [version["number"] for version in function["versions"]] == [2, 1]
+    assert alice.get("/function-versions/resolve?ref=contains@latest").json()["number"] == 2
+    assert alice.get("/function-versions/resolve?ref=contains@3").status_code == 404
+    assert alice.get("/functions?kind=loss").json()["data"] == []
+    assert alice.get("/functions?kind=verse").status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "says"),
+    [
+        ("def score(prompt, completion, answer)\n    return 1\n", "syntax", "line 1"),
+        ("def reward(prompt, completion, answer):\n    return 1\n", "no_entry_point", "score(prompt, completion"),
+        ("class A:\n    def score(prompt, completion, answer): ...\n", "no_entry_point", "top level"),
+        ("def score(prompt, answer):\n    return 1\n", "wrong_signature", "(prompt, answer)"),
+        ("def score(completion, prompt, answer):\n    return 1\n", "wrong_signature", "must begin with"),
+        ("def score(*arguments):\n    return 1\n", "wrong_signature", "must begin with"),
+        ("def score(prompt, completion, answer, k):\n    return 1\n", "option_without_default", "k"),
+        ("def score(prompt, completion, answer, *, k):\n    return 1\n", "option_without_default", "k"),
+        ("def score(prompt, completion, answer, /):\n    return 1\n", "positional_only", "by name"),
+        ("async def score(prompt, completion, answer):\n    return 1\n", "wrong_form", "must be `def`"),
+        ("-" * 200_000 + "1", "syntax", "cannot parse"),
+        ("x." * 100_000 + "x", "syntax", "cannot parse"),
+        ("[" * 200_000, "syntax", "parenthes"),
+        ("#" * (MAX_SOURCE_BYTES + 1), "too_large", str(MAX_SOURCE_BYTES)),
+    ],
+)  # fmt: skip
+def test_source_without_its_entry_point_is_refused_with_its_line(
+    alice: Any, source: str, code: str, says: str
+) -> None:
+    reply = upload(alice, source)
+    assert (reply.status_code, reply.json()["code"]) == (422, "source_invalid"), reply.content
+    fault = reply.json()["errors"][0]
+    assert (fault["pointer"], fault["code"]) == ("/source", code)
+    assert says in fault["message"]
+    assert not FunctionVersion.objects.exists()
+
+
+def test_uploaded_source_is_never_run(alice: Any, tmp_path: Any) -> None:
+    mark = tmp_path / "ran"
+    source = f"open({str(mark)!r}, 'w')\nraise SystemExit\n" + REWARD
+    assert upload(alice, source).status_code == 201
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("kind", list(SourceKind))
+def test_the_documented_signature_of_every_kind_is_taken(kind: SourceKind) -> None:
+    entry = ENTRY_POINTS[kind]
+    parameters = ", ".join(entry.parameters)
+    forms = {False: "def", True: "async def"}
+    taken = f"{forms[entry.is_async]} {entry.name}({parameters}, **options): ..."
+    refused = f"{forms[not entry.is_async]} {entry.name}({parameters}): ..."
+    assert read_source(kind, taken).errors == []
+    assert [error.code for error in read_source(kind, refused).errors] == ["wrong_form"]
+
+
+def test_a_name_belongs_to_one_kind(alice: Any) -> None:
+    upload(alice)
+    reply = upload(alice, "async def run(episode): ...", kind="workflow")
+    assert (reply.status_code, reply.json()["code"]) == (409, "name_taken")
+
+
+@pytest.mark.parametrize("kind", ["verse", ""])
+def test_an_unknown_kind_is_refused(alice: Any, kind: str) -> None:
+    assert upload(alice, kind=kind).status_code == 422
+
+
+def test_a_loss_waits_for_an_admin_to_allow_code_in_the_trainer(alice: Any, person: Any) -> None:
+    refused = upload(alice, LOSS, name="mine", kind="loss")
+    assert (refused.status_code, refused.json()["code"]) == (403, "trainer_code_off")
+    bob = person("bob", role=Role.MEMBER)
+    assert bob.call("PATCH", "/project", {"trainer_code": True}).status_code == 403
+    assert alice.get("/project").json()["trainer_code"] is False
+    assert alice.call("PATCH", "/project", {"trainer_code": True}).json()["trainer_code"] is True
+    assert upload(bob, LOSS, name="mine", kind="loss").status_code == 201
+
+
+def test_allowing_code_in_the_trainer_leaves_an_event_and_a_repeat_leaves_none(alice: Any) -> None:
+    for allowed in (True, True, False):
+        assert alice.call("PATCH", "/project", {"trainer_code": allowed}).status_code == 200
+    events = alice.get("/project/events").json()["data"]
+    assert [event["message"] for event in events] == [
+        "alice turned trainer_code off", "alice turned trainer_code on",
+    ]  # fmt: skip
+    assert {event["actor"] for event in events} == {"alice"}
+    assert alice.call("PATCH", "/project", {"trainer_cod": True}).status_code == 422
+    assert ProjectEvent.objects.count() == 2
+
+
+# --- in a run ---------------------------------------------------------------------------------------------
+
+
+def faults(alice: Any, **changes: Any) -> dict[str, str]:
+    reply = alice.post("/runs/validate", {"spec": alice.spec(**changes)})
+    return {error["pointer"]: error["code"] for error in reply.json()["errors"]}
+
+
+@pytest.mark.usefixtures("runnable")
+def test_a_run_pins_the_version_and_its_node_gets_the_very_file(
+    alice: Any, node: Any, start: Any, person: Any
+) -> None:
+    version = upload(alice).json()
+    machine = node()
+    run = start(machine, reward={"function": "contains@latest", "options": {"weight": 2.0}})
+    assert run["spec"]["reward"]["function"] == "contains@1"
+    upload(alice, REWARD + "# later\n")
+    (attempt,) = machine.beat().attempts
+    assert attempt.spec["reward"]["function"] == "contains@1"
+    artifact = attempt.sources["reward"]
+    assert (artifact.kind, artifact.sha256, set(attempt.sources)) == ("source", version["sha256"], {"reward"})
+    got = machine.get(f"/artifacts/{artifact.sha256}")
+    assert b"".join(got.streaming_content) == REWARD.encode()
+    assert node("node-2").get(f"/artifacts/{artifact.sha256}").status_code == 404
+
+
+@pytest.mark.usefixtures("runnable")
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"reward": {"function": "none@1"}}, {"/reward/function": "unknown_function"}),
+        ({"reward": {"function": "contains@2"}}, {"/reward/function": "unknown_function"}),
+        ({"workflow": {"function": "contains@1"}}, {"/workflow/function": "wrong_kind"}),
+        ({"reward": {"function": "contains@1", "options": {"wait": 1}}}, {"/reward/options": "unknown_option"}),
+        ({"reward": {"name": "math", "function": "contains@1"}}, {"/reward/function": "two_rewards"}),
+        ({"algorithm": {"loss_function": "mine@1"}}, {"/algorithm/loss_function": "trainer_code_off"}),
+        ({"reward": {"function": "contains"}}, {}),
+    ],
+)  # fmt: skip
+def test_what_a_spec_says_of_a_function_must_hold(
+    alice: Any, changes: dict[str, Any], expected: dict[str, str]
+) -> None:
+    upload(alice)
+    alice.call("PATCH", "/project", {"trainer_code": True})
+    upload(alice, LOSS, name="mine", kind="loss")
+    alice.call("PATCH", "/project", {"trainer_code": False})
+    assert faults(alice, **changes) == expected
+
+
+def test_a_kind_that_no_node_can_run_is_refused_for_now(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_source, "RUNNABLE_KINDS", frozenset({SourceKind.WORKFLOW}))
+    upload(alice)
+    upload(alice, "async def run(episode): ...", name="chat", kind="workflow")
+    found = faults(alice, reward={"function": "contains@1"}, workflow={"function": "chat@1"})
+    assert found == {"/reward/function": "not_supported_yet"}
+
+
+def test_a_function_of_another_team_does_not_exist_for_a_run(alice: Any, person: Any) -> None:
+    upload(alice)
+    charlie = person("charlie", team="blue")
+    assert faults(charlie, reward={"function": "contains@1"})["/reward/function"] == "unknown_function"
+
+
+# --- the command ------------------------------------------------------------------------------------------
+
+
+def test_the_command_uploads_lists_shows_and_downloads(oolong: Any) -> None:
+    Path("mine.py").write_text(REWARD)
+    assert oolong("function", "upload", "mine.py", "--name", "mine", "--kind", "reward").out == "mine@1\n"
+    assert oolong("function", "list", "--kind", "reward").out.startswith("mine\treward\tmine@1\t")
+    shown = oolong("function", "show", "mine@latest").out
+    assert "weight" in shown and "def score(prompt, completion, answer" in shown
+    assert oolong("function", "download", "mine@1", "-o", "copy.py").code == 0
+    assert Path("copy.py").read_text() == REWARD
+
+
+def test_the_command_says_what_is_wrong_and_exits_2(oolong: Any) -> None:
+    Path("bad.py").write_text("def score(answer): ...")
+    done = oolong("function", "upload", "bad.py", "--name", "bad", "--kind", "reward")
+    assert done.code == 2 and "must begin with (prompt, completion, answer)" in done.err
+    assert oolong("function", "show", "bad@1").code == 2
+    Path("latin.py").write_bytes(b"\xff")
+    assert "not UTF-8" in oolong("function", "upload", "latin.py", "--name", "x", "--kind", "reward").err
+
+
+def test_the_command_turns_code_in_the_trainer_on_and_shows_who_did(oolong: Any) -> None:
+    assert "trainer code  off" in oolong("project", "show").out
+    assert "trainer code  on" in oolong("project", "set", "--trainer-code", "on").out
+    assert "alice turned trainer_code on" in oolong("project", "events").out

@@ -13,7 +13,11 @@ def batch_metrics(groups: Sequence[Group]) -> dict[str, float]:
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
     rewards = [float(trajectory.reward or 0.0) for trajectory in trajectories]
     scores = [trajectory.score for trajectory in trajectories if trajectory.score is not None]
-    lengths = [len(trajectory.token_ids) for trajectory in trajectories]
+    lengths = [sum(trajectory.loss_mask) for trajectory in trajectories]
+    tokens = sum(len(trajectory.token_ids) for trajectory in trajectories)
+    turns = [
+        sum(turn.sampled for turn in trajectory.turns) for trajectory in trajectories if trajectory.turns
+    ]
     best, worst = max(rewards), min(rewards)
     mean = sum(rewards) / len(rewards)
     by_group = [[float(trajectory.reward or 0.0) for trajectory in group.trajectories] for group in groups]
@@ -27,6 +31,13 @@ def batch_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "length/response_max": float(max(lengths)),
         "length/truncated_share": _share(one.finish_reason == "length" for one in trajectories),
     }
+    if turns:
+        metrics |= {
+            "workflow/turns_mean": sum(turns) / len(turns),
+            "workflow/turns_max": float(max(turns)),
+            "workflow/tool_calls_mean": sum(one.tool_calls for one in trajectories) / len(trajectories),
+            "workflow/environment_tokens_share": 1 - sum(lengths) / tokens,
+        }
     if scores:
         metrics["reward/score_mean"] = sum(scores) / len(scores)
     return metrics

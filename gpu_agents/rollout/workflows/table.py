@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpu_agents.rollout.workflows import single_turn
+from gpu_agents.rollout.workflows import multi_turn, single_turn
 from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.run_spec import WorkflowSection
 
 WORKFLOWS: dict[str, Callable[[WorkflowSection], Workflow]] = {
     "single_turn": single_turn.build,
+    "multi_turn": multi_turn.build,
 }
 
 

@@ -21,9 +21,13 @@ group/solved_all_share | share | groups whose every trajectory has the best rewa
 group/solved_none_share | share | groups whose every trajectory has the worst reward seen in the batch
 advantage/mean | | mean advantage over loss tokens
 advantage/std | | its standard deviation
-length/response_mean | tokens | mean completion length of the batch
-length/response_max | tokens | longest completion of the batch
+length/response_mean | tokens | mean completion length of the batch, in tokens that the policy sampled
+length/response_max | tokens | longest completion of the batch, likewise
 length/truncated_share | share | completions that ended at the length limit
+workflow/turns_mean | | mean number of turns of the policy in a trajectory
+workflow/turns_max | | largest such number of the batch
+workflow/tool_calls_mean | | mean number of tool calls in a trajectory
+workflow/environment_tokens_share | share | tokens of the batch's trajectories that the environment wrote: they are read and not trained on
 loss/policy | | the objective's loss, token mean
 policy/entropy | nats | mean entropy of the current policy on loss tokens
 policy/clip_low_share | share | loss tokens clipped from below

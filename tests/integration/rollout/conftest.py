@@ -21,6 +21,7 @@ from gpu_agents.rollout.engines.launch import LaunchPlan, command, environment
 from oolong.contracts.rollout import PublishedWeights
 from tests.tools.local_attempt import free_ports
 
+ROOT = Path(__file__).resolve().parents[3]
 VERSIONS = 24
 API_KEY = "a-key-of-the-tests"
 
@@ -52,10 +53,14 @@ class RealEngine:
 
 
 def run_with_node_python(node_python: Path, script: str, *arguments: str) -> str:
-    """A script of this folder, with torch. Returns what it prints on its last line."""
+    """A script of this folder, with torch and our own packages. Returns what it prints on its last line."""
     done = subprocess.run(
         [str(node_python), str(Path(__file__).with_name(script)), *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": f"{ROOT / 'platform'}{os.pathsep}{ROOT}",
+        },
         capture_output=True,
         text=True,
         timeout=120,

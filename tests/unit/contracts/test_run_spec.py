@@ -88,3 +88,21 @@ def test_a_fault_of_one_value_names_the_value_briefly(section, key, value, said)
     assert len(faults) == 1
     assert said in faults[0].message
     assert len(faults[0].message) < 250
+
+
+def test_an_option_of_another_workflow_is_refused_with_the_workflow_that_has_it():
+    (error,) = spec_errors(document(workflow={"turn_discount": 0.9}))
+    assert (error.pointer, error.code) == ("/workflow/turn_discount", "option_of_another_workflow")
+    assert "turn_discount=0.9 is of workflow multi_turn" in error.message
+    assert not spec_errors(document(workflow={"name": "multi_turn", "turn_discount": 0.9}))
+    (error,) = spec_errors(document(workflow={"options": {"depth": 2}}))
+    assert error.pointer == "/workflow/options"
+    (error,) = spec_errors(document(workflow={"name": "multi_turn", "function": "mine@1"}))
+    assert error.code == "two_workflows"
+    resolved = RunSpec.model_validate(document()).model_dump(mode="json")
+    assert not spec_errors(resolved), "a resolved spec names every option at its default"
+
+
+def test_a_turn_that_can_never_be_whole_is_refused():
+    (error,) = spec_errors(document(workflow={"max_trajectory_tokens": 100}))
+    assert (error.pointer, error.code) == ("/workflow/max_trajectory_tokens", "turn_over_trajectory")

@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from oolong.contracts.rollout import Group, Trajectory
+from oolong.contracts.rollout import Group, Trajectory, Turn
 from trainers.rl.plan import BatchUnusable, Minibatch, RankPlan, TrainingSequence, flops_imbalance, plan_batch
+from trainers.rl.report import batch_metrics
 
 
 def trajectory(length: int, *, mask: list[int] | None = None, reward: float | None = 1.0) -> Trajectory:
@@ -138,3 +139,37 @@ def sequences_of(minibatches: list) -> list[TrainingSequence]:  # type: ignore[t
         for one in microbatch.sequences
         if one.loss_at
     ]
+
+
+def test_what_the_environment_wrote_is_read_and_not_trained_on() -> None:
+    """Two turns with two tokens of feedback between them, in a conversation of nine tokens."""
+    several_turns = Trajectory(
+        token_ids=[10, 11, 20, 21, 12, 13], loss_mask=[1, 1, 0, 0, 1, 1], policy_versions=[3, 3, 3, 3, 4, 4],
+        behaviour_logprobs=[-0.1, -0.2, 0.0, 0.0, -0.3, -0.4], finish_reason="stop", reward=1.0, score=1.0,
+    )  # fmt: skip
+    (plan,) = plan_batch([group(0, several_turns)], version=5, ranks=1, minibatches=1, token_budget=64)
+    (minibatch,) = plan.minibatches
+    ((sequence,),) = (one.sequences for one in minibatch.microbatches)
+    assert sequence.tokens == [7, 8, 9, 10, 11, 20, 21, 12, 13]
+    assert sequence.loss_at == [3, 4, 7, 8]
+    assert sequence.behaviour_logprobs == [-0.1, -0.2, -0.3, -0.4]
+    assert sequence.versions == [3, 3, 4, 4]
+    assert minibatch.loss_tokens == 4
+
+
+def test_a_batch_tells_turns_and_the_environments_share() -> None:
+    several_turns = Trajectory(
+        token_ids=[1] * 8, loss_mask=[1, 1, 0, 0, 1, 1, 1, 1], behaviour_logprobs=[0.0] * 8,
+        policy_versions=[0] * 8, finish_reason="stop", reward=1.0, score=1.0, tool_calls=2,
+        turns=[Turn(tokens=2, sampled=True), Turn(tokens=2, sampled=False), Turn(tokens=4, sampled=True)],
+    )  # fmt: skip
+    one_turn = Trajectory(
+        token_ids=[1] * 2, loss_mask=[1] * 2, behaviour_logprobs=[0.0] * 2, policy_versions=[0] * 2,
+        finish_reason="stop", reward=0.0, score=0.0, turns=[Turn(tokens=2, sampled=True)],
+    )  # fmt: skip
+    metrics = batch_metrics([group(0, several_turns, one_turn)])
+    assert metrics["workflow/turns_mean"] == 1.5
+    assert metrics["workflow/turns_max"] == 2
+    assert metrics["workflow/tool_calls_mean"] == 1
+    assert metrics["workflow/environment_tokens_share"] == pytest.approx(0.2)
+    assert metrics["length/response_mean"] == 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -52,9 +52,18 @@ class RewardSection(Section):
         return self
 
 
+# The options that a workflow reads besides those of all workflows. Of another one they would change nothing.
+_OPTIONS_OF: dict[str, tuple[str, ...]] = {
+    "single_turn": (),
+    "multi_turn": ("max_turns", "turn_discount", "feedback", "retry_below"),
+}
+
+
 class WorkflowSection(Section):
-    name: Literal["single_turn"] = Field(
-        "single_turn", description="the code that turns a prompt into a trajectory"
+    name: Literal["single_turn", "multi_turn"] = Field(
+        "single_turn",
+        description="the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets "
+        "feedback and answers again",
     )
     max_trajectory_tokens: PositiveInt | None = Field(
         None,
@@ -65,3 +74,42 @@ class WorkflowSection(Section):
         None, description="an uploaded workflow, name@3 or name@latest, instead of a built-in one"
     )
     options: dict[str, Any] = Field(default_factory=dict, description="options of an uploaded workflow")
+    max_turns: PositiveInt = Field(3, description="multi_turn: answers at most")
+    turn_discount: Annotated[float, Field(gt=0, le=1)] = Field(
+        1.0, description="multi_turn: the last answer's score is multiplied by this once per retry"
+    )
+    feedback: Annotated[str, Field(min_length=1)] = Field(
+        "Your answer is not correct. Look for the mistake and answer again.",
+        description="multi_turn: what the user says after a wrong answer",
+    )
+    retry_below: PositiveFloat = Field(1.0, description="multi_turn: an answer of a lower score is wrong")
+
+    @model_validator(mode="after")
+    def _options_are_of_this_workflow(self) -> Self:
+        if self.function is not None and self.name != type(self).model_fields["name"].default:
+            raise refuse(
+                "two_workflows",
+                f"name={self.name!r} is a built-in workflow and function={self.function!r} an uploaded one; "
+                "leave one of them out",
+                "function",
+            )
+        if self.options and self.function is None:
+            raise refuse(
+                "option_of_another_workflow",
+                f"options={self.options!r} are of an uploaded workflow, and function names none; {self.name} has its "
+                "options as fields of this section",
+                "options",
+            )
+        taken = self.function or self.name
+        known = _OPTIONS_OF.get(taken, ())
+        for workflow, options in _OPTIONS_OF.items():
+            for option in options:
+                value = getattr(self, option)
+                if option not in known and value != type(self).model_fields[option].default:
+                    raise refuse(
+                        "option_of_another_workflow",
+                        f"{option}={value!r} is of workflow {workflow} and means nothing to {taken}; leave it "
+                        f"out, or take name: {workflow}",
+                        option,
+                    )
+        return self

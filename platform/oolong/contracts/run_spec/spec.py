@@ -59,6 +59,18 @@ class RunSpec(Section):
             )  # fmt: skip
         return self
 
+    @model_validator(mode="after")
+    def _a_turn_fits_its_trajectory(self) -> Self:
+        most = self.workflow.max_trajectory_tokens
+        if most is not None and most < self.rollout.max_new_tokens:
+            raise refuse(
+                "turn_over_trajectory",
+                f"max_trajectory_tokens={most} is less than one turn of rollout.max_new_tokens="
+                f"{self.rollout.max_new_tokens}; raise the one or lower the other",
+                "workflow", "max_trajectory_tokens",
+            )  # fmt: skip
+        return self
+
     @property
     def slots_needed(self) -> int:
         """Slots of the minimal gang: trainer ranks, and for rl the engines."""

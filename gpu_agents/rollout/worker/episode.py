@@ -19,9 +19,9 @@ from gpu_agents.rollout.worker.engine_slot import DEATHS_OF_ONE_REQUEST, EngineS
 from gpu_agents.rollout.worker.member import Member
 from gpu_agents.rollout.worker.places import Place
 from gpu_agents.rollout.worker.scoring import Scorer
-from gpu_agents.rollout.workflows.episode import OutOfRoom, PolicyTurn, WorkflowFailed
 from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.rollout import Turn
+from oolong.workflow import OutOfRoom, PolicyTurn, WorkflowFailed
 
 
 class Interrupted(Exception):
@@ -80,7 +80,7 @@ class Stage:
 
 
 class LiveEpisode:
-    """See `workflows.episode.Episode`."""
+    """See `oolong.workflow.Episode`."""
 
     def __init__(
         self,
@@ -176,15 +176,19 @@ class LiveEpisode:
         member.score = value
         return value
 
-    def append_messages(self, messages: Sequence[Mapping[str, str]]) -> None:
+    async def append_messages(self, messages: Sequence[Mapping[str, str]]) -> None:
         said = self._turn_before()
         if said is None or not said.sampled:
             raise WorkflowFailed("misuse", "messages are added after a turn of the policy; there is none yet")
         last = self._member.token_ids[self._tokens - 1] if said.finish_reason == "stop" else None
-        self.append_environment_tokens(self._stage.template.continuation(messages, stop_token=last))
+        self._append(self._stage.template.continuation(messages, stop_token=last))
 
-    def append_environment_tokens(self, token_ids: Sequence[int]) -> None:
-        added = list(token_ids)
+    async def append_environment_tokens(self, token_ids: Sequence[int]) -> None:
+        self._append(list(token_ids))
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _append(self, added: list[int]) -> None:
         if not added:
             return
         if len(added) >= self.room_tokens:
@@ -197,8 +201,6 @@ class LiveEpisode:
         elif self._member.token_ids[self._tokens : self._tokens + turn.tokens] != added:
             raise _diverged("it adds other tokens of the environment than before")
         self._pass(turn)
-
-    # --- inside -------------------------------------------------------------------------------------------
 
     async def _continue_turn(self, limit: int) -> Turn:
         """Sample until the member's last turn is whole. Raises Interrupted; its tokens so far are kept.
@@ -277,7 +279,7 @@ class LiveEpisode:
         context = self.context_token_ids
         if prompt_ids[: len(context)] != context:
             raise _diverged("the ids to go on from do not begin with the context so far")
-        self.append_environment_tokens(prompt_ids[len(context) :])
+        self._append(prompt_ids[len(context) :])
 
     def _check(self, token_ids: list[int]) -> None:
         vocabulary = self._stage.limits.model.vocabulary

@@ -17,7 +17,6 @@ from gpu_agents.rollout.worker.member import Member
 from gpu_agents.rollout.worker.options import WorkerOptions
 from gpu_agents.rollout.worker.places import Place, Places
 from gpu_agents.rollout.worker.scoring import RewardFailed
-from gpu_agents.rollout.workflows.episode import WorkflowFailed
 from oolong.contracts.rollout import (
     ClaimedGroup,
     Done,
@@ -26,6 +25,7 @@ from oolong.contracts.rollout import (
     Group,
     SubmitRequest,
 )
+from oolong.workflow import WorkflowFailed
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,6 @@ from gpu_agents.rollout.worker.places import Places
 from gpu_agents.rollout.worker.scoring import RewardFailed
 from gpu_agents.rollout.worker.supervision import EngineSupervisor
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
-from gpu_agents.rollout.workflows.episode import WorkflowFailed
 from oolong.contracts.rollout import (
     ClaimReply,
     ClaimRequest,
@@ -28,6 +27,7 @@ from oolong.contracts.rollout import (
     RenewReply,
     RenewRequest,
 )
+from oolong.workflow import WorkflowFailed
 
 log = logging.getLogger(__name__)
 

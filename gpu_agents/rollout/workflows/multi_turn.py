@@ -3,9 +3,9 @@ system: the score is multiplied by the turn discount once per retry)."""
 
 from __future__ import annotations
 
-from gpu_agents.rollout.workflows.episode import Episode, OutOfRoom
 from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.run_spec import WorkflowSection
+from oolong.workflow import Episode, OutOfRoom
 
 
 def build(section: WorkflowSection) -> Workflow:
@@ -24,7 +24,7 @@ def build(section: WorkflowSection) -> Workflow:
             if score >= section.retry_below or turns == section.max_turns or turn.finish_reason == "length":
                 break
             try:
-                episode.append_messages(feedback)
+                await episode.append_messages(feedback)
             except OutOfRoom:
                 break
             turns += 1

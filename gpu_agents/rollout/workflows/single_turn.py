@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpu_agents.rollout.workflows.episode import Episode
 from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.run_spec import WorkflowSection
+from oolong.workflow import Episode
 
 
 def build(section: WorkflowSection) -> Workflow:

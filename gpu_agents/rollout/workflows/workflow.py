@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from gpu_agents.rollout.workflows.episode import Episode
+from oolong.workflow import Episode
 
 
 @dataclass(frozen=True, kw_only=True)

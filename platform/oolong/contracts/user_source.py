@@ -43,7 +43,7 @@ ENTRY_POINTS: dict[SourceKind, EntryPoint] = {
     ),
     SourceKind.WORKFLOW: EntryPoint(
         name="run",
-        parameters=("episode",),  # gpu_agents.rollout.workflows.episode.Episode
+        parameters=("episode",),  # oolong.workflow.Episode
         returns="what the trajectory is worth, a finite number",
         is_async=True,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ import pytest
 
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.worker.episode import LiveEpisode
-from gpu_agents.rollout.workflows.episode import Episode, OutOfRoom
 from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.rollout import Group, PublishedWeights, Trajectory
+from oolong.workflow import Episode, OutOfRoom
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
 from tests.unit.rollout.scripted_engine import EOS, ScriptedEngine
@@ -59,7 +59,7 @@ Versions = Callable[[int], PublishedWeights]
 async def three_turns(episode: Episode) -> float:
     for _ in range(2):
         await episode.sample()
-        episode.append_environment_tokens(ENVIRONMENT)
+        await episode.append_environment_tokens(ENVIRONMENT)
     await episode.sample()
     return await episode.score()
 
@@ -162,7 +162,7 @@ async def test_what_a_workflow_was_told_is_told_again_and_not_asked_again(
     async def by_score(episode: Episode) -> float:
         await episode.sample()
         first = await episode.score()
-        episode.append_environment_tokens([97 + int(first)])
+        await episode.append_environment_tokens([97 + int(first)])
         await episode.sample()
         return first
 
@@ -234,7 +234,7 @@ async def test_a_member_between_its_turns_holds_no_place_in_the_engine(
     async def waits(episode: Episode) -> float:
         await episode.sample()
         await go_on.wait()
-        episode.append_environment_tokens(ENVIRONMENT)
+        await episode.append_environment_tokens(ENVIRONMENT)
         await episode.sample()
         return 1.0
 
@@ -254,20 +254,20 @@ async def test_a_member_between_its_turns_holds_no_place_in_the_engine(
         (lambda episode: episode.append_environment_tokens([264]), "misuse"),
         (lambda episode: episode.append_messages([{"role": "user", "content": "?"}]), "misuse"),
         (lambda episode: episode.append_environment_tokens([97] * 1020), "out_of_room"),
-        (lambda episode: None, "nothing_sampled"),
+        (lambda episode: asyncio.sleep(0), "nothing_sampled"),
     ],
 )
 async def test_a_workflow_that_cannot_go_on_fails_its_group_by_kind_and_nothing_else(
     new_harness: Make,
     engine: ScriptedEngine,
     versions: Versions,
-    misuse: Callable[[Episode], None],
+    misuse: Callable[[Episode], Awaitable[None]],
     kind: str,
 ) -> None:
     failed: list[Any] = []
 
     async def broken(episode: Episode) -> float:
-        misuse(episode)
+        await misuse(episode)
         return 1.0
 
     async with new_harness(Workflow(run=broken)) as run:
@@ -290,7 +290,7 @@ async def test_an_episode_never_grows_over_its_bound(
         try:
             while True:
                 await episode.sample()
-                episode.append_environment_tokens(ENVIRONMENT)
+                await episode.append_environment_tokens(ENVIRONMENT)
         except OutOfRoom:
             rooms.append(episode.room_tokens)
         return 1.0

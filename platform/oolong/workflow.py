@@ -1,5 +1,8 @@
 """What a workflow is given: one rollout of one prompt, and the only ways to make it longer.
 
+A workflow is `async def run(episode, …) -> float`: it makes a trajectory and returns what it is worth (the reward is
+reward.scale * worth + reward.bias). Those of Oolong and those of users are written against this file alone.
+
 A workflow never holds tokens of its own. What the policy samples is kept as sampled, ids, log-probabilities and
 versions, and is never tokenised again; what the environment says is tokenised alone and has no part in the loss.
 
@@ -81,11 +84,11 @@ class Episode(Protocol):
     async def score(self, text: str | None = None) -> float:
         """The reward function's value of `text`, by default the policy's last turn, for this row."""
 
-    def append_messages(self, messages: Sequence[Mapping[str, str]]) -> None:
+    async def append_messages(self, messages: Sequence[Mapping[str, str]]) -> None:
         """Add what the environment says as chat messages, and the beginning of the policy's next turn.
 
         Only after a turn of the policy. Raises OutOfRoom and then adds nothing.
         """
 
-    def append_environment_tokens(self, token_ids: Sequence[int]) -> None:
+    async def append_environment_tokens(self, token_ids: Sequence[int]) -> None:
         """Add ids as they are: without a part in the loss, with log-probability 0. Raises OutOfRoom."""

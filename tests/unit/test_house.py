@@ -54,6 +54,15 @@ def test_local_stack_needs_only_the_standard_library_to_be_imported(checkout):
     assert done.stdout.strip() == "ok", done.stderr
 
 
+def test_the_sandbox_needs_only_the_standard_library_to_be_imported(checkout):
+    """The control plane, nodes and a normal user's Python without any package import the same one."""
+    code = "import sys; sys.path.insert(0, 'platform'); import oolong.sandbox; print('ok')"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], cwd=checkout, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "ok", done.stderr
+
+
 @pytest.mark.parametrize("word", ["TODO", "FIXME", "XXX", "HACK"])
 def test_nothing_is_left_for_later_in_the_code(checkout, word):
     pattern = re.compile(rf"\b{word}\b")

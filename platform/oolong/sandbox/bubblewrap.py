@@ -1,0 +1,100 @@
+"""The command line of bubblewrap: what a sandbox sees, and what it is cut off from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from oolong.sandbox.parts import Parts
+from oolong.sandbox.program import SOCKET_INSIDE
+
+# Without network, and with namespaces that must be made: `--unshare-user` fails where it cannot, instead of
+# going on without, as `--unshare-all` would.
+_CUT_OFF = (
+    "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup",
+    "--uid", "1000", "--gid", "1000", "--hostname", "sandbox",
+    "--cap-drop", "ALL", "--new-session", "--die-with-parent", "--as-pid-1",
+)  # fmt: skip
+# No /proc: process 1's command line, mounts, environments and descriptors are not to be read.
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_ENVIRONMENT = {"HOME": "/tmp", "LANG": "C.UTF-8", "PATH": "/python/bin", "PYTHONHASHSEED": "0"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Descriptors:
+    """Open files that are handed to bubblewrap by number."""
+
+    harness: int  # code of `inside`, read to its end
+    seccomp: int | None
+    status: int  # bubblewrap writes the child's pid here
+    block: int  # the child waits until something can be read here
+    job: int
+    results: int
+    stdin: int  # -1: none
+    stdout: int
+
+
+def command(
+    parts: Parts,
+    descriptors: Descriptors,
+    *,
+    scratch_bytes: int,
+    packages: Sequence[Path],
+    socket: Path | None,
+) -> list[str]:
+    """Of one sandbox. The root is a tmpfs that is read-only once all is in place; /tmp alone can be written."""
+    words = [str(parts.bubblewrap), *_CUT_OFF, "--clearenv"]
+    for name, value in _environment(parts).items():
+        words += ["--setenv", name, value]
+    words += _read_only_system(parts)
+    for number, package in enumerate(packages):
+        words += ["--ro-bind", str(package), f"/packages/{number}"]
+    for device in _DEVICES:
+        words += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
+    words += ["--symlink", "/tmp/.stdin", "/dev/stdin", "--symlink", "/tmp", "/dev/shm"]
+    if socket is not None:
+        words += ["--bind", str(socket), SOCKET_INSIDE]
+    words += ["--ro-bind-data", str(descriptors.harness), "/inside.pyc"]
+    words += ["--size", str(scratch_bytes), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp"]
+    words += ["--json-status-fd", str(descriptors.status), "--block-fd", str(descriptors.block)]
+    if descriptors.seccomp is not None:
+        words += ["--seccomp", str(descriptors.seccomp)]
+    inner = [descriptors.job, descriptors.results, descriptors.stdin, descriptors.stdout]
+    # -P -s -S: nothing but the standard library on sys.path.
+    return [*words, "--", "/python/bin/python3", "-P", "-s", "-S", "-B", "/inside.pyc", *map(str, inner)]
+
+
+def _environment(parts: Parts) -> dict[str, str]:
+    if parts.shared_objects:
+        return {**_ENVIRONMENT, "LD_LIBRARY_PATH": "/python/lib"}
+    return _ENVIRONMENT
+
+
+def _read_only_system(parts: Parts) -> list[str]:
+    """Shared libraries of the machine, and one Python without its site-packages."""
+    words: list[str] = []
+    for folder in _library_folders():
+        words += ["--ro-bind", str(folder), str(folder)]
+    for name in ("lib", "lib64", "lib32"):
+        if Path("/usr", name).is_dir():
+            words += ["--symlink", f"usr/{name}", f"/{name}"]
+    if Path("/etc/ld.so.cache").exists():
+        words += ["--ro-bind", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+    inside = f"/python/lib/python{parts.version}"
+    words += ["--ro-bind", str(parts.python), "/python/bin/python3"]
+    words += ["--ro-bind", str(parts.library), inside]
+    for file in parts.shared_objects:
+        words += ["--ro-bind", str(file), f"/python/lib/{file.name}"]
+    for name in ("site-packages", "dist-packages"):
+        if (parts.library / name).is_dir():
+            words += ["--tmpfs", f"{inside}/{name}", "--remount-ro", f"{inside}/{name}"]
+    return words
+
+
+def _library_folders() -> list[Path]:
+    """Folders of shared libraries: of Debian /usr/lib/x86_64-linux-gnu, elsewhere /usr/lib64 as a whole."""
+    multiarch = Path("/usr/lib/x86_64-linux-gnu")
+    folders = [multiarch] if multiarch.is_dir() else [Path("/usr/lib")]
+    lib64 = Path("/usr/lib64")
+    return folders + ([lib64] if lib64.is_dir() and not lib64.is_symlink() else [])

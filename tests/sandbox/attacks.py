@@ -1,0 +1,428 @@
+"""Hostile programs. Each says which capability stops it, how it must end, and what it must not have got.
+
+A program reports what it got away with; `[]` is the answer of one that got nothing. `{name}` in a source is
+filled with the baits of the machine that a test lays out: see `conftest.Baits`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BOUNDED = ("process_limit", "wall_limit", "memory_limit", "cpu_limit", "killed", "failed")
+OVER_TIME = ("wall_limit", "cpu_limit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    name: str
+    needs: str  # user_namespace, seccomp, memory_bound, process_bound
+    source: str
+    ends: tuple[str, ...] = ("ok",)
+    reports: object = None  # compared with what it reported, when it ends ok
+    within_seconds: float = 8.0
+
+
+def system_call(name: str, number: int, arguments: str = "") -> Attack:
+    """A raw system call must fail; it reports what it returned and errno."""
+    source = f"""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+got = libc.syscall({number}{", " + arguments if arguments else ""})
+report([got == -1, ctypes.get_errno() in (1, 13, 22, 25, 38)])
+"""
+    return Attack(name=name, needs="seccomp", source=source, reports=[True, True])
+
+
+def opens(name: str, paths: str) -> Attack:
+    """None of the files may be read, none of the folders listed."""
+    source = f"""
+import glob, os
+got = []
+for path in {paths}:
+    try:
+        got.append(os.listdir(path) if os.path.isdir(path) else open(path, "rb").read(100).hex())
+    except OSError:
+        pass
+report(got)
+"""
+    return Attack(name=name, needs="user_namespace", source=source, reports=[])
+
+
+ATTACKS: tuple[Attack, ...] = (
+    # processes
+    Attack(
+        name="fork_bomb",
+        needs="process_bound",
+        source="import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass",
+        ends=BOUNDED,
+    ),
+    Attack(
+        name="daemons_that_leave_their_session",
+        needs="user_namespace",
+        source="""
+import os, time
+for _ in range(5):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for fd in range(20):
+                try: os.close(fd)
+                except OSError: pass
+            time.sleep(600)
+        os._exit(0)
+""",
+        ends=("ok",),
+    ),
+    Attack(
+        name="thread_bomb",
+        needs="process_bound",
+        source="import threading, time\nwhile True: threading.Thread(target=time.sleep, args=(60,)).start()",
+        ends=BOUNDED,
+    ),
+    Attack(
+        name="ignores_every_signal",
+        needs="user_namespace",
+        source="""
+import signal
+for number in range(1, 65):
+    try: signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+while True: pass
+""",
+        ends=OVER_TIME,
+    ),
+    Attack(
+        name="closes_its_files_and_sleeps",
+        needs="user_namespace",
+        source="import os, time\nos.closerange(0, 64)\ntime.sleep(600)",
+        ends=OVER_TIME,
+    ),
+    Attack(
+        name="stops_itself",
+        needs="user_namespace",
+        source="import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
+        ends=OVER_TIME,
+    ),
+    Attack(name="a_number_too_large", needs="user_namespace", source="9**9**9", ends=(*OVER_TIME, "memory_limit")),
+    Attack(
+        name="catastrophic_pattern",
+        needs="user_namespace",
+        source="import re\nre.match(r'(a+)+$', 'a' * 40 + 'b')",
+        ends=OVER_TIME,
+    ),
+    Attack(
+        name="recursion_without_end",
+        needs="user_namespace",
+        source="import sys\nsys.setrecursionlimit(10**9)\nf = lambda x: f(x) + 1\nf(0)",
+        ends=("killed", "failed", "memory_limit"),
+    ),
+    Attack(
+        name="kills_all_that_it_can_see",
+        needs="user_namespace",
+        source="""
+import os, signal
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGSTOP, signal.SIGKILL, signal.SIGHUP):
+    os.kill(1, number)
+for pid in range(2, 300):
+    if pid != os.getpid():
+        try: os.kill(pid, signal.SIGKILL)
+        except OSError: pass
+report("alive")
+""",
+        reports="alive",
+    ),
+    # memory and disk
+    Attack(
+        name="memory_bomb",
+        needs="memory_bound",
+        source="kept = []\nwhile True: kept.append(b'x' * 10_000_000)",
+        ends=("memory_limit",),
+    ),
+    Attack(
+        name="memory_in_many_children",
+        needs="memory_bound",
+        source="""
+import os, time
+for _ in range(8):
+    if os.fork() == 0:
+        kept = b"x" * (60 * 1024**2)
+        time.sleep(3)
+        os._exit(0)
+time.sleep(3)
+""",
+        ends=("memory_limit",),
+    ),
+    Attack(
+        name="fills_the_scratch_folder",
+        needs="user_namespace",
+        source="""
+total = 0
+try:
+    for number in range(100):
+        with open(f"/tmp/{number}", "wb") as file:
+            for _ in range(8):
+                total += file.write(b"x" * 1024**2)
+                file.flush()
+except OSError:
+    pass
+report(total <= 33 * 1024**2)
+""",
+        reports=True,
+    ),
+    Attack(
+        name="writes_outside_the_scratch_folder",
+        needs="user_namespace",
+        source="""
+import os
+got = []
+for folder in ("/", "/dev", "/usr", "/usr/lib", "/python", "/python/lib", "/run", "/etc", "/inside.pyc"):
+    for act in (lambda: open(folder + "/planted", "w"), lambda: os.mkdir(folder + "/made"),
+                lambda: open(folder, "r+b")):
+        try:
+            act()
+            got.append(folder)
+        except OSError:
+            pass
+report(got)
+""",
+        reports=[],
+    ),
+    Attack(
+        name="writes_one_huge_file",
+        needs="user_namespace",
+        source="""
+got = 0
+try:
+    with open("/tmp/huge", "wb") as file:
+        file.truncate(10**12)
+        got = 1
+except OSError:
+    pass
+report(got)
+""",
+        reports=0,
+    ),
+    Attack(
+        name="files_without_number",
+        needs="memory_bound",
+        source="n = 0\nwhile True:\n    n += 1\n    open(f'/tmp/{n}', 'w').close()",
+        ends=("output_limit", "memory_limit", *OVER_TIME),
+        within_seconds=15.0,
+    ),
+    Attack(
+        name="folders_that_cannot_be_emptied",
+        needs="user_namespace",
+        source="""
+import os
+os.makedirs("/tmp/a/b")
+os.chmod("/tmp/a", 0)
+for _ in range(1500):
+    try:
+        os.mkdir("/tmp/d"); os.chdir("/tmp/d")
+    except OSError:
+        os.mkdir("d"); os.chdir("d")
+""",
+        ends=("ok", "failed"),
+    ),
+    Attack(name="floods_standard_output", needs="user_namespace", source="while True: print('x' * 1000)",
+           ends=("output_limit",), within_seconds=3.0),
+    Attack(name="floods_standard_error", needs="user_namespace",
+           source="import sys\nwhile True: print('x' * 1000, file=sys.stderr)",
+           ends=("output_limit",), within_seconds=3.0),
+    Attack(name="reports_without_end", needs="user_namespace", source="while True: report('x' * 1000)",
+           ends=("output_limit",), within_seconds=3.0),
+    # network
+    Attack(
+        name="connects_to_the_host",
+        needs="seccomp",
+        source="""
+import socket
+got = []
+for family, address in ((socket.AF_INET, ("127.0.0.1", {port})), (socket.AF_INET6, ("::1", {port}))):
+    try:
+        with socket.socket(family) as s:
+            s.settimeout(1)
+            s.connect(address)
+            s.sendall(b"out")
+            got.append(str(address))
+    except OSError:
+        pass
+report(got)
+""",
+        reports=[],
+    ),
+    Attack(
+        name="other_families_of_sockets",
+        needs="seccomp",
+        source="""
+import socket
+got = []
+for family in (socket.AF_NETLINK, socket.AF_PACKET, socket.AF_VSOCK, socket.AF_ALG, socket.AF_CAN, 9, 31, 44):
+    for kind in (socket.SOCK_RAW, socket.SOCK_DGRAM, socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+        try:
+            socket.socket(family, kind).close()
+            got.append(family)
+        except OSError:
+            pass
+report(got)
+""",
+        reports=[],
+    ),
+    Attack(
+        name="asks_for_a_name",
+        needs="user_namespace",
+        source="""
+import socket
+try:
+    report(socket.getaddrinfo("example.org", 80))
+except OSError:
+    report([])
+""",
+        reports=[],
+    ),
+    Attack(
+        name="abstract_socket_of_the_host",
+        needs="user_namespace",
+        source="""
+import socket
+try:
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect("\\0{abstract}")
+        s.sendall(b"out")
+        report("connected")
+except OSError:
+    report([])
+""",
+        reports=[],
+    ),
+    Attack(
+        name="named_socket_of_the_host",
+        needs="user_namespace",
+        source="""
+import socket
+got = []
+for path in ("{socket}", "/var/run/docker.sock", "/run/docker.sock", "/run/dbus/system_bus_socket"):
+    try:
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(path)
+            got.append(path)
+    except OSError:
+        pass
+report(got)
+""",
+        reports=[],
+    ),
+    # secrets
+    Attack(
+        name="reads_the_environment",
+        needs="user_namespace",
+        source="""
+import os
+known = {"HOME", "LANG", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PWD", "PYTHONHASHSEED"}
+report(sorted(set(os.environ) - known))
+""",
+        reports=[],
+    ),
+    opens("reads_proc", "['/proc', *[f'/proc/{p}/{f}' for p in ('self', 1, 2) for f in "
+          "('environ', 'cmdline', 'maps', 'mem', 'mountinfo', 'fd/3')]]"),
+    opens("reads_system_files", "['/etc/passwd', '/etc/shadow', '/root', '/home', '/var', '/etc/hostname', "
+          "'/etc/ssl', '/usr/bin', '/usr/sbin', '/bin', '/opt', '/mnt', '/srv', '/work']"),
+    opens("reads_the_planted_secret", "['{secret}', '{secret}/..']"),
+    opens("reads_control_groups_and_devices", "['/sys', '/sys/fs/cgroup', '/dev/mem', '/dev/kmsg', '/dev/sda', "
+          "'/dev/vda', '/dev/kvm', '/dev/fuse', '/dev/tty', '/dev/ptmx', '/dev/nvidia0']"),
+    Attack(
+        name="climbs_out_by_descriptors",
+        needs="user_namespace",
+        source="""
+import os
+got = []
+for fd in range(256):
+    for path in ("..", "../../../etc/shadow", "../proc/1/environ"):
+        try:
+            os.close(os.open(path, os.O_RDONLY, dir_fd=fd))
+            got.append([fd, path])
+        except OSError:
+            pass
+    if fd > 3:
+        try:
+            os.fstat(fd)
+            got.append(fd)
+        except OSError:
+            pass
+report(got)
+""",
+        reports=[],
+    ),
+    Attack(
+        name="setuid_programs_that_work",
+        needs="user_namespace",
+        source="""
+import os
+got = []
+for folder, _, names in os.walk("/"):
+    for name in names:
+        path = os.path.join(folder, name)
+        try:
+            if os.lstat(path).st_mode & 0o6000 and not os.statvfs(path).f_flag & os.ST_NOSUID:
+                got.append(path)
+        except OSError:
+            pass
+report(got)
+""",
+        reports=[],
+    ),
+    # the kernel's doors
+    system_call("ptrace", 101, "16, 1, 0, 0"),
+    system_call("process_vm_readv", 310, "1, 0, 0, 0, 0, 0"),
+    system_call("process_vm_writev", 311, "1, 0, 0, 0, 0, 0"),
+    system_call("pidfd_getfd", 438, "3, 0, 0"),
+    system_call("new_user_namespace", 272, "0x10000000"),
+    system_call("new_mount_namespace_by_clone", 56, "0x00020011, 0, 0, 0, 0"),
+    system_call("clone3", 435, "0, 0"),
+    system_call("setns", 308, "3, 0"),
+    system_call("mount", 165, "b'none', b'/tmp', b'tmpfs', 0, 0"),
+    system_call("umount", 166, "b'/tmp', 2"),
+    system_call("new_mount_api", 430, "b'tmpfs', 0"),
+    system_call("pivot_root", 155, "b'/tmp', b'/tmp'"),
+    system_call("chroot", 161, "b'/tmp'"),
+    system_call("bpf", 321, "0, 0, 0"),
+    system_call("io_uring", 425, "8, 0"),
+    system_call("keyctl", 250, "0, -3, 0"),
+    system_call("add_key", 248, "b'user', b'a', b'b', 1, -3"),
+    system_call("perf_event_open", 298, "0, 0, -1, -1, 0"),
+    system_call("userfaultfd", 323, "1"),
+    system_call("kexec_load", 246, "0, 0, 0, 0"),
+    system_call("init_module", 175, "0, 0, b''"),
+    system_call("open_by_handle_at", 304, "3, 0, 0"),
+    system_call("fake_input_to_a_terminal", 16, "0, 0x5412, b'x'"),
+    system_call("setuid", 105, "0"),
+    system_call("capset", 126, "0, 0"),
+    system_call("new_seccomp_filter", 317, "1, 0, 0"),
+    system_call("limits_of_process_1", 302, "1, 6, 0, 0"),
+    system_call("personality", 135, "0x0040000"),
+    system_call("mknod", 133, "b'/tmp/d', 0o60666, 0x800"),
+    system_call("memfd_secret", 447, "0"),
+    Attack(
+        name="system_calls_of_another_abi",
+        needs="seccomp",
+        source="import ctypes\nctypes.CDLL(None).syscall(0x40000000 + 39)",
+        ends=("killed",),
+    ),
+    Attack(
+        name="raises_its_own_limits",
+        needs="user_namespace",
+        source="""
+import resource
+got = []
+for name in ("NPROC", "AS", "CPU", "FSIZE", "NOFILE", "CORE", "MEMLOCK"):
+    kind = getattr(resource, "RLIMIT_" + name)
+    try:
+        resource.setrlimit(kind, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        got.append(name)
+    except (ValueError, OSError):
+        pass
+report(got)
+""",
+        reports=[],
+    ),
+)  # fmt: skip

@@ -1,0 +1,111 @@
+"""Hostile programs against the sandbox, as a service of root and as a normal user runs it.
+
+No escape, no survivor, no network, no secret. Passing says that these ways are closed, not that there is none.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.sandbox.attacks import ATTACKS, Attack
+from tests.sandbox.conftest import LIMITS, AsNormalUser, AsThisUser, Baits, described, processes_of
+
+Runner = AsThisUser | AsNormalUser
+
+
+def require(runner: Runner, capability: str) -> None:
+    value = getattr(runner.capabilities, capability)
+    if value in (False, "none"):
+        pytest.skip(f"needs {capability}, which this machine has not: {runner.capabilities.message}")
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: f"{attack.name}[{attack.needs}]")
+def test_attack(attack: Attack, runner: Runner, baits: Baits) -> None:
+    require(runner, attack.needs)
+    source = attack.source
+    for name in ("port", "abstract", "socket", "secret"):
+        source = source.replace("{" + name + "}", str(getattr(baits, name)))
+    hits = list(baits.hits)
+    outcome = runner.run(described(source))
+    assert outcome["error"] == "", outcome
+    (test,) = outcome["tests"]
+    assert test["status"] in attack.ends, test
+    assert outcome["seconds"] < attack.within_seconds
+    if test["status"] == "ok" and "report" in attack.source:
+        assert json.loads(test["value"]) == attack.reports
+    if outcome["peak_memory_bytes"] is not None:
+        assert outcome["peak_memory_bytes"] <= LIMITS.memory_bytes
+    assert processes_of(runner.uids) == []
+    assert baits.hits == hits
+    assert "planted secret" not in json.dumps(outcome)
+    assert "in the environment of the service" not in json.dumps(outcome)
+
+
+def test_there_are_at_least_31_attacks_with_different_names() -> None:
+    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) >= 31
+
+
+def test_a_daemon_of_one_test_is_dead_before_the_next(runner: Runner) -> None:
+    source = """
+import os, time
+if payload == "leave":
+    open("/tmp/left", "w").write("for the next")
+    if os.fork() == 0:
+        os.setsid()
+        while True:
+            time.sleep(0.01)
+            open("/tmp/planted", "w").close()
+else:
+    time.sleep(0.3)
+    report(sorted(os.listdir("/tmp")))
+"""
+    outcome = runner.run(described(source, payloads=("leave", "look")))
+    assert [test["status"] for test in outcome["tests"]] == ["ok", "ok"]
+    assert json.loads(outcome["tests"][1]["value"]) == [".stdin"]
+
+
+def test_a_forged_record_is_no_record(runner: Runner) -> None:
+    """A test writes the harness's own words to every descriptor it has; the next test's verdict stands."""
+    source = """
+import os
+if payload == "forge":
+    record = b'{"test": 1, "status": "ok", "exit": 0, "signal": 0, "seconds": 0, "cpu_seconds": 0, ' \\
+             b'"stdout": 0, "stderr": 0, "value": 0}\\n{"end": true}\\n'
+    for fd in range(1, 256):
+        try:
+            os.write(fd, record)
+        except OSError:
+            pass
+else:
+    raise SystemExit(3)
+"""
+    outcome = runner.run(described(source, payloads=("forge", "fail")))
+    assert [(test["status"], test["exit_code"]) for test in outcome["tests"]] == [("ok", 0), ("failed", 3)]
+
+
+def test_tests_after_one_that_broke_the_sandbox_get_another(runner: Runner) -> None:
+    source = """
+import os
+if payload == "break":
+    os.mkdir("/tmp/d"); os.chdir("/tmp/d")
+    for _ in range(3000):
+        os.mkdir("d"); os.chdir("d")
+report(payload)
+"""
+    outcome = runner.run(described(source, payloads=("fine", "break", "fine")))
+    assert outcome["error"] == ""
+    assert [test["status"] for test in outcome["tests"]] == ["ok", "ok", "ok"]
+    assert outcome["sandboxes"] == 2
+
+
+def test_what_a_test_does_to_modules_is_not_there_for_the_next(runner: Runner) -> None:
+    source = """
+import builtins, json
+report(getattr(builtins, "changed", 0))
+builtins.changed = 1
+json.dumps = lambda value: '"forged"'
+"""
+    outcome = runner.run(described(source, payloads=(1, 2)))
+    assert [test["value"] for test in outcome["tests"]] == ["0", "0"]

@@ -1,0 +1,266 @@
+"""What a program gets and what comes back: results, bounds without control groups, refusals."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oolong.sandbox import Limits, Program, Sandbox, Status, Test, seccomp
+from oolong.sandbox.canary import examine
+from oolong.sandbox.capabilities import (
+    Capabilities,
+    KernelSettings,
+    SandboxRefused,
+    command_for_user_namespaces,
+)
+from tests.sandbox.conftest import LIMITS
+
+
+def run(sandbox: Sandbox, source: str, *tests: Test, limits: Limits = LIMITS, **more: object):
+    program = Program(source=source, tests=tests or (Test(),), **more)
+    return sandbox.run(program, limits)
+
+
+def test_a_program_reads_its_input_and_reports_one_value(sandbox: Sandbox) -> None:
+    outcome = run(
+        sandbox,
+        "print(input()[::-1]); report({'n': payload + common})",
+        Test(payload=1, stdin=b"abc\n"),
+        common=41,
+    )
+    assert outcome.only.status is Status.OK
+    assert (outcome.only.stdout, outcome.only.value) == (b"cba\n", b'{"n": 42}')
+
+
+def test_standard_input_has_a_name_too(sandbox: Sandbox) -> None:
+    assert run(sandbox, "print(open('/dev/stdin').read())", Test(stdin=b"x")).only.stdout == b"x\n"
+
+
+def test_an_exception_is_the_programs_own_failure(sandbox: Sandbox) -> None:
+    test = run(sandbox, "def f():\n    return 1 / 0\nf()").only
+    assert (test.status, test.exit_code) == (Status.FAILED, 1)
+    assert b'File "program.py", line 2, in f' in test.stderr and b"inside.py" not in test.stderr
+
+
+def test_threads_and_exit_functions_end_as_in_any_interpreter(sandbox: Sandbox) -> None:
+    source = """
+import atexit, threading, time
+atexit.register(print, "last")
+threading.Thread(target=lambda: (time.sleep(0.1), print("thread"))).start()
+print("first")
+"""
+    assert run(sandbox, source).only.stdout == b"first\nthread\nlast\n"
+
+
+def test_tests_of_one_program_share_a_sandbox_and_nothing_else(sandbox: Sandbox) -> None:
+    source = "import os\nreport([payload, os.listdir('/tmp')])\nopen('/tmp/mine', 'w').close()"
+    outcome = run(sandbox, source, *(Test(payload=number) for number in range(12)))
+    assert [test.value for test in outcome.tests] == [b'[%d, [".stdin"]]' % number for number in range(12)]
+    assert outcome.sandboxes == 1
+
+
+def test_one_test_over_its_time_does_not_take_the_others_with_it(sandbox: Sandbox) -> None:
+    source = "while payload: pass"
+    outcome = run(sandbox, source, Test(payload=0), Test(payload=1), Test(payload=0))
+    assert [test.status for test in outcome.tests][::2] == [Status.OK, Status.OK]
+    assert outcome.tests[1].status in (
+        Status.CPU_LIMIT,
+        Status.WALL_LIMIT,
+    )  # whichever a busy machine meets first
+
+
+def test_it_can_stop_at_the_first_failure(sandbox: Sandbox) -> None:
+    limits = replace(LIMITS, stop_at_first_failure=True)
+    tests = [Test(payload=number) for number in (1, 0, 1)]
+    outcome = run(sandbox, "assert payload", *tests, limits=limits)
+    assert [test.status for test in outcome.tests] == [Status.OK, Status.FAILED, Status.NOT_RUN]
+
+
+def test_the_whole_has_a_limit_too(sandbox: Sandbox) -> None:
+    limits = replace(LIMITS, total_wall_seconds=1.0)
+    outcome = run(sandbox, "import time; time.sleep(0.7)", *[Test()] * 3, limits=limits)
+    assert [test.status for test in outcome.tests] == [Status.OK, Status.WALL_LIMIT, Status.NOT_RUN]
+    assert outcome.seconds < 3
+
+
+def test_a_program_that_does_not_compile_is_an_error_with_the_line(sandbox: Sandbox) -> None:
+    outcome = run(sandbox, "x = 1\ndef f(:\n")
+    assert "SyntaxError" in outcome.error and "line 2" in outcome.error
+
+
+def test_a_file_can_be_its_input_and_another_its_output(sandbox: Sandbox) -> None:
+    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as target:
+        source.write(b"7\n" * 100_000)
+        source.seek(0)
+        program = Program(source="import sys\nfor line in sys.stdin: print(int(line) * 6)")
+        outcome = sandbox.run(program, LIMITS, stdin=source, stdout=target)
+        assert outcome.only.status is Status.OK and outcome.only.stdout == b""
+        assert os.fstat(target.fileno()).st_size == 300_000
+
+
+def test_files_and_packages_are_there_to_be_read(sandbox: Sandbox) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        os.chmod(folder, 0o755)
+        Path(folder, "planet.py").write_text("NAME = 'Oolong'")
+        source = "import planet\nreport([planet.NAME, open('notes/a.txt').read()])"
+        outcome = run(sandbox, source, packages=(Path(folder),), files={"notes/a.txt": b"hello"})
+    assert outcome.only.value == b'["Oolong", "hello"]', outcome
+
+
+def test_one_socket_can_be_bound_and_answers(sandbox: Sandbox) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        os.chmod(folder, 0o711)
+        path = Path(folder, "generate.sock")
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(str(path))
+        path.chmod(0o666)
+        server.listen()
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            connection.sendall(connection.recv(100).upper())
+            connection.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        source = """
+import socket
+with socket.socket(socket.AF_UNIX) as s:
+    s.connect("/run/service.sock")
+    s.sendall(b"generate")
+    report(s.recv(100).decode())
+"""
+        outcome = run(sandbox, source, socket=path)
+        server.close()
+    assert outcome.only.value == b'"GENERATE"', outcome
+
+
+def test_it_ends_at_once_when_told(sandbox: Sandbox) -> None:
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+    began = time.monotonic()
+    limits = replace(LIMITS, wall_seconds=20, cpu_seconds=20)
+    outcome = sandbox.run(Program(source="import time; time.sleep(15)"), limits, stop=stop)
+    assert outcome.only.status is Status.NOT_RUN
+    assert time.monotonic() - began < 3
+
+
+def test_a_sandbox_that_cannot_start_is_its_own_error_and_no_verdict(sandbox: Sandbox) -> None:
+    parts = replace(sandbox.parts, python=Path("/nowhere/python3"))
+    outcome = Sandbox(parts, sandbox.means, slots=1).run(Program(source="", tests=(Test(), Test())), LIMITS)
+    assert [test.status for test in outcome.tests] == [Status.SANDBOX_ERROR] * 2
+    assert "/nowhere/python3" in outcome.error
+
+
+def test_memory_is_bounded_without_control_groups_too(sandbox: Sandbox) -> None:
+    supervised = Sandbox(sandbox.parts, replace(sandbox.means, groups=None), slots=1, first_uid=45_000)
+    source = """
+import os, time
+for _ in range(4):
+    if os.fork() == 0:
+        kept = b"x" * (60 * 1024**2)
+        time.sleep(2)
+        os._exit(0)
+time.sleep(2)
+"""
+    outcome = supervised.run(Program(source=source, tests=(Test(), Test())), LIMITS)
+    assert [test.status for test in outcome.tests] == [Status.MEMORY_LIMIT] * 2
+    assert outcome.peak_memory_bytes is None
+
+
+def test_processes_are_bounded_by_counting_too(sandbox: Sandbox) -> None:
+    counting = replace(sandbox.means, kernel_bounds_processes=False, groups=None)
+    supervised = Sandbox(sandbox.parts, counting, slots=1, first_uid=45_000)
+    source = "import os, time\nfor _ in range(60):\n    if os.fork() == 0: time.sleep(9)\ntime.sleep(9)"
+    assert supervised.run(Program(source=source), LIMITS).only.status is Status.PROCESS_LIMIT
+
+
+def test_calls_beyond_the_slots_wait_and_say_how_long(sandbox: Sandbox) -> None:
+    narrow = Sandbox(sandbox.parts, sandbox.means, slots=1, first_uid=45_000)
+    waits: list[float] = []
+
+    def call() -> None:
+        waits.append(narrow.run(Program(source="import time; time.sleep(0.4)"), LIMITS).wait_seconds)
+
+    threads = [threading.Thread(target=call) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert min(waits) < 0.2 <= 0.3 < max(waits)
+
+
+def test_nothing_grows_over_many_runs(sandbox: Sandbox) -> None:
+    run(sandbox, "pass")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(30):
+        assert run(sandbox, "pass").only.status is Status.OK
+    assert len(os.listdir("/proc/self/fd")) == before
+    groups = sandbox.means.groups
+    assert groups is None or groups.left_over() == []
+
+
+def test_the_canary_finds_what_the_runs_need(sandbox: Sandbox) -> None:
+    findings = examine(slots=1)
+    assert findings.capabilities.runs_code
+    assert findings.capabilities.own_uid == (os.geteuid() == 0)
+    assert findings.require() is findings.sandbox
+
+
+def test_without_a_user_namespace_it_refuses_and_names_the_command() -> None:
+    command = "sudo sysctl -w user.max_user_namespaces=15000"
+    closed = Capabilities(
+        user_namespace=False, seccomp=False, memory_bound="none", process_bound="none", own_uid=False,
+        message="no sandbox can be made: bwrap: No permissions to create new namespace", command=command,
+    )  # fmt: skip
+    with pytest.raises(
+        SandboxRefused, match=r"No permissions.*Type: sudo sysctl -w user.max_user_namespaces"
+    ):
+        closed.require()
+
+
+@pytest.mark.parametrize(
+    ("settings", "container", "command"),
+    [
+        ((0, 1, 0), False, "sudo sysctl -w user.max_user_namespaces=15000"),
+        ((100, 0, None), False, "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
+        ((100, 1, 1), False, "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
+        ((100, None, None), True, "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined …"),
+    ],
+)  # fmt: skip
+def test_the_command_fits_what_forbids_it(settings: tuple, container: bool, command: str) -> None:
+    names = ("max_user_namespaces", "unprivileged_userns_clone", "apparmor_restrict_unprivileged_userns")
+    read = KernelSettings(**dict(zip(names, settings, strict=True)))
+    assert command_for_user_namespaces(read, in_container=container) == command
+
+
+def test_the_numbers_of_the_system_calls_are_those_of_the_kernel_headers() -> None:
+    header = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
+    if not header.exists():
+        pytest.skip("needs linux-libc-dev")
+    lines = [line.split() for line in header.read_text().splitlines() if line.startswith("#define __NR_")]
+    numbers = {words[1].removeprefix("__NR_"): int(words[2]) for words in lines}
+    known = {name: number for name, number in seccomp.ALLOWED.items() if name in numbers}
+    assert len(known) > 190
+    assert known == {name: numbers[name] for name in known}
+
+
+def test_the_filter_fits_into_what_the_kernel_takes() -> None:
+    size = len(seccomp.program())
+    assert size % 8 == 0 and size // 8 < 4096
+
+
+def test_limits_of_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="memory_bytes=0"):
+        Limits(memory_bytes=0)
+
+
+def test_bytes_that_are_no_text_come_back_as_they_are(sandbox: Sandbox) -> None:
+    source = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())"
+    assert run(sandbox, source, Test(stdin=bytes(range(256)))).only.stdout == bytes(range(256))

@@ -1,7 +1,7 @@
 """Checkpoints: a directory that is complete, or is not there (SEMANTICS section 6).
 
     step-00000020/
-      state/               parameters and optimizer, sharded (torch.distributed.checkpoint)
+      state/               parameters and optimizer, of policy and critic, sharded (torch.distributed.checkpoint)
       controller.msgpack   the controller's snapshot at the same step boundary; rl only
       hf/                  Hugging Face export that transformers and SGLang load
       trainer.json         step, seed, random state, place in the schedule, who wrote it, from what it went on
@@ -24,6 +24,7 @@ import msgspec
 import torch
 import torch.distributed.checkpoint as dcp
 
+from trainers.models.critic import Critic
 from trainers.models.export import (
     WEIGHTS_FILE,
     companion_files,
@@ -41,6 +42,9 @@ MANIFEST = "MANIFEST.json"
 TRAINER_FILE = "trainer.json"
 CONTROLLER_FILE = "controller.msgpack"
 STATE, EXPORT = "state", "hf"
+
+
+TrainedCritic = tuple[Critic, torch.optim.Optimizer]
 
 
 class NoValidCheckpoint(Exception):
@@ -91,6 +95,7 @@ def commit(
     *,
     policy: Policy,
     optimizer: torch.optim.Optimizer,
+    critic: TrainedCritic | None = None,
     ranks: Ranks,
     snapshot: bytes | None,
     model_directory: Path,
@@ -110,7 +115,9 @@ def commit(
             shutil.rmtree(left_over)
         temporary.mkdir()
     ranks.wait_for_all()
-    dcp.save(training_state(policy, optimizer), checkpoint_id=temporary / STATE, no_dist=ranks.size == 1)
+    dcp.save(
+        training_state(policy, optimizer, critic), checkpoint_id=temporary / STATE, no_dist=ranks.size == 1
+    )
     ranks.wait_for_all()
     if not ranks.first:
         ranks.wait_for_all()
@@ -161,24 +168,53 @@ def verify(directory: Path) -> tuple[TrainerRecord, str]:
     return record, hashlib.sha256(data).hexdigest()
 
 
-def load_state(directory: Path, *, policy: Policy, optimizer: torch.optim.Optimizer, ranks: Ranks) -> None:
+def load_state(
+    directory: Path,
+    *,
+    policy: Policy,
+    optimizer: torch.optim.Optimizer,
+    critic: TrainedCritic | None = None,
+    ranks: Ranks,
+) -> None:
     """Fill parameters and optimizer in place, from any number of ranks to any other. Collective."""
     stored = dcp.FileSystemReader(directory / STATE).read_metadata().state_dict_metadata
+    if critic is not None and not any(name.startswith("critic.") for name in stored):
+        raise NoValidCheckpoint(
+            f"{directory} holds no critic, and the run has one: it is another run's checkpoint"
+        )
     if any(name.startswith("optimizer.") for name in stored):  # absent before the first optimizer step
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                optimizer.state[parameter] = {
-                    "step": torch.zeros((), dtype=torch.float32, device=ranks.device),
-                    "exp_avg": torch.zeros_like(parameter),
-                    "exp_avg_sq": torch.zeros_like(parameter),
-                }
-    dcp.load(training_state(policy, optimizer), checkpoint_id=directory / STATE, no_dist=ranks.size == 1)
+        for one in (optimizer, *(critic[1:] if critic is not None else ())):
+            _make_room(one, ranks)
+    dcp.load(
+        training_state(policy, optimizer, critic), checkpoint_id=directory / STATE, no_dist=ranks.size == 1
+    )
 
 
-def training_state(policy: Policy, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Parameters and moments by name. Before the first optimizer step there are no moments."""
-    reshard(policy)
-    names = {parameter: name for name, parameter in policy.named_parameters()}
+def _make_room(optimizer: torch.optim.Optimizer, ranks: Ranks) -> None:
+    """Moments of an optimizer that has not stepped yet."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            optimizer.state[parameter] = {
+                "step": torch.zeros((), dtype=torch.float32, device=ranks.device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+
+
+def training_state(
+    policy: Policy, optimizer: torch.optim.Optimizer, critic: TrainedCritic | None = None
+) -> dict[str, Any]:
+    """Parameters and moments by name, those of a critic under "critic"."""
+    state = _state_of(policy, optimizer)
+    if critic is not None:
+        state["critic"] = _state_of(*critic)
+    return state
+
+
+def _state_of(model: Policy | Critic, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Before the first optimizer step there are no moments."""
+    reshard(model)
+    names = {parameter: name for name, parameter in model.named_parameters()}
     return {
         "parameters": {name: parameter.detach() for parameter, name in names.items()},
         "optimizer": {

@@ -1,7 +1,8 @@
 """Advantages of a batch from its rewards: two orthogonal choices, what is subtracted and what it is divided by.
 
 group, group: group-relative advantages (arXiv 2402.03300). group, none: without its difficulty bias
-(arXiv 2503.20783). batch, batch: as in the AReaL paper (arXiv 2505.24298, section 5). none, none: the rewards.
+(arXiv 2503.20783); with leave-one-out, RLOO (arXiv 2402.14740). group, batch: LitePPO (arXiv 2508.08221).
+none, none: the rewards. All are over trajectories; advantages per token are in `gae`.
 """
 
 from __future__ import annotations
@@ -48,18 +49,26 @@ STDS: dict[Level, Callable[[Rewards], Rewards] | None] = {
 
 
 def advantages(
-    rewards: Sequence[Sequence[float]], *, mean: Level, std: Level, epsilon: float
+    rewards: Sequence[Sequence[float]],
+    *,
+    mean: Level,
+    std: Level,
+    epsilon: float,
+    leave_one_out: bool = False,
 ) -> list[list[float]]:
     """One advantage per trajectory, (reward - mean) / (std + epsilon), in the shape of `rewards`.
 
-    std is the population's (divided by G, not G - 1). Where all rewards under a mean are equal the advantage is
-    exactly 0, so that a group that teaches nothing is seen to teach nothing.
+    std is the population's (divided by G, not G - 1). Under `leave_one_out` the mean is of the other members of the
+    group. Where all rewards of a group are equal, an advantage against the group's mean is exactly 0, so that a group
+    that teaches nothing is seen to teach nothing.
     """
     groups = [torch.tensor(group, dtype=torch.float64) for group in rewards]
     centred = [
         torch.zeros_like(group) if mean == "group" and bool((group == group[0]).all()) else group - centre
         for group, centre in zip(groups, MEANS[mean](groups), strict=True)
     ]
+    if leave_one_out:  # r - (sum - r) / (G - 1) = (r - mean) G / (G - 1)
+        centred = [value * len(value) / max(1, len(value) - 1) for value in centred]
     spread = STDS[std]
     if spread is not None:
         centred = [

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from trainers.models.critic import Critic
 from trainers.models.policy import Policy
 
+Sharded = TypeVar("Sharded", Policy, Critic)
 
-def shard(policy: Policy, mesh: DeviceMesh, *, compute_dtype: torch.dtype = torch.float32) -> Policy:
+
+def shard(policy: Sharded, mesh: DeviceMesh, *, compute_dtype: torch.dtype = torch.float32) -> Sharded:
     """Shard in place, decoder layers first, then the root with embedding, norm and head. Masters stay float32."""
     precision = MixedPrecisionPolicy(param_dtype=compute_dtype, reduce_dtype=torch.float32)
     for layer in policy.layers:
@@ -26,7 +31,7 @@ def sync_gradients(policy: nn.Module, wanted: bool) -> None:
     policy.set_is_last_backward(wanted)
 
 
-def reshard(policy: Policy) -> None:
+def reshard(policy: nn.Module) -> None:
     """Back to sharded parameters. A forward pass without a backward leaves the root's gathered."""
     for module in policy.modules():
         if isinstance(module, FSDPModule):

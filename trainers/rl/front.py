@@ -12,6 +12,7 @@ from oolong.contracts import rollout
 from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import CheckpointLine, Note, Outbox, Points, Progress, Summary
+from trainers.algorithms.shaping import shaped, shaping_metrics
 from trainers.checkpoint import Committed, NoValidCheckpoint
 from trainers.models.export import WEIGHTS_FILE
 from trainers.models.flops import flops_of_model
@@ -97,7 +98,9 @@ class Front:
                 watch.enter("prepare")
                 self._groups = reply.groups
                 plans = plan_batch(
-                    reply.groups,
+                    shaped(
+                        reply.groups, self._spec.algorithm, max_new_tokens=self._spec.rollout.max_new_tokens
+                    ),
                     version=version,
                     ranks=ranks,
                     minibatches=trainer.minibatches,
@@ -154,7 +157,10 @@ class Front:
 
     def account_batch(self, learned: dict[str, float]) -> dict[str, float]:
         """Metrics of the batch just trained on and of what was learned from it; they enter the account."""
-        metrics = {**batch_metrics(self._groups), **learned}
+        shaping = shaping_metrics(
+            self._groups, self._spec.algorithm, max_new_tokens=self._spec.rollout.max_new_tokens
+        )
+        metrics = {**batch_metrics(self._groups), **shaping, **learned}
         self.account.add_batch(metrics)
         return metrics
 
@@ -163,7 +169,9 @@ class Front:
         step_seconds = sum(seconds.values())
         published = sum(seconds.get(phase, 0.0) for phase in ("gather", "write", "announce"))
         budget = self._spec.trainer.microbatch_tokens
-        phases = ("wait_batch", "prepare", "proximal", "train", "gather", "write", "checkpoint")
+        phases = (
+            "wait_batch", "prepare", "proximal", "reference", "values", "train", "gather", "write", "checkpoint",
+        )  # fmt: skip
         values = {
             **metrics,
             "policy/version": float(version),
@@ -173,7 +181,11 @@ class Front:
             "time/step_seconds": step_seconds,
             "time/straggler_wait_seconds": self._straggler_seconds,
             "time/publish_seconds": published,
-            **{f"time/{phase}_seconds": seconds.get(phase, 0.0) for phase in phases},
+            **{
+                f"time/{phase}_seconds": seconds.get(phase, 0.0)
+                for phase in phases
+                if phase in seconds or phase not in ("reference", "values")
+            },
             "pack/bin_use": metrics["pack/tokens"] / (metrics["pack/microbatches"] * budget),
         }
         values["pack/flops_imbalance"] = self._imbalance

@@ -51,6 +51,7 @@ class Minibatch:
 
     microbatches: list[Microbatch]
     loss_tokens: int  # over all ranks: the denominator
+    loss_sequences: int  # over all ranks, those with loss tokens
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,9 @@ def plan_batch(
                 Microbatch([members[place] for place in places]) if places else _dummy(groups[0])
                 for places in bins
             ]
-            share.append(Minibatch(microbatches=microbatches, loss_tokens=loss_tokens))
+            share.append(
+                Minibatch(microbatches=microbatches, loss_tokens=loss_tokens, loss_sequences=len(members))
+            )
     return [RankPlan(version=version, minibatches=share, rewards=rewards) for share in shares]
 
 

@@ -10,10 +10,12 @@ from oolong.contracts.attempt import AttemptFile, JobFile, JobResult
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RunSpec
 from trainers import checkpoint
-from trainers.models.policy import DTYPES, load_policy
+from trainers.models.critic import load_critic
+from trainers.models.policy import DTYPES, Policy, load_policy
 from trainers.models.shard import full_tensors, shard
 from trainers.ranks import Ranks
 from trainers.rl.account import Account
+from trainers.rl.critic import CriticLearner
 from trainers.rl.front import Front, Order
 from trainers.rl.learner import Learner
 from trainers.signals import stop_on_signals
@@ -28,8 +30,7 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
     spec = attempt.run_spec
     dtype = DTYPES[spec.trainer.dtype]
     torch.manual_seed(spec.seed)
-    policy = shard(load_policy(Path(attempt.model_directory)), ranks.mesh, compute_dtype=dtype)
-    learner = Learner(policy, spec, ranks)
+    learner = _learner(Path(attempt.model_directory), spec, ranks, dtype=dtype)
     version, parent, account = _resume(attempt, learner, ranks)
 
     front: Front | None = None
@@ -97,6 +98,25 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
     return JobResult(reason=EndReason.COMPLETED, message=f"{total} train steps")
 
 
+def _learner(model_directory: Path, spec: RunSpec, ranks: Ranks, *, dtype: torch.dtype) -> Learner:
+    """Policy, and what the algorithm wants beside it: all three begin as the run's initial weights."""
+
+    def policy() -> Policy:
+        return shard(load_policy(model_directory), ranks.mesh, compute_dtype=dtype)
+
+    critic = None
+    if spec.algorithm.critic is not None:
+        value_model = shard(load_critic(model_directory), ranks.mesh, compute_dtype=dtype)
+        critic = CriticLearner(value_model, spec.algorithm.critic, spec.trainer, ranks)
+    return Learner(
+        policy(),
+        spec,
+        ranks,
+        reference=policy().requires_grad_(False) if spec.algorithm.kl is not None else None,
+        critic=critic,
+    )
+
+
 def _resume(attempt: AttemptFile, learner: Learner, ranks: Ranks) -> tuple[int, str | None, Account]:
     """(policy version, sha256 of the checkpoint gone on from, account so far); a fresh start is version 0."""
     if attempt.resume_directory is None:
@@ -107,7 +127,13 @@ def _resume(attempt: AttemptFile, learner: Learner, ranks: Ranks) -> tuple[int, 
         raise checkpoint.NoValidCheckpoint(
             f"{directory} is a checkpoint of kind {record.kind!r}, not of an rl run"
         )
-    checkpoint.load_state(directory, policy=learner.policy, optimizer=learner.optimizer, ranks=ranks)
+    checkpoint.load_state(
+        directory,
+        policy=learner.policy,
+        optimizer=learner.optimizer,
+        critic=learner.trained_critic,
+        ranks=ranks,
+    )
     checkpoint.restore_random_state(record.random_state)
     account = Account(
         first_rewards=list(record.first_rewards),
@@ -155,6 +181,7 @@ def _checkpoint(
         ),
         policy=learner.policy,
         optimizer=learner.optimizer,
+        critic=learner.trained_critic,
         ranks=learner.ranks,
         snapshot=front.controller.snapshot(version) if front is not None else None,
         model_directory=Path(attempt.model_directory),

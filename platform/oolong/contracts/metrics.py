@@ -16,6 +16,7 @@ _TABLE = """
 reward/mean | | mean reward of the trajectories of the batch trained on
 reward/std | | standard deviation of those rewards
 reward/score_mean | | mean of the reward function's own value, before scale and bias
+reward/overlong_penalty_mean | | mean overlong penalty of the batch, 0 or negative; the other reward metrics are before it
 group/zero_variance_share | share | groups of the batch whose rewards are all equal: no gradient under group normalisation
 group/solved_all_share | share | groups whose every trajectory has the best reward seen in the batch
 group/solved_none_share | share | groups whose every trajectory has the worst reward seen in the batch
@@ -28,15 +29,28 @@ workflow/turns_mean | | mean number of turns of the policy in a trajectory
 workflow/turns_max | | largest such number of the batch
 workflow/tool_calls_mean | | mean number of tool calls in a trajectory
 workflow/environment_tokens_share | share | tokens of the batch's trajectories that the environment wrote: they are read and not trained on
+length/overlong_share | share | completions with an overlong penalty
+length/masked_share | share | completions left out of the loss because they ended at the length limit
 loss/policy | | the objective's loss, token mean
+loss/total | | the policy's whole loss with KL and entropy terms, under the spec's normalisation, mean over minibatches
 policy/entropy | nats | mean entropy of the current policy on loss tokens
 policy/clip_low_share | share | loss tokens clipped from below
 policy/clip_high_share | share | loss tokens clipped from above
+policy/dual_clip_share | share | loss tokens of negative advantage whose ratio was over dual_clip
+policy/ratio_mean | | mean of the ratio that the objective clips, over the step's updates
+policy/ratio_min | | smallest such ratio
+policy/ratio_max | | largest such ratio
+policy/reference_kl | nats | k3 estimate of the KL from the policy before the step to the reference policy
 policy/approx_kl | nats | k1 estimate of the KL from the proximal to the current policy on the tokens with an advantage of the step's last minibatch, before its update
 weight/mean | | mean of w, proximal over behaviour probability
 weight/max | | largest w of the batch
 weight/abs_log_mean | nats | mean |log w|: how far staleness moved the policy
 weight/masked_share | share | loss tokens masked or capped because w exceeded its limit
+value/loss | | the critic's loss, token mean
+value/clip_share | share | loss tokens whose value has left its range
+value/mean | | mean value before the step
+value/return_mean | | mean return that the values are fitted to
+value/explained_variance | share | variance of the returns that the values before the step explain; 1 is all, 0 none
 mismatch/logprob_abs_mean | nats | engine against trainer at the same weights: mean |logprob difference| on probes
 mismatch/logprob_abs_max | nats | largest such difference
 mismatch/tokens | tokens | number of tokens compared
@@ -44,6 +58,8 @@ mismatch/lag0_abs_mean | nats | the same on training tokens of lag 0
 mismatch/lag0_abs_max | nats | largest such difference on training tokens of lag 0
 mismatch/lag0_tokens | tokens | number of training tokens of lag 0
 optim/grad_norm | | gradient norm before clipping, mean over minibatches
+optim/critic_grad_norm | | the critic's gradient norm before clipping, mean over minibatches
+optim/critic_learning_rate | | the critic's learning rate of the step
 optim/learning_rate | | learning rate of the step
 optim/nonfinite_skips | steps | steps skipped so far for a non-finite loss or gradient
 staleness/mean | versions | mean staleness of the batch's trajectories at training
@@ -63,6 +79,8 @@ time/wait_batch_seconds | seconds | the trainer waited for a batch
 time/straggler_wait_seconds | seconds | part of that wait spent on stragglers
 time/prepare_seconds | seconds | packing the batch, dealing it to the ranks and writing the step's metrics
 time/proximal_seconds | seconds | forward pass for the proximal policy
+time/reference_seconds | seconds | forward pass of the reference policy
+time/values_seconds | seconds | forward pass of the critic
 time/train_seconds | seconds | forward, backward and optimizer
 time/publish_seconds | seconds | gather, write and announce the weights (trainer blocked)
 time/gather_seconds | seconds | gather of the full weights

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
-from trainers.algorithms.losses import OBJECTIVES, ClipRange, WeightLimit
+from oolong.contracts.run_spec import AlgorithmSection
+from trainers.algorithms.losses import OBJECTIVES, LossTokens, TokenLoss
+from trainers.algorithms.weights import behaviour_weights
 
-CLIP = ClipRange(0.2, 0.2)
-NO_LIMIT = WeightLimit("none", 5.0)
-decoupled, ppo = OBJECTIVES["decoupled_ppo"], OBJECTIVES["ppo"]
+Tokens = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def tokens(seed: int, count: int = 400) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+def tokens(seed: int, count: int = 400) -> Tokens:
     """(current with gradient, proximal, behaviour, advantages): ratios far enough apart to be clipped at times."""
     rng = torch.Generator().manual_seed(seed)
     behaviour = -3 * torch.rand(count, generator=rng, dtype=torch.float64)
@@ -24,21 +25,49 @@ def tokens(seed: int, count: int = 400) -> tuple[torch.Tensor, torch.Tensor, tor
     return current, proximal, behaviour, advantage
 
 
+def run(
+    objective: str,
+    current: torch.Tensor,
+    proximal: torch.Tensor,
+    behaviour: torch.Tensor,
+    advantage: torch.Tensor,
+    *,
+    sequence: torch.Tensor | None = None,
+    lag: int = 0,
+    **settings: Any,
+) -> TokenLoss:
+    """The objective as the learner calls it; weights are kept whatever they are, unless settings say otherwise."""
+    section = AlgorithmSection.model_validate(
+        {
+            "objective": objective, "proximal": "none" if objective == "a3po" else "recompute",
+            "behaviour_weight": {"mode": "none"}, **settings,
+        }
+    )  # fmt: skip
+    sequence = torch.zeros(len(proximal), dtype=torch.long) if sequence is None else sequence
+    sequences = int(sequence.max()) + 1
+    weights = behaviour_weights(proximal - behaviour, sequence, sequences, section.behaviour_weight, list)
+    given = LossTokens(
+        logprobs=current, proximal_logprobs=proximal, behaviour_logprobs=behaviour, advantages=advantage,
+        weights=weights.used, lag=torch.full_like(sequence, lag), sequence=sequence, sequences=sequences,
+    )  # fmt: skip
+    return OBJECTIVES[objective](given, section)
+
+
 def gradient(loss: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
     return torch.autograd.grad(loss.sum(), of)[0]
 
 
 def test_with_behaviour_equal_to_proximal_decoupled_is_ppo_bit_for_bit() -> None:
     current, proximal, _, advantage = tokens(1)
-    one = decoupled(current, proximal, proximal, advantage, clip=CLIP, weight_limit=NO_LIMIT).loss
-    other = ppo(current, proximal, proximal, advantage, clip=CLIP, weight_limit=NO_LIMIT).loss
+    one = run("decoupled_ppo", current, proximal, proximal, advantage).loss
+    other = run("ppo", current, proximal, proximal, advantage).loss
     assert torch.equal(one, other)
     assert torch.equal(gradient(one, current), gradient(other, current))
 
 
 def test_the_gradient_is_minus_w_r_a_where_nothing_is_clipped_and_zero_elsewhere() -> None:
     current, proximal, behaviour, advantage = tokens(2)
-    result = decoupled(current, proximal, behaviour, advantage, clip=CLIP, weight_limit=NO_LIMIT)
+    result = run("decoupled_ppo", current, proximal, behaviour, advantage)
     clipped = result.clipped_low | result.clipped_high
     assert 0.05 < clipped.double().mean() < 0.6
     weight, ratio = (proximal - behaviour).exp(), (current - proximal).exp().detach()
@@ -50,19 +79,18 @@ def test_the_gradient_is_minus_w_r_a_where_nothing_is_clipped_and_zero_elsewhere
 def test_at_the_proximal_policy_the_gradient_is_minus_w_a_exactly() -> None:
     _, proximal, behaviour, advantage = tokens(3)
     current = proximal.clone().requires_grad_()
-    result = decoupled(current, proximal, behaviour, advantage, clip=CLIP, weight_limit=NO_LIMIT)
+    result = run("decoupled_ppo", current, proximal, behaviour, advantage)
     assert torch.equal(gradient(result.loss, current), -(proximal - behaviour).exp() * advantage)
 
 
 @pytest.mark.parametrize("limit", [1.0, 2.0, 5.0])
 def test_masked_tokens_count_nothing_and_leave_all_others_as_they_are(limit: float) -> None:
     current, proximal, behaviour, advantage = tokens(4)
-    free = decoupled(current, proximal, behaviour, advantage, clip=CLIP, weight_limit=NO_LIMIT)
-    masked = decoupled(
-        current, proximal, behaviour, advantage, clip=CLIP, weight_limit=WeightLimit("mask", limit)
-    )
+    free = run("decoupled_ppo", current, proximal, behaviour, advantage)
+    weight = {"mode": "mask", "limit": limit}
+    masked = run("decoupled_ppo", current, proximal, behaviour, advantage, behaviour_weight=weight)
     over = (proximal - behaviour).exp() > limit
-    assert bool(over.any()) and torch.equal(masked.limited, over)
+    assert bool(over.any())
     assert bool((masked.loss[over] == 0).all()) and torch.equal(masked.loss[~over], free.loss[~over])
     assert bool((gradient(masked.loss, current)[over] == 0).all())
     assert len(masked.loss) == len(free.loss)  # the caller's denominator does not change
@@ -70,10 +98,9 @@ def test_masked_tokens_count_nothing_and_leave_all_others_as_they_are(limit: flo
 
 def test_capped_tokens_count_with_the_limit_as_their_weight() -> None:
     current, proximal, behaviour, advantage = tokens(5)
-    free = decoupled(current, proximal, behaviour, advantage, clip=CLIP, weight_limit=NO_LIMIT)
-    capped = decoupled(
-        current, proximal, behaviour, advantage, clip=CLIP, weight_limit=WeightLimit("cap", 2.0)
-    )
+    free = run("decoupled_ppo", current, proximal, behaviour, advantage)
+    cap = {"mode": "cap", "limit": 2.0}
+    capped = run("decoupled_ppo", current, proximal, behaviour, advantage, behaviour_weight=cap)
     weight = (proximal - behaviour).exp()
     torch.testing.assert_close(capped.loss[weight > 2], (free.loss * 2.0 / weight)[weight > 2])
     assert torch.equal(capped.loss[weight <= 2], free.loss[weight <= 2])
@@ -81,16 +108,16 @@ def test_capped_tokens_count_with_the_limit_as_their_weight() -> None:
 
 def test_when_all_three_policies_agree_the_loss_is_minus_the_advantage() -> None:
     _, proximal, _, advantage = tokens(6)
-    for objective in OBJECTIVES.values():
-        result = objective(proximal, proximal, proximal, advantage, clip=CLIP, weight_limit=NO_LIMIT)
+    for objective in ("decoupled_ppo", "ppo", "gspo", "a3po"):
+        result = run(objective, proximal, proximal, proximal, advantage)
         assert torch.equal(result.loss, -advantage)
 
 
 def test_clipping_around_the_behaviour_policy_silences_stale_tokens_before_any_update() -> None:
     _, proximal, behaviour, advantage = tokens(7)
     current = proximal.clone().requires_grad_()
-    naive = ppo(current, behaviour, behaviour, advantage, clip=CLIP, weight_limit=NO_LIMIT)
-    decoupled_one = decoupled(current, proximal, behaviour, advantage, clip=CLIP, weight_limit=NO_LIMIT)
+    naive = run("ppo", current, behaviour, behaviour, advantage)
+    decoupled_one = run("decoupled_ppo", current, proximal, behaviour, advantage)
     of_naive, of_decoupled = gradient(naive.loss, current), gradient(decoupled_one.loss, current)
     silent = of_naive == 0
     assert silent.double().mean() > 0.2
@@ -110,32 +137,139 @@ def test_in_expectation_over_behaviour_the_decoupled_gradient_is_the_policy_grad
 
     def expected(objective: str) -> torch.Tensor:
         centre = behaviour if objective == "ppo" else current.detach()
-        result = OBJECTIVES[objective](
-            current, centre, behaviour, advantage, clip=CLIP, weight_limit=NO_LIMIT
-        )
+        result = run(objective, current, centre, behaviour, advantage)
         return torch.autograd.grad(-(behaviour.exp() * result.loss).sum(), logits, retain_graph=True)[0]
 
     assert float((expected("decoupled_ppo") - true).abs().max()) < 1e-15
     assert float((expected("ppo") - true).abs().max()) > 1e-2
 
 
-def test_no_gradient_flows_through_the_behaviour_weight() -> None:
-    current, _, behaviour, advantage = tokens(9)
-    proximal = current * 1.0  # a mistake of a caller: proximal log-probabilities still attached
-    result = decoupled(current, proximal.detach(), behaviour, advantage, clip=CLIP, weight_limit=NO_LIMIT)
-    assert not result.weight.requires_grad
-
-
 def test_an_infinite_weight_is_masked_and_not_a_nan() -> None:
     current = torch.tensor([-1.0, -1.0], dtype=torch.float32, requires_grad=True)
     proximal, behaviour = torch.tensor([-1.0, -1.0]), torch.tensor([-1000.0, -1.0])
-    result = decoupled(
-        current,
-        proximal,
-        behaviour,
-        torch.tensor([1.0, 1.0]),
-        clip=CLIP,
-        weight_limit=WeightLimit("mask", 5.0),
+    mask = {"mode": "mask", "limit": 5.0}
+    result = run(
+        "decoupled_ppo", current, proximal, behaviour, torch.tensor([1.0, 1.0]), behaviour_weight=mask
     )
-    assert math.isinf(float(result.weight[0])) and result.loss.tolist() == [0.0, -1.0]
-    assert gradient(result.loss, current).tolist() == [0.0, -1.0]
+    assert result.loss.tolist() == [0.0, -1.0] and gradient(result.loss, current).tolist() == [0.0, -1.0]
+
+
+def test_dual_clip_bounds_what_a_bad_token_can_cost_and_tells_where() -> None:
+    current, proximal, behaviour, _ = tokens(10)
+    advantage = -torch.ones_like(proximal)
+    free = run("ppo", current, proximal, behaviour, advantage)
+    bound = run("ppo", current, proximal, behaviour, advantage, dual_clip=1.4)
+    over = (current - proximal).exp() > 1.4
+    assert torch.equal(bound.dual_clipped, over) and 0.05 < over.double().mean() < 0.3
+    assert bool((bound.loss[over] == 1.4).all()) and torch.equal(bound.loss[~over], free.loss[~over])
+    assert bool((gradient(bound.loss, current)[over] == 0).all())
+    good = run("ppo", current, proximal, behaviour, -advantage, dual_clip=1.4)
+    assert torch.equal(good.loss, run("ppo", current, proximal, behaviour, -advantage).loss)
+
+
+def test_an_asymmetric_range_lets_unlikely_tokens_rise_further_than_it_lets_them_fall() -> None:
+    current = torch.log(torch.tensor([1.25, 1.25, 0.75, 0.75], dtype=torch.float64)).requires_grad_()
+    zero, advantage = torch.zeros(4, dtype=torch.float64), torch.tensor([1.0, -1.0, 1.0, -1.0]).double()
+    result = run("ppo", current, zero, zero, advantage, clip_low=0.2, clip_high=0.28)
+    assert result.clipped_high is not None and result.clipped_low is not None
+    assert result.clipped_high.tolist() == [False] * 4 and result.clipped_low.tolist() == [False] * 3 + [True]
+    assert result.loss.tolist() == pytest.approx([-1.25, 1.25, -0.75, 0.8])
+
+
+def test_gspo_clips_whole_sequences_by_the_geometric_mean_of_their_ratios() -> None:
+    sequence = torch.tensor([0, 0, 1, 1, 1])
+    log_ratio = torch.tensor([0.3, -0.1, 0.5, 0.4, 0.6], dtype=torch.float64)
+    proximal = torch.full((5,), -1.0, dtype=torch.float64)
+    current = (proximal + log_ratio).requires_grad_()
+    advantage = torch.tensor([2.0, 2.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+    result = run("gspo", current, proximal, proximal, advantage, sequence=sequence)
+    first, second = math.exp(0.1), math.exp(0.5)
+    assert result.ratio is not None and result.clipped_high is not None
+    assert result.ratio.tolist() == pytest.approx([first] * 2 + [second] * 3)
+    assert result.loss.tolist() == pytest.approx([-2 * first] * 2 + [-1.2] * 3)
+    assert result.clipped_high.tolist() == [False] * 2 + [True] * 3
+
+
+def test_gspo_under_sequence_means_is_the_papers_sequence_objective() -> None:
+    current, proximal, _, _ = tokens(11, 60)
+    sequence = torch.arange(6).repeat_interleave(torch.tensor([1, 5, 9, 12, 13, 20]))
+    of_sequence = torch.randn(6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    result = run("gspo", current, proximal, proximal, of_sequence[sequence], sequence=sequence)
+    lengths = torch.bincount(sequence)
+    ours = (result.loss / lengths[sequence]).sum() / 6
+    means = torch.stack([(current - proximal)[sequence == one].mean() for one in range(6)])
+    ratio = means.exp()
+    theirs = -torch.minimum(ratio * of_sequence, ratio.clamp(0.8, 1.2) * of_sequence).mean()
+    torch.testing.assert_close(ours, theirs, atol=1e-14, rtol=1e-13)
+    torch.testing.assert_close(
+        torch.autograd.grad(ours, current, retain_graph=True)[0],
+        torch.autograd.grad(theirs, current)[0],
+        atol=1e-15, rtol=1e-12,
+    )  # fmt: skip
+
+
+def test_every_token_keeps_its_gradient_under_cispo_and_its_weight_is_bounded() -> None:
+    current, proximal, behaviour, advantage = tokens(12)
+    result = run("cispo", current, proximal, behaviour, advantage, clip_low=1.0, clip_high=0.2)
+    weight = (proximal - behaviour).exp()
+    ratio = (current - proximal).exp().detach()
+    torch.testing.assert_close(
+        gradient(result.loss, current), -weight * ratio.clamp(max=1.2) * advantage, atol=0, rtol=1e-14
+    )
+    assert result.clipped_high is not None and torch.equal(result.clipped_high, ratio > 1.2)
+
+
+def test_the_gate_of_sapo_has_ppos_gradient_at_the_centre_and_fades_faster_for_bad_tokens() -> None:
+    _, proximal, _, advantage = tokens(13)
+    current = proximal.clone().requires_grad_()
+    result = run("sapo", current, proximal, proximal, advantage)
+    torch.testing.assert_close(gradient(result.loss, current), -advantage, atol=0, rtol=1e-14)
+    away = (proximal + math.log(3.0)).requires_grad_()
+
+    def slope(of: float, temperature: float) -> float:
+        one = torch.full_like(proximal, of)
+        given = {"temperature_positive": temperature, "temperature_negative": temperature}
+        found = gradient(run("sapo", away, proximal, proximal, one, options=given).loss, away)
+        return float(found[0].abs())
+
+    gate = 1 / (1 + math.exp(-2.0))
+    assert slope(1.0, 1.0) == pytest.approx(4 * gate * (1 - gate) * 3.0)
+    assert slope(-1.0, 1.05) < slope(-1.0, 1.0) < 3.0
+
+
+@pytest.mark.parametrize("lag", [0, 1, 3])
+def test_a3po_puts_the_proximal_policy_on_the_line_from_behaviour_to_current(lag: int) -> None:
+    current, _, behaviour, advantage = tokens(14)
+    result = run("a3po", current, behaviour, behaviour, advantage, lag=lag)
+    away = (current - behaviour).detach()
+    ratio, weight = (away / (lag + 1)).exp(), (away * lag / (lag + 1)).exp()
+    torch.testing.assert_close(result.ratio, ratio, atol=0, rtol=1e-12)
+    expected = -weight * torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
+    torch.testing.assert_close(result.loss, expected, atol=0, rtol=1e-12)
+    if lag == 0:
+        naive = run("ppo", current, behaviour, behaviour, advantage)
+        torch.testing.assert_close(result.loss, naive.loss, atol=0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("objective", sorted(set(OBJECTIVES) - {"gspo"}))
+def test_gradients_agree_with_finite_differences(objective: str) -> None:
+    """Of the loss as a function of the current log-probabilities, with what is a constant to it held fixed."""
+    current, proximal, behaviour, advantage = tokens(15, 40)
+    lag = 2
+    fixed = current.detach()
+
+    def total(at: torch.Tensor) -> torch.Tensor:
+        if objective == "cispo":
+            ratio = (fixed - proximal).exp().clamp(0.8, 1.2)
+            return -((proximal - behaviour).exp() * ratio * advantage * at).sum()
+        if objective == "a3po":
+            centre = behaviour + (fixed - behaviour) * lag / (lag + 1)
+            return run("decoupled_ppo", at, centre, behaviour, advantage).loss.sum()
+        return run(objective, at, proximal, behaviour, advantage).loss.sum()
+
+    found = gradient(run(objective, current, proximal, behaviour, advantage, lag=lag).loss, current)
+    for number in range(40):
+        step = torch.zeros(40, dtype=torch.float64)
+        step[number] = 1e-6
+        slope = (total(fixed + step) - total(fixed - step)) / 2e-6
+        assert float(found[number]) == pytest.approx(float(slope), rel=1e-6, abs=1e-8)

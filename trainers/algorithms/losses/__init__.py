@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from trainers.algorithms.losses.a3po import a3po
+from trainers.algorithms.losses.cispo import cispo
 from trainers.algorithms.losses.decoupled_ppo import decoupled_ppo
+from trainers.algorithms.losses.gspo import gspo
 from trainers.algorithms.losses.ppo import ppo
-from trainers.algorithms.losses.token_loss import ClipRange, Objective, TokenLoss, WeightLimit
+from trainers.algorithms.losses.sapo import sapo
+from trainers.algorithms.losses.token_loss import LossTokens, Objective, TokenLoss
 
 OBJECTIVES: dict[str, Objective] = {
-    "ppo": ppo,
     "decoupled_ppo": decoupled_ppo,
+    "ppo": ppo,
+    "gspo": gspo,
+    "cispo": cispo,
+    "sapo": sapo,
+    "a3po": a3po,
 }
 
-__all__ = ["OBJECTIVES", "ClipRange", "Objective", "TokenLoss", "WeightLimit"]
+__all__ = ["OBJECTIVES", "LossTokens", "Objective", "TokenLoss"]

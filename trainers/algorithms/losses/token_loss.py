@@ -1,61 +1,72 @@
-"""The nouns of a policy loss."""
+"""The nouns of a policy loss, and what several losses share.
+
+A policy loss is `objective(tokens, settings) -> TokenLoss`: a function of the loss tokens of one microbatch, in which
+sequences are whole. It knows nothing of batches, ranks or denominators; the learner scales and sums what it returns.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 
-
-@dataclass(frozen=True)
-class ClipRange:
-    """The ratio stays within [1 - low, 1 + high] where leaving it would raise the objective."""
-
-    low: float
-    high: float
+from oolong.contracts.run_spec import AlgorithmSection
 
 
 @dataclass(frozen=True)
-class WeightLimit:
-    """What happens to tokens whose behaviour weight w exceeds the limit: they count 0, count as limit, or stay."""
+class LossTokens:
+    """The N loss tokens of a microbatch in the row's order. Only `logprobs` has a gradient."""
 
-    mode: Literal["mask", "cap", "none"]
-    limit: float
+    logprobs: torch.Tensor  # [N] of the current policy
+    proximal_logprobs: torch.Tensor  # [N] centre of the clip; the behaviour ones where proximal is none
+    behaviour_logprobs: torch.Tensor  # [N] as the engine reported them
+    advantages: torch.Tensor  # [N]
+    weights: torch.Tensor  # [N] behaviour weight w = proximal / behaviour after its limit; 0 where masked
+    lag: torch.Tensor  # [N] int64, policy version trained minus the version that sampled the token
+    sequence: torch.Tensor  # [N] int64, which of the microbatch's sequences the token is of, from 0
+    sequences: int
 
 
 @dataclass(frozen=True)
 class TokenLoss:
-    """Per-token results, all [N] and in order. The caller sums `loss` and divides by its own token count."""
+    """Per-token results, all [N] and in order. What an objective has no notion of stays None and has no metric."""
 
     loss: torch.Tensor  # to be minimised; carries the gradient
-    ratio: torch.Tensor  # what is clipped: current over centre
-    weight: torch.Tensor  # behaviour weight as computed, before its limit; 1 where the objective has none
-    limited: torch.Tensor  # bool: w exceeded the limit and was masked or capped
-    clipped_low: torch.Tensor  # bool: no gradient because the ratio left the range downwards
-    clipped_high: torch.Tensor  # bool: the same upwards
+    ratio: torch.Tensor | None = None  # what is clipped: current over centre
+    clipped_low: torch.Tensor | None = None  # bool: no gradient because the ratio left the range downwards
+    clipped_high: torch.Tensor | None = None  # bool: the same upwards
+    dual_clipped: torch.Tensor | None = (
+        None  # bool: advantage negative, no gradient for a ratio over dual_clip
+    )
+    limited: torch.Tensor | None = None  # bool: w over its limit, where the objective itself computes w
 
 
 class Objective(Protocol):
-    def __call__(
-        self,
-        logprobs: torch.Tensor,  # [N] of the current policy, with gradient
-        proximal_logprobs: torch.Tensor,  # [N]
-        behaviour_logprobs: torch.Tensor,  # [N]
-        advantages: torch.Tensor,  # [N]
-        *,
-        clip: ClipRange,
-        weight_limit: WeightLimit,
-    ) -> TokenLoss: ...
+    def __call__(self, tokens: LossTokens, settings: AlgorithmSection) -> TokenLoss: ...
 
 
-def clipped_objective(
-    ratio: torch.Tensor, advantages: torch.Tensor, clip: ClipRange
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """min(r A, clip(r) A) and where the clip took the gradient away, below and above (arXiv 1707.06347, eq. 7)."""
-    bounded = ratio.clamp(1.0 - clip.low, 1.0 + clip.high)
+def clipped(ratio: torch.Tensor, tokens: LossTokens, settings: AlgorithmSection) -> TokenLoss:
+    """-w min(r A, clip(r) A), where A < 0 at least w c A with c = dual_clip.
+
+    arXiv 1707.06347, eq. 7; the dual clip is of arXiv 1912.09729, eq. 5. The caller says whether w counts by what it
+    puts into `tokens.weights`.
+    """
+    advantages = tokens.advantages
+    bounded = ratio.clamp(1.0 - settings.clip_low, 1.0 + settings.clip_high)
     value = torch.minimum(ratio * advantages, bounded * advantages)
     with torch.no_grad():
-        low = (ratio < 1.0 - clip.low) & (advantages < 0)
-        high = (ratio > 1.0 + clip.high) & (advantages > 0)
-    return value, low, high
+        heard = tokens.weights > 0
+        low = (ratio < 1.0 - settings.clip_low) & (advantages < 0) & heard
+        high = (ratio > 1.0 + settings.clip_high) & (advantages > 0) & heard
+        dual = torch.zeros_like(low)
+    if settings.dual_clip is not None:
+        value = torch.where(advantages < 0, torch.maximum(value, settings.dual_clip * advantages), value)
+        dual = (ratio.detach() > settings.dual_clip) & (advantages < 0) & heard
+    return TokenLoss(
+        loss=-tokens.weights * value,
+        ratio=ratio.detach(),
+        clipped_low=low,
+        clipped_high=high,
+        dual_clipped=dual,
+    )

@@ -6,7 +6,14 @@ and the way out. The resolved spec (every default filled in) is stored with the 
 
 from __future__ import annotations
 
-from oolong.contracts.run_spec.algorithm import AdvantageSection, AlgorithmSection, BehaviourWeightSection
+from oolong.contracts.run_spec.algorithm import (
+    AdvantageSection,
+    AlgorithmSection,
+    BehaviourWeightSection,
+    CriticSection,
+    KlSection,
+    OverlongSection,
+)
 from oolong.contracts.run_spec.errors import SpecError, spec_errors
 from oolong.contracts.run_spec.evaluation import EvaluationSection
 from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
@@ -27,9 +34,12 @@ __all__ = [
     "BehaviourWeightSection",
     "BudgetSection",
     "CheckpointSection",
+    "CriticSection",
     "DatasetSection",
     "EvaluationSection",
+    "KlSection",
     "ModelSection",
+    "OverlongSection",
     "PlacementSection",
     "RewardSection",
     "RolloutSection",

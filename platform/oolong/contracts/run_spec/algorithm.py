@@ -1,32 +1,130 @@
-"""Objective and advantages."""
+"""Objective, advantages, and the terms beside them. Formulas: docs/concepts/objective.md."""
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from oolong.contracts.run_spec.section import PositiveFloat, Section, refuse
+from oolong.contracts.run_spec.section import NonNegativeInt, PositiveFloat, PositiveInt, Section, refuse
+
+NonNegativeFloat = Annotated[float, Field(ge=0)]
+UnitFloat = Annotated[float, Field(ge=0, le=1)]
+
+# What an objective may be told beside the clip range, with its default.
+OBJECTIVE_OPTIONS: dict[str, dict[str, float]] = {
+    "decoupled_ppo": {},
+    "ppo": {},
+    "gspo": {},
+    "cispo": {},
+    "sapo": {"temperature_positive": 1.0, "temperature_negative": 1.05},
+    "a3po": {},
+}
 
 
 class BehaviourWeightSection(Section):
-    """w = proximal / behaviour probability of a token."""
+    """w = proximal / behaviour probability. Without a proximal pass w is 1 throughout."""
 
-    mode: Literal["mask", "cap", "none"] = Field(
-        "mask", description="tokens with w over the limit: left out, capped at it, or kept"
+    mode: Literal["mask", "cap", "none", "second_moment"] = Field(
+        "mask",
+        description="tokens with w over the limit: left out, capped at it, or kept; second_moment leaves out those "
+        "furthest from 1 until the mean of (log w)^2 is at most the limit (M2PO)",
     )
-    limit: PositiveFloat = Field(5.0, description="largest w that is used as it is")
+    level: Literal["token", "sequence", "sequence_mean"] = Field(
+        "token",
+        description="w of each token, of its whole sequence (the product), or the sequence's geometric mean",
+    )
+    limit: PositiveFloat = Field(
+        5.0, description="largest w that is used as it is; of second_moment the bound"
+    )
+
+    @model_validator(mode="after")
+    def _the_second_moment_is_of_tokens(self) -> Self:
+        if self.mode == "second_moment" and self.level != "token":
+            raise refuse(
+                "second_moment_of_tokens",
+                f"mode second_moment is over tokens; take level: token, not {self.level}",
+                "level",
+            )
+        return self
 
 
 class AdvantageSection(Section):
-    mean: Literal["batch", "group", "none"] = Field("group", description="what is subtracted from a reward")
+    estimator: Literal["outcome", "gae"] = Field(
+        "outcome",
+        description="one advantage per trajectory from its reward, or one per token by generalised advantage "
+        "estimation (with critic: none, values are 0)",
+    )
+    mean: Literal["batch", "group", "none"] = Field(
+        "group", description="what is subtracted: from a reward (outcome) or from a token's advantage (gae)"
+    )
     std: Literal["batch", "group", "none"] = Field("group", description="what it is divided by")
     epsilon: PositiveFloat = Field(1e-4, description="added to the standard deviation")
+    leave_one_out: bool = Field(
+        False, description="the group mean leaves out the trajectory itself (RLOO); needs mean: group"
+    )
+    gamma: UnitFloat = Field(1.0, description="discount per token; gae only")
+    gae_lambda: UnitFloat = Field(1.0, description="lambda of gae")
+
+    @model_validator(mode="after")
+    def _is_one_estimator(self) -> Self:
+        if self.leave_one_out and (self.estimator != "outcome" or self.mean != "group"):
+            raise refuse(
+                "leave_one_out",
+                f"leave_one_out needs estimator: outcome and mean: group; they are {self.estimator} and {self.mean}",
+                "leave_one_out",
+            )
+        if self.estimator == "outcome" and (self.gamma, self.gae_lambda) != (1.0, 1.0):
+            raise refuse(
+                "discount_needs_gae",
+                f"gamma={self.gamma:g} and gae_lambda={self.gae_lambda:g} have no say in estimator: outcome; leave "
+                "them at 1 or take estimator: gae",
+                "gamma",
+            )
+        return self
+
+
+class KlSection(Section):
+    """Pull towards the frozen initial weights of the run (the reference policy)."""
+
+    coefficient: PositiveFloat = Field(1e-3, description="beta")
+    estimator: Literal["k1", "k2", "k3"] = Field(
+        "k3", description="per token, with d = log current/reference: d, d^2/2, or exp(-d) - 1 + d"
+    )
+    place: Literal["loss", "reward"] = Field(
+        "loss",
+        description="added to the loss, or subtracted from each token's reward (needs estimator: gae)",
+    )
+
+
+class CriticSection(Section):
+    """A value model: the initial weights' backbone with a value head, and an optimizer of its own."""
+
+    learning_rate: PositiveFloat = Field(1e-5, description="AdamW, constant after trainer.warmup_steps")
+    clip: PositiveFloat | None = Field(
+        0.2, description="a value may move this far from the one before the step; none turns it off"
+    )
+    max_grad_norm: PositiveFloat = Field(1.0, description="gradients are clipped to this norm")
+    alone_steps: NonNegativeInt = Field(
+        0, description="first train steps in which the critic learns and the policy waits"
+    )
+
+
+class OverlongSection(Section):
+    """Soft penalty before the length limit (DAPO, arXiv 2503.14476, eq. 13)."""
+
+    margin_tokens: PositiveInt = Field(
+        16, description="it starts this far below rollout.max_new_tokens and falls linearly"
+    )
+    penalty: PositiveFloat = Field(1.0, description="subtracted from the reward at the limit")
 
 
 class AlgorithmSection(Section):
-    objective: Literal["decoupled_ppo", "ppo"] = Field(
-        "decoupled_ppo", description="eq. 5 of arXiv 2505.24298, or plain PPO for comparison"
+    objective: Literal["decoupled_ppo", "ppo", "gspo", "cispo", "sapo", "a3po"] = Field(
+        "decoupled_ppo", description="eq. 5 of arXiv 2505.24298, or another policy loss"
+    )
+    options: dict[str, float] = Field(
+        default_factory=dict, description="what else this objective may be told: sapo has two temperatures"
     )
     loss_function: str | None = Field(
         None,
@@ -34,14 +132,33 @@ class AlgorithmSection(Section):
         "only in projects with trainer_code",
     )
     proximal: Literal["recompute", "none"] = Field(
-        "recompute", description="proximal logprobs: recomputed before each train step, or none"
+        "recompute",
+        description="proximal logprobs: recomputed before each train step, or the behaviour ones in their place",
     )
     clip_low: PositiveFloat = Field(0.2, description="the ratio is clipped at 1 - clip_low")
     clip_high: PositiveFloat = Field(0.2, description="and at 1 + clip_high")
+    dual_clip: Annotated[float, Field(gt=1)] | None = Field(
+        None, description="where the advantage is negative the ratio counts as this much at most"
+    )
     behaviour_weight: BehaviourWeightSection = BehaviourWeightSection()
     advantage: AdvantageSection = AdvantageSection()
-    loss_normalisation: Literal["tokens"] = Field(
-        "tokens", description="divided by the loss tokens of the minibatch, over all ranks"
+    critic: CriticSection | None = Field(None, description="a value model; needs advantage.estimator: gae")
+    kl: KlSection | None = Field(None, description="KL to the reference policy; it is loaded only then")
+    entropy_bonus: NonNegativeFloat = Field(
+        0.0, description="this times the mean entropy is added to the objective"
+    )
+    overlong: OverlongSection | None = Field(None, description="penalty on nearly overlong completions")
+    mask_truncated: bool = Field(
+        False,
+        description="completions cut at the length limit leave the loss; their rewards still count in advantages",
+    )
+    loss_normalisation: Literal["tokens", "sequences", "constant"] = Field(
+        "tokens",
+        description="of a minibatch, over all ranks: mean over loss tokens; mean over sequences of their token means; "
+        "or sum over (sequences x loss_constant_tokens)",
+    )
+    loss_constant_tokens: PositiveInt | None = Field(
+        None, description="of loss_normalisation: constant; default rollout.max_new_tokens"
     )
 
     @model_validator(mode="after")
@@ -52,4 +169,56 @@ class AlgorithmSection(Section):
                 "objective decoupled_ppo needs proximal: recompute (or take objective: ppo)",
                 "proximal",
             )
+        if self.objective == "a3po" and self.proximal != "none":
+            raise refuse(
+                "proximal_superfluous",
+                "objective a3po approximates the proximal policy from the two others; take proximal: none",
+                "proximal",
+            )
         return self
+
+    @model_validator(mode="after")
+    def _dual_clip_bounds_a_clipped_ratio(self) -> Self:
+        if self.dual_clip is not None and self.objective in ("cispo", "sapo"):
+            raise refuse(
+                "dual_clip_without_say",
+                f"dual_clip has no say in objective {self.objective}, which bounds every token's weight itself; "
+                "leave it out",
+                "dual_clip",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _options_are_the_objectives_own(self) -> Self:
+        known = OBJECTIVE_OPTIONS[self.objective]
+        for name in self.options:
+            if name not in known:
+                raise refuse(
+                    "unknown_option",
+                    f"objective {self.objective} has no option {name!r}; it has {', '.join(known) or 'none'}",
+                    "options", name,
+                )  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
+    def _terms_that_need_gae(self) -> Self:
+        if self.advantage.estimator != "gae":
+            if self.critic is not None:
+                raise refuse("critic_without_gae", "a critic needs advantage.estimator: gae", "critic")
+            if self.kl is not None and self.kl.place == "reward":
+                raise refuse(
+                    "kl_reward_without_gae",
+                    "kl.place: reward is per token and needs advantage.estimator: gae",
+                    "kl", "place",
+                )  # fmt: skip
+        if self.kl is not None and self.kl.place == "reward" and self.proximal == "none":
+            raise refuse(
+                "kl_reward_without_proximal",
+                "kl.place: reward is measured at the proximal policy; take proximal: recompute",
+                "kl", "place",
+            )  # fmt: skip
+        return self
+
+    def option(self, name: str) -> float:
+        """An option of the objective, or its default."""
+        return self.options.get(name, OBJECTIVE_OPTIONS[self.objective][name])

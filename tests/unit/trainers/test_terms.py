@@ -1,0 +1,167 @@
+"""The terms beside the objective: behaviour weights, KL, value loss, normalisation, what is made of a batch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from oolong.contracts.rollout import Group, Trajectory
+from oolong.contracts.run_spec import AlgorithmSection, BehaviourWeightSection, OverlongSection
+from trainers.algorithms.advantages import advantages
+from trainers.algorithms.kl import KL_ESTIMATORS, reference_kl
+from trainers.algorithms.normalisation import token_scale
+from trainers.algorithms.shaping import overlong_penalty, shaped, shaping_metrics
+from trainers.algorithms.value_loss import value_loss
+from trainers.algorithms.weights import behaviour_weights
+
+SEQUENCE = torch.tensor([0, 0, 1, 1, 1])
+LOG_WEIGHT = torch.log(torch.tensor([3.0, 0.5, 2.0, 4.0, 1.0], dtype=torch.float64))
+
+
+def weights(**section: object) -> list[float]:
+    chosen = BehaviourWeightSection.model_validate(section)
+    return behaviour_weights(LOG_WEIGHT, SEQUENCE, 2, chosen, list).used.tolist()
+
+
+def test_a_weight_over_its_limit_is_masked_capped_or_kept() -> None:
+    assert weights(mode="mask", limit=2.5) == pytest.approx([0, 0.5, 2, 0, 1])
+    assert weights(mode="cap", limit=2.5) == pytest.approx([2.5, 0.5, 2, 2.5, 1])
+    assert weights(mode="none", limit=2.5) == pytest.approx([3, 0.5, 2, 4, 1])
+
+
+def test_the_weight_of_a_sequence_is_the_product_of_its_tokens_or_its_root() -> None:
+    assert weights(mode="none", level="sequence") == pytest.approx([1.5, 1.5, 8, 8, 8])
+    assert weights(mode="none", level="sequence_mean") == pytest.approx([1.5**0.5] * 2 + [2.0] * 3)
+    assert weights(mode="mask", level="sequence", limit=5.0) == pytest.approx([1.5, 1.5, 0, 0, 0])
+    assert weights(mode="cap", level="sequence_mean", limit=1.5) == pytest.approx([1.5**0.5] * 2 + [1.5] * 3)
+
+
+def test_the_second_moment_is_brought_under_its_bound_by_as_few_tokens_as_will_do() -> None:
+    rng = torch.Generator().manual_seed(3)
+    log_weight = 0.6 * torch.randn(500, generator=rng, dtype=torch.float64)
+    section = BehaviourWeightSection(mode="second_moment", limit=0.04)
+    found = behaviour_weights(log_weight, torch.zeros(500, dtype=torch.long), 1, section, list)
+    kept = log_weight[~found.limited].square()
+    assert 0.2 < found.limited.double().mean() < 0.9 and float(kept.mean()) <= 0.04
+    smallest_masked = log_weight[found.limited].square().min()
+    assert float(smallest_masked) >= float(kept.max())
+    assert float(torch.cat([kept, smallest_masked[None]]).mean()) > 0.04
+    assert bool((found.used[found.limited] == 0).all())
+
+
+def test_a_batch_within_the_second_moment_bound_keeps_every_token() -> None:
+    assert weights(mode="second_moment", limit=100.0) == pytest.approx([3, 0.5, 2, 4, 1])
+
+
+def categorical(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(logits with gradient, log current, log reference) of a 6-way choice."""
+    rng = torch.Generator().manual_seed(seed)
+    logits = torch.randn(6, generator=rng, dtype=torch.float64).requires_grad_()
+    return logits, logits.log_softmax(0), torch.randn(6, generator=rng, dtype=torch.float64).log_softmax(0)
+
+
+def test_k1_and_k3_are_unbiased_and_k3_is_never_negative() -> None:
+    _, current, reference = categorical(1)
+    kl = float((current.exp() * (current - reference)).sum())
+    expected = {
+        name: float((current.exp() * reference_kl(current, reference, estimator=name)).sum())
+        for name in KL_ESTIMATORS
+    }
+    assert expected["k1"] == pytest.approx(kl) and expected["k3"] == pytest.approx(kl)
+    assert expected["k2"] != pytest.approx(kl, rel=1e-3)
+    assert bool((reference_kl(current, reference, estimator="k3") > 0).all())
+    assert bool((reference_kl(current, reference, estimator="k1") < 0).any())
+
+
+def test_all_estimators_agree_to_second_order_where_the_policies_nearly_agree() -> None:
+    difference = torch.tensor([1e-4], dtype=torch.float64)
+    k2, k3 = (KL_ESTIMATORS[name](difference) for name in ("k2", "k3"))
+    assert float(k3) == pytest.approx(float(k2), rel=1e-3)
+
+
+def test_as_losses_k1_does_nothing_k2_pulls_along_kl_and_k3_along_the_reverse_kl() -> None:
+    logits, current, reference = categorical(2)
+
+    def of(loss: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.grad(loss, logits, retain_graph=True)[0]
+
+    def expected(name: str) -> torch.Tensor:
+        return of((current.exp().detach() * reference_kl(current, reference, estimator=name)).sum())
+
+    assert float(expected("k1").abs().max()) < 1e-15
+    torch.testing.assert_close(expected("k2"), of((current.exp() * (current - reference)).sum()))
+    torch.testing.assert_close(expected("k3"), of((reference.exp() * (reference - current)).sum()))
+
+
+def test_a_value_that_has_moved_far_towards_its_return_gets_no_more_gradient() -> None:
+    old, returns = torch.zeros(4, dtype=torch.float64), torch.tensor([1.0, 1.0, 1.0, -1.0]).double()
+    values = torch.tensor([0.1, 0.5, -0.5, 0.5], dtype=torch.float64, requires_grad=True)
+    result = value_loss(values, old, returns, clip=0.2)
+    assert result.loss.tolist() == pytest.approx([0.405, 0.32, 1.125, 1.125])
+    assert result.clipped.tolist() == [False, True, False, False]
+    [slope] = torch.autograd.grad(result.loss.sum(), values)
+    assert slope.tolist() == pytest.approx([-0.9, 0.0, -1.5, 1.5])
+    free = value_loss(values, old, returns, clip=None)
+    assert free.loss.tolist() == pytest.approx([0.405, 0.125, 1.125, 1.125])
+
+
+def test_the_three_normalisations_of_two_sequences_of_one_and_three_tokens() -> None:
+    lengths = torch.tensor([1.0, 3.0, 3.0, 3.0])
+    given = {"loss_tokens": 4, "loss_sequences": 2, "constant_tokens": 10}
+    assert token_scale(lengths, mode="tokens", **given).tolist() == [0.25] * 4
+    assert token_scale(lengths, mode="sequences", **given).tolist() == pytest.approx(
+        [1 / 2, 1 / 6, 1 / 6, 1 / 6]
+    )
+    assert token_scale(lengths, mode="constant", **given).tolist() == pytest.approx([0.05] * 4)
+
+
+def test_leave_one_out_compares_a_reward_with_the_mean_of_the_others() -> None:
+    [found] = advantages([[1.0, 0.0, 0.0, 3.0]], mean="group", std="none", epsilon=1e-4, leave_one_out=True)
+    assert found == pytest.approx([1 - 3 / 3, 0 - 4 / 3, 0 - 4 / 3, 3 - 1 / 3])
+    assert advantages([[0.1] * 7], mean="group", std="none", epsilon=1e-4, leave_one_out=True) == [[0.0] * 7]
+
+
+def test_the_overlong_penalty_falls_linearly_over_the_margin() -> None:
+    section = OverlongSection(margin_tokens=4, penalty=2.0)
+    found = [overlong_penalty(length, section, max_new_tokens=10) for length in (1, 6, 7, 8, 10, 12)]
+    assert found == [0.0, 0.0, -0.5, -1.0, -2.0, -2.0]
+
+
+def trajectory(length: int, finish: str) -> Trajectory:
+    return Trajectory(
+        token_ids=[7] * length, loss_mask=[1] * length, behaviour_logprobs=[-1.0] * length,
+        policy_versions=[0] * length, finish_reason=finish, reward=1.0,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+GROUP = Group(
+    group_id="0-0-0", row=0, prompt_token_ids=[1], prompt="", answer="",
+    trajectories=[trajectory(5, "stop"), trajectory(9, "stop"), trajectory(10, "length")],
+)  # fmt: skip
+
+
+def test_a_truncated_completion_leaves_the_loss_and_keeps_its_reward() -> None:
+    algorithm = AlgorithmSection(mask_truncated=True)
+    [found] = shaped([GROUP], algorithm, max_new_tokens=10)
+    assert [sum(one.loss_mask) for one in found.trajectories] == [5, 9, 0]
+    assert [one.reward for one in found.trajectories] == [1.0, 1.0, 1.0]
+    assert shaping_metrics([GROUP], algorithm, max_new_tokens=10) == {
+        "length/masked_share": pytest.approx(1 / 3)
+    }
+
+
+def test_nearly_overlong_completions_lose_reward_and_the_batch_itself_is_left_alone() -> None:
+    algorithm = AlgorithmSection(overlong=OverlongSection(margin_tokens=2))
+    [found] = shaped([GROUP], algorithm, max_new_tokens=10)
+    assert [one.reward for one in found.trajectories] == [1.0, 0.5, 0.0]
+    assert [one.reward for one in GROUP.trajectories] == [1.0, 1.0, 1.0]
+    metrics = shaping_metrics([GROUP], algorithm, max_new_tokens=10)
+    assert metrics["length/overlong_share"] == pytest.approx(2 / 3)
+    assert metrics["reward/overlong_penalty_mean"] == pytest.approx(-0.5)
+
+
+def test_without_shaping_the_groups_are_the_groups() -> None:
+    assert shaped([GROUP], AlgorithmSection(), max_new_tokens=10)[0] is GROUP
+    assert math.isclose(overlong_penalty(10, OverlongSection(margin_tokens=1), max_new_tokens=10), -1.0)

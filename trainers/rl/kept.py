@@ -1,0 +1,42 @@
+"""A way back: parameters and optimizer state as they were before a train step."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+class Kept:
+    """Kept on the host, for steps of several optimizer steps.
+
+    A later minibatch may turn out non-finite when earlier ones have already moved the weights; the step is then
+    taken back whole, so that a policy version is always a whole number of batches.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter], optimizer: torch.optim.Optimizer) -> None:
+        self._of = parameters, optimizer
+        self._parameters = [_host_copy(parameter.detach()) for parameter in parameters]
+        self._moments = {
+            number: {name: _host_copy(value) for name, value in optimizer.state[parameter].items()}
+            for number, parameter in enumerate(parameters)
+            if parameter in optimizer.state
+        }
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        parameters, optimizer = self._of
+        for number, (parameter, kept) in enumerate(zip(parameters, self._parameters, strict=True)):
+            _local(parameter).copy_(kept)
+            if number not in self._moments:
+                optimizer.state.pop(parameter, None)
+                continue
+            for name, value in self._moments[number].items():
+                _local(optimizer.state[parameter][name]).copy_(value)
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def _host_copy(tensor: torch.Tensor) -> torch.Tensor:
+    return _local(tensor).detach().to("cpu", copy=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,3 +28,21 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     torch.set_num_threads(1)
     return make_tiny_model(tmp_path_factory.mktemp("tiny"), seed=3)
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Any]:
+    """A process group of one, for programs that take part in one."""
+    from trainers.ranks import join_ranks, leave_ranks
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "RANK": "0",
+            "WORLD_SIZE": "1",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": "0",
+        }.items():
+            patch.setenv(name, value)
+        joined = join_ranks("cpu")
+    yield joined
+    leave_ranks()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from oolong.contracts.run_spec import RunSpec
 from trainers.algorithms.advantages import advantages
 from trainers.models.policy import Policy, load_policy
 from trainers.models.shard import full_tensors, shard
-from trainers.ranks import Ranks, join_ranks, leave_ranks
+from trainers.ranks import Ranks
 from trainers.rl.learner import Learner
 from trainers.rl.plan import plan_batch
 from trainers.stopwatch import Stopwatch
@@ -27,21 +26,6 @@ SPEC = RunSpec.model_validate(
         "algorithm": {"behaviour_weight": {"mode": "mask", "limit": 1.2}},
     }
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def ranks() -> Iterator[Ranks]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {
-            "RANK": "0",
-            "WORLD_SIZE": "1",
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": "0",
-        }.items():
-            patch.setenv(name, value)
-        joined = join_ranks("cpu")
-    yield joined
-    leave_ranks()
 
 
 def batch(model: Path) -> list[Group]:

@@ -1,0 +1,212 @@
+"""A train step with every term switched on against the same step written out, and with a critic."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from oolong.contracts.rollout import Group
+from oolong.contracts.run_spec import RunSpec
+from tests.unit.trainers.test_learner import batch, plain_logprobs
+from trainers.algorithms.losses import LossTokens, TokenLoss
+from trainers.models.critic import load_critic
+from trainers.models.policy import Policy, load_policy
+from trainers.models.shard import full_tensors, shard
+from trainers.ranks import Ranks
+from trainers.rl.critic import CriticLearner
+from trainers.rl.learner import Learner, LossUnusable, StepOutcome
+from trainers.rl.plan import plan_batch
+from trainers.stopwatch import Stopwatch
+
+
+def spec(algorithm: dict[str, Any], **trainer: Any) -> RunSpec:
+    return RunSpec.model_validate(
+        {
+            "name": "test", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"},
+            "rollout": {"group_size": 3, "temperature": 0.7, "max_new_tokens": 50},
+            "trainer": {"groups_per_step": 4, "minibatches": 1, "learning_rate": 1e-3, **trainer},
+            "algorithm": algorithm,
+        }
+    )  # fmt: skip
+
+
+def learner(model: Path, ranks: Ranks, wanted: RunSpec, **more: Any) -> Learner:
+    section = wanted.algorithm.critic
+    critic = None
+    if section is not None:
+        critic = CriticLearner(shard(load_critic(model), ranks.mesh), section, wanted.trainer, ranks)
+    reference = None
+    if wanted.algorithm.kl is not None:
+        reference = shard(load_policy(model), ranks.mesh).requires_grad_(False)
+    return Learner(
+        shard(load_policy(model), ranks.mesh), wanted, ranks, reference=reference, critic=critic, **more
+    )
+
+
+def step(one: Learner, groups: list[Group], *, version: int = 0, minibatches: int = 1) -> StepOutcome:
+    [plan] = plan_batch(groups, version=version, ranks=1, minibatches=minibatches, token_budget=64)
+    return one.train(plan, Stopwatch())
+
+
+def plain_entropy(policy: Policy, prompt: list[int], tokens: list[int]) -> torch.Tensor:
+    ids = torch.tensor([[*prompt, *tokens]])
+    edges = torch.tensor([0, ids.shape[1]], dtype=torch.int32)
+    logits = policy.causal_lm(ids, use_cache=False, cu_seqlens=edges, seqlens=[ids.shape[1]]).logits[0]
+    log_softmax = (logits / 0.7).log_softmax(-1)[len(prompt) - 1 : -1]
+    return -(log_softmax.exp() * log_softmax).sum(-1)
+
+
+def test_kl_entropy_bonus_and_sequence_means_come_out_as_written(tiny_model: Path, ranks: Ranks) -> None:
+    """The reference differs from the policy after a first step; the second step is compared."""
+    groups = batch(tiny_model)
+    wanted = spec(
+        {
+            "kl": {"coefficient": 0.3, "estimator": "k3"}, "entropy_bonus": 0.05,
+            "loss_normalisation": "sequences", "behaviour_weight": {"mode": "none"},
+        },
+        max_grad_norm=1e6, learning_rate=3e-3,
+    )  # fmt: skip
+    one = learner(tiny_model, ranks, wanted)
+    first = step(one, groups)
+    assert first.finite and first.metrics["policy/reference_kl"] == 0.0
+    policy, reference = load_policy(tiny_model), load_policy(tiny_model)
+    policy.causal_lm.load_state_dict(full_tensors(one.policy, dtype=torch.float32, keep=True), strict=False)
+    policy.causal_lm.tie_weights()
+
+    total, kl_sum, tokens = torch.zeros(()), 0.0, 0
+    for number, group in enumerate(groups):
+        for member, trajectory in enumerate(group.trajectories):
+            prompt, completion = group.prompt_token_ids, trajectory.token_ids
+            current = plain_logprobs(policy, prompt, completion)
+            far = plain_logprobs(reference, prompt, completion).detach()
+            weight = (current.detach() - torch.tensor(trajectory.behaviour_logprobs)).exp()
+            rewards = torch.tensor([float(other.reward or 0) for other in group.trajectories]).double()
+            spread = rewards.std(correction=0) + 1e-4
+            value = 0.0 if number == 2 else float((rewards[member] - rewards.mean()) / spread)
+            kl = (far - current).exp() - 1 - (far - current)
+            loss = -weight * (current - current.detach()).exp() * value + 0.3 * kl
+            loss = loss - 0.05 * plain_entropy(policy, prompt, completion)
+            total = total + loss.mean() / 12
+            kl_sum, tokens = kl_sum + float(kl.sum()), tokens + len(completion)
+    total.backward()
+    norm = math.sqrt(sum(float(parameter.grad.square().sum()) for parameter in policy.parameters()))
+    second = step(one, groups)
+    assert second.minibatch_losses == pytest.approx([float(total)], abs=2e-6)
+    assert second.grad_norms == pytest.approx([norm], rel=1e-4)
+    assert second.metrics["policy/reference_kl"] == pytest.approx(kl_sum / tokens, rel=1e-3)
+    assert second.metrics["policy/reference_kl"] > 1e-3
+
+
+def test_a_kl_term_also_pulls_on_groups_that_teach_nothing(tiny_model: Path, ranks: Ranks) -> None:
+    solved = batch(tiny_model)[2:3] * 4
+    one = learner(tiny_model, ranks, spec({"kl": {"coefficient": 0.1}}))
+    step(one, batch(tiny_model))
+    assert step(one, solved).grad_norms[0] > 1e-4
+    assert step(learner(tiny_model, ranks, spec({})), solved).grad_norms == [0.0]
+
+
+def test_the_reference_stays_what_it_was(tiny_model: Path, ranks: Ranks) -> None:
+    one = learner(tiny_model, ranks, spec({"kl": {"coefficient": 0.1}}))
+    before = full_tensors(one.reference, dtype=torch.float32, keep=True)
+    for version in range(3):
+        step(one, batch(tiny_model), version=version)
+    after = full_tensors(one.reference, dtype=torch.float32, keep=True)
+    moved = full_tensors(one.policy, dtype=torch.float32, keep=True)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert not any(torch.equal(before[name], moved[name]) for name in before)
+
+
+PPO = {
+    "objective": "ppo",
+    "advantage": {"estimator": "gae", "mean": "none", "std": "none", "gamma": 1.0, "gae_lambda": 1.0},
+    "critic": {"learning_rate": 3e-3, "clip": None},
+}
+
+
+def test_a_new_critic_values_everything_at_zero_and_its_first_loss_is_that_of_the_returns(
+    tiny_model: Path, ranks: Ranks
+) -> None:
+    groups = batch(tiny_model)
+    outcome = step(learner(tiny_model, ranks, spec(PPO)), groups)
+    returns = [one.reward or 0 for group in groups for one in group.trajectories for _ in one.token_ids]
+    assert outcome.critic_losses == pytest.approx([sum(one**2 / 2 for one in returns) / len(returns)])
+    assert outcome.metrics["value/mean"] == 0.0
+    assert outcome.metrics["value/return_mean"] == pytest.approx(sum(returns) / len(returns))
+    assert outcome.metrics["value/explained_variance"] == pytest.approx(0.0, abs=1e-9)
+    assert outcome.metrics["advantage/mean"] == pytest.approx(sum(returns) / len(returns))
+
+
+def test_the_critic_learns_the_returns_and_advantages_shrink(tiny_model: Path, ranks: Ranks) -> None:
+    groups = batch(tiny_model)
+    one = learner(tiny_model, ranks, spec(PPO, learning_rate=1e-6))
+    outcomes = [step(one, groups, version=version) for version in range(12)]
+    assert outcomes[-1].metrics["value/loss"] < 0.5 * outcomes[0].metrics["value/loss"]
+    assert outcomes[-1].metrics["value/explained_variance"] > 0.3
+    assert outcomes[-1].metrics["advantage/std"] < outcomes[0].metrics["advantage/std"]
+
+
+def test_while_the_critic_learns_alone_the_policy_stays_to_the_bit(tiny_model: Path, ranks: Ranks) -> None:
+    alone = {**PPO, "critic": {**PPO["critic"], "alone_steps": 1}}  # type: ignore[dict-item]
+    one = learner(tiny_model, ranks, spec(alone, weight_decay=0.1))
+    weights = [full_tensors(one.policy, dtype=torch.float32, keep=True)]
+    for version in range(2):
+        step(one, batch(tiny_model), version=version)
+        weights.append(full_tensors(one.policy, dtype=torch.float32, keep=True))
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert not any(torch.equal(weights[1][name], weights[2][name]) for name in weights[0])
+
+
+def test_a_nonfinite_value_loss_takes_policy_and_critic_back(tiny_model: Path, ranks: Ranks) -> None:
+    groups = batch(tiny_model)
+    one = learner(tiny_model, ranks, spec(PPO, minibatches=2))
+    step(one, groups, minibatches=2)
+    assert one.critic is not None
+    policy = full_tensors(one.policy, dtype=torch.float32, keep=True)
+    critic = {name: value.full_tensor().clone() for name, value in one.critic.critic.state_dict().items()}
+    [plan] = plan_batch(groups, version=1, ranks=1, minibatches=2, token_budget=64)
+    plan.rewards[3][0] = 1e30  # in the second minibatch; its square is not finite in float32
+    outcome = one.train(plan, Stopwatch())
+    assert not outcome.finite and math.isfinite(outcome.critic_losses[0])
+    after = full_tensors(one.policy, dtype=torch.float32, keep=True)
+    assert all(torch.equal(policy[name], after[name]) for name in policy)
+    kept = {name: value.full_tensor() for name, value in one.critic.critic.state_dict().items()}
+    assert all(torch.equal(critic[name], kept[name]) for name in critic)
+
+
+def test_kl_in_the_reward_lowers_the_return_of_tokens_that_left_the_reference(
+    tiny_model: Path, ranks: Ranks
+) -> None:
+    plus_plus = {
+        "advantage": {"estimator": "gae", "mean": "batch", "std": "batch"},
+        "kl": {"coefficient": 0.5, "estimator": "k1", "place": "reward"},
+    }
+    one = learner(tiny_model, ranks, spec(plus_plus))
+    first, second = (step(one, batch(tiny_model), version=version) for version in range(2))
+    assert first.finite and second.finite
+    for outcome in (first, second):  # normalised over the batch's tokens
+        assert outcome.metrics["advantage/mean"] == pytest.approx(0.0, abs=1e-5)
+        assert outcome.metrics["advantage/std"] == pytest.approx(1.0, abs=1e-2)
+
+
+def test_without_a_proximal_pass_ratios_are_against_the_behaviour_policy(
+    tiny_model: Path, ranks: Ranks
+) -> None:
+    groups = batch(tiny_model)
+    bypass = step(learner(tiny_model, ranks, spec({"objective": "ppo", "proximal": "none"})), groups)
+    recomputed = step(learner(tiny_model, ranks, spec({"objective": "ppo"})), groups)
+    assert recomputed.metrics["policy/ratio_max"] == pytest.approx(1.0, abs=1e-5)
+    assert bypass.metrics["policy/ratio_max"] > 1.3 > 0.8 > bypass.metrics["policy/ratio_min"]
+    assert "weight/mean" in recomputed.metrics and "weight/mean" not in bypass.metrics
+    assert bypass.metrics["policy/clip_high_share"] > 0.02 and "policy/entropy" in bypass.metrics
+
+
+def test_an_objective_that_returns_something_else_is_told_so(tiny_model: Path, ranks: Ranks) -> None:
+    def mean_loss(tokens: LossTokens, _: Any) -> TokenLoss:
+        return TokenLoss(loss=tokens.logprobs.mean())
+
+    with pytest.raises(LossUnusable, match=r"loss has the shape of tokens\.logprobs"):
+        step(learner(tiny_model, ranks, spec({}), objective=mean_loss), batch(tiny_model))

@@ -24,7 +24,10 @@ def shaped(groups: Sequence[Group], algorithm: AlgorithmSection, *, max_new_toke
 
 
 def overlong_penalty(length: int, section: OverlongSection, *, max_new_tokens: int) -> float:
-    """0 up to max_new_tokens - margin, then linear to -penalty at max_new_tokens (arXiv 2503.14476, eq. 13)."""
+    """0 up to max_new_tokens - margin, then linear to -penalty at max_new_tokens (arXiv 2503.14476, eq. 13).
+
+    The length is in tokens that the policy sampled.
+    """
     over = length - (max_new_tokens - section.margin_tokens)
     return -section.penalty * min(1.0, max(0.0, over / section.margin_tokens))
 
@@ -37,7 +40,7 @@ def shaping_metrics(
     metrics = {}
     if algorithm.overlong is not None:
         penalties = [
-            overlong_penalty(len(one.token_ids), algorithm.overlong, max_new_tokens=max_new_tokens)
+            overlong_penalty(sum(one.loss_mask), algorithm.overlong, max_new_tokens=max_new_tokens)
             for one in trajectories
         ]
         metrics["length/overlong_share"] = sum(penalty < 0 for penalty in penalties) / len(penalties)
@@ -52,7 +55,7 @@ def shaping_metrics(
 def _shaped(trajectory: Trajectory, algorithm: AlgorithmSection, max_new_tokens: int) -> Trajectory:
     if algorithm.overlong is not None and trajectory.reward is not None:
         penalty = overlong_penalty(
-            len(trajectory.token_ids), algorithm.overlong, max_new_tokens=max_new_tokens
+            sum(trajectory.loss_mask), algorithm.overlong, max_new_tokens=max_new_tokens
         )
         trajectory = replace(trajectory, reward=trajectory.reward + penalty)
     if algorithm.mask_truncated and trajectory.finish_reason == "length":

@@ -89,7 +89,8 @@ def test_imbalance_compares_microbatches_that_run_abreast_not_sums_of_ranks() ->
 
 
 def joined(*minibatches: Minibatch) -> Minibatch:
-    return Minibatch([microbatch for one in minibatches for microbatch in one.microbatches], loss_tokens=66, loss_sequences=1)
+    microbatches = [microbatch for one in minibatches for microbatch in one.microbatches]
+    return Minibatch(microbatches, loss_tokens=66, loss_sequences=2)
 
 
 def test_a_rank_without_work_gets_a_dummy_without_loss_tokens() -> None:

@@ -9,7 +9,13 @@ from typing import Any, Literal
 import aiohttp
 import msgspec
 
-from gpu_agents.rollout.engines.errors import EngineError, EngineGone, EngineWouldBreak
+from gpu_agents.rollout.engines.errors import (
+    EngineError,
+    EngineGone,
+    EngineRefused,
+    EngineTooOld,
+    EngineWouldBreak,
+)
 
 PauseMode = Literal["retract", "abort", "in_place"]
 Finish = Literal["stop", "length", "abort"]
@@ -31,6 +37,7 @@ class Generation:
     versions: list[int]  # [T] weight version that sampled each token
     finish: Finish
     retractions: int  # times the engine took it off and prefilled it again
+    cached_tokens: int  # of the input, found in the prefix cache; 0 where the reply does not say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +74,13 @@ class _FinishReason(msgspec.Struct):
 
 
 class _Meta(msgspec.Struct):
-    """Of an aborted queued request num_retractions is missing."""
+    """Of an aborted queued request num_retractions and cached_tokens are missing; before 0.5.19 the spans are."""
 
     finish_reason: _FinishReason
+    weight_version: str | None = None
     weight_versions: list[_Span] | None = None
     num_retractions: int = 0
+    cached_tokens: int = 0
     output_token_logprobs: list[tuple[float, int, str | None]] = []
 
 
@@ -80,12 +89,34 @@ class _Generated(msgspec.Struct):
     meta_info: _Meta
 
 
+@dataclass(frozen=True, kw_only=True)
+class EngineLoad:
+    """What an engine says of itself at one moment."""
+
+    running_requests: int
+    waiting_requests: int  # taken in, without a place in the batch yet
+    kv_share: float  # of the KV cache, in use by running requests
+
+
+class _Load(msgspec.Struct):
+    num_running_reqs: int
+    num_waiting_reqs: int
+    token_usage: float
+
+
+class _Loads(msgspec.Struct):
+    """One entry per data-parallel rank of the engine."""
+
+    loads: list[_Load]
+
+
 class _ModelInfo(msgspec.Struct):
     weight_version: str
     model_path: str
 
 
 _decode_generated = msgspec.json.Decoder(_Generated).decode
+_decode_loads = msgspec.json.Decoder(_Loads).decode
 _decode_model_info = msgspec.json.Decoder(_ModelInfo).decode
 
 
@@ -103,8 +134,14 @@ class EngineClient:
     async def close(self) -> None:
         await self._http.close()
 
-    async def generate(self, input_ids: list[int], sampling: Sampling, *, rid: str) -> Generation:
-        """One completion. Raises EngineWouldBreak before anything is sent, EngineGone if the engine dies."""
+    async def generate(
+        self, input_ids: list[int], sampling: Sampling, *, rid: str, only_version: int | None = None
+    ) -> Generation:
+        """One completion. Raises EngineWouldBreak before anything is sent, EngineGone if the engine dies.
+
+        `only_version` is the caller's word that no load happens while the request runs: every token is of that
+        version. A server that reports spans is held to it; one that does not needs it. Raises EngineTooOld.
+        """
         self._limits.check(input_ids, max_new_tokens=sampling.max_new_tokens)
         body = {
             "rid": rid,
@@ -118,7 +155,8 @@ class EngineClient:
             "logprob_start_len": -1,
             "return_text_in_logprobs": False,
         }
-        return _generation(_decode_generated(await self._post("generate", body)), rid=rid)
+        reply = _decode_generated(await self._post("generate", body))
+        return _generation(reply, rid=rid, only_version=only_version)
 
     async def pause(self, mode: PauseMode) -> None:
         await self._post("pause_generation", {"mode": mode}, timeout=60)
@@ -146,6 +184,21 @@ class EngineClient:
         """The label of the loaded weights. Answers while paused, unlike /health: this is the sign of life."""
         return _decode_model_info(await self._call("GET", "model_info", None, timeout)).weight_version
 
+    async def load(self) -> EngineLoad | None:
+        """How busy the engine is; None from a server that does not say (it has no /v1/loads)."""
+        try:
+            reply = await self._call("GET", "v1/loads?include=core", None, 10.0)
+        except EngineRefused as error:
+            if error.status == 404:
+                return None
+            raise
+        ranks = _decode_loads(reply).loads
+        return EngineLoad(
+            running_requests=sum(rank.num_running_reqs for rank in ranks),
+            waiting_requests=sum(rank.num_waiting_reqs for rank in ranks),
+            kv_share=max(rank.token_usage for rank in ranks),
+        )
+
     async def _post(self, path: str, body: dict[str, Any], timeout: float | None = None) -> bytes:
         return await self._call("POST", path, msgspec.json.encode(body), timeout)
 
@@ -161,13 +214,11 @@ class EngineClient:
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
             raise EngineGone(f"/{path} of the engine: {type(error).__name__}: {error}") from error
         if response.status != 200:
-            raise EngineError(
-                f"/{path} of the engine: {response.status}: {content[:500].decode(errors='replace')}"
-            )
+            raise EngineRefused(path, response.status, content[:500].decode(errors="replace"))
         return content
 
 
-def _generation(reply: _Generated, *, rid: str) -> Generation:
+def _generation(reply: _Generated, *, rid: str, only_version: int | None) -> Generation:
     tokens = len(reply.output_ids)
     meta = reply.meta_info
     if len(meta.output_token_logprobs) != tokens:
@@ -178,13 +229,35 @@ def _generation(reply: _Generated, *, rid: str) -> Generation:
     return Generation(
         token_ids=reply.output_ids,
         logprobs=logprobs,
-        versions=_versions(meta.weight_versions or [], tokens=tokens, rid=rid),
+        versions=_versions(meta, tokens=tokens, rid=rid, only=only_version),
         finish=meta.finish_reason.type,
         retractions=meta.num_retractions,
+        cached_tokens=meta.cached_tokens,
     )
 
 
-def _versions(spans: list[_Span], *, tokens: int, rid: str) -> list[int]:
+def _versions(meta: _Meta, *, tokens: int, rid: str, only: int | None) -> list[int]:
+    """Version of each token: from the spans, or, on a server without them, the one that the caller vouches for."""
+    if not tokens:
+        return []
+    if meta.weight_versions is None:
+        if only is None:
+            raise EngineTooOld(
+                "the engine reports no version spans (SGLang before 0.5.19), and a retracted request may have "
+                "tokens of several versions; set rollout.interruption: abort"
+            )
+        if meta.weight_version != str(only):
+            raise EngineError(
+                f"request {rid}: sampled by weights {meta.weight_version!r}, not by version {only}"
+            )
+        return [only] * tokens
+    versions = _of_spans(meta.weight_versions, tokens=tokens, rid=rid)
+    if only is not None and set(versions) != {only}:
+        raise EngineError(f"request {rid}: sampled by versions {sorted(set(versions))}, not by {only} alone")
+    return versions
+
+
+def _of_spans(spans: list[_Span], *, tokens: int, rid: str) -> list[int]:
     """Per-token versions from half-open spans over the output."""
     versions: list[int] = []
     for span in spans:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 
 class EngineError(Exception):
-    """The engine answered with a refusal; the message carries its status and text."""
+    """The engine did not do what it was asked to; the message says what came instead."""
+
+
+class EngineRefused(EngineError):
+    """A call came back with another status than 200."""
+
+    def __init__(self, path: str, status: int, answer: str) -> None:
+        super().__init__(f"/{path} of the engine: {status}: {answer}")
+        self.status = status
 
 
 class EngineGone(EngineError):
@@ -13,3 +21,7 @@ class EngineGone(EngineError):
 
 class EngineWouldBreak(EngineError):
     """The request was kept from the engine because it cannot serve it, or would die of it."""
+
+
+class EngineTooOld(Exception):
+    """The engine lacks what the spec asks of it; no request will fare better. The message has the way out."""

@@ -14,6 +14,7 @@ from gpu_agents.channel import Peer, PeerGone
 from gpu_agents.job import Job, leave, read_arguments, stop_event
 from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
 from gpu_agents.rollout.engines.client import ModelLimits
+from gpu_agents.rollout.engines.errors import EngineTooOld
 from gpu_agents.rollout.engines.launch import LaunchPlan
 from gpu_agents.rollout.rows import DatasetUnusable, read_rows
 from gpu_agents.rollout.worker.engine_slot import EngineSlot
@@ -38,6 +39,8 @@ def main() -> int:
         return asyncio.run(work(job))
     except (ModelFilesUnusable, WeightsRefused) as error:
         return leave(job, EndReason.MODEL_UNUSABLE, str(error))
+    except EngineTooOld as error:
+        return leave(job, EndReason.CONFIG_REFUSED, str(error))
     except DatasetUnusable as error:
         return leave(job, EndReason.DATASET_UNUSABLE, str(error))
     except KeptDying as error:
@@ -51,7 +54,7 @@ async def work(job: Job) -> int:
     options = _options(job, spec)
     template = ChatTemplate(attempt.model_directory)
     meters = Meters(clock=time.monotonic)
-    slot = EngineSlot(meters)
+    slot = EngineSlot(meters, loads_between_requests=options.loads_between_requests)
     telemetry = WorkerTelemetry(job, Outbox(job.directory, job.job.incarnation), meters)
     controller = Peer("the controller", attempt.controller_url, attempt.token)
     reward = Peer("the reward service", attempt.reward_url, attempt.token)
@@ -99,7 +102,7 @@ async def work(job: Job) -> int:
 
 
 def _options(job: Job, spec: RunSpec) -> WorkerOptions:
-    pause_mode, skip_loads = switches_of_tests(os.environ)
+    pause_mode, skip_loads = switches_of_tests(os.environ, interruption=spec.rollout.interruption)
     return WorkerOptions(
         worker_id=f"{job.job.name}/{job.job.incarnation}",
         group_size=spec.rollout.group_size,

@@ -11,11 +11,19 @@ from gpu_agents.rollout.worker.meters import Meters
 DEATHS_OF_ONE_REQUEST = 4
 
 
-class EngineSlot:
-    """Requests wait here while there is no engine, or while one drains for a load that may not interrupt."""
+ABORT_AGAIN_SECONDS = 0.1
 
-    def __init__(self, meters: Meters) -> None:
+
+class EngineSlot:
+    """Requests wait here while there is no engine, or while one is kept clear for a load.
+
+    `loads_between_requests` says that a load never happens inside a request (SEMANTICS section 4: abort, and the mode
+    that does not interrupt): then each request is of one version, also on a server that reports no spans.
+    """
+
+    def __init__(self, meters: Meters, *, loads_between_requests: bool = False) -> None:
         self.meters = meters
+        self._loads_between_requests = loads_between_requests
         self.loaded_version = -1
         self._client: EngineClient | None = None
         self._open = asyncio.Event()
@@ -49,25 +57,46 @@ class EngineSlot:
         await self._open.wait()
 
     async def drain(self) -> None:
-        """Let nothing new in, and wait until nothing runs."""
+        """Let nothing new in, and wait until what runs has ended by itself."""
         self._open.clear()
         await self._quiet.wait()
 
+    async def clear(self) -> None:
+        """Let nothing new in, and take back what runs: every request returns with the tokens that it has.
+
+        One that the engine does not know yet, for it is still on its way, is asked again for.
+        """
+        self._open.clear()
+        while not self._quiet.is_set():
+            if self._client is not None:
+                await self._client.abort_all()
+            try:
+                await asyncio.wait_for(self._quiet.wait(), ABORT_AGAIN_SECONDS)
+            except TimeoutError:
+                continue
+
     async def generate(self, input_ids: list[int], sampling: Sampling, *, rid: str) -> Generation:
-        await self._open.wait()
+        while not self._open.is_set():  # it may have closed again between the event and this task's turn
+            await self._open.wait()
         if self._client is None:
             raise EngineGone("the engine ended before the request was sent")
         self._quiet.clear()
         self.meters.request_started()
+        only_version = self.loaded_version if self._loads_between_requests else None
         try:
-            generation = await self._client.generate(input_ids, sampling, rid=rid)
+            generation = await self._client.generate(input_ids, sampling, rid=rid, only_version=only_version)
         finally:
             self.meters.request_ended()
             if self.meters.live_requests == 0:
                 self._quiet.set()
-        self.meters.generated_tokens += len(generation.token_ids)
-        if generation.retractions or (generation.finish == "abort" and generation.token_ids):
-            self.meters.interrupted_requests += 1
+        self.meters.request_returned(
+            input_tokens=len(input_ids),
+            cached_tokens=generation.cached_tokens,
+            generated_tokens=len(generation.token_ids),
+            interrupted=bool(
+                generation.retractions or (generation.finish == "abort" and generation.token_ids)
+            ),
+        )
         return generation
 
     async def abort(self, rids: list[str]) -> None:

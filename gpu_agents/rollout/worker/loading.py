@@ -110,6 +110,8 @@ class WeightLoader:
         if not self._options.interruptible:
             await self._slot.drain()
         paused = time.monotonic()
+        if self._options.pause_mode == "abort":
+            await self._slot.clear()
         await client.pause(self._options.pause_mode)
         try:
             loading = time.monotonic()
@@ -138,6 +140,7 @@ class WeightLoader:
             self._probe_prompt,
             Sampling(max_new_tokens=PROBE_TOKENS, temperature=0.0, ignore_eos=True),
             rid=f"probe-{version:08d}-{time.monotonic_ns():020d}",
+            only_version=version if self._options.loads_between_requests else None,
         )
         if set(generation.versions) != {version}:
             raise EngineError(

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 class Meters:
     clock: Callable[[], float]
     generated_tokens: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0  # of the input tokens, those whose keys and values the engine had
     requests: int = 0
     interrupted_requests: int = 0
     restarts: int = 0
@@ -36,6 +38,14 @@ class Meters:
         if self.live_requests == 0 and self._busy_since is not None:
             self._busy_seconds += self.clock() - self._busy_since
             self._busy_since = None
+
+    def request_returned(
+        self, *, input_tokens: int, cached_tokens: int, generated_tokens: int, interrupted: bool
+    ) -> None:
+        self.input_tokens += input_tokens
+        self.cached_tokens += cached_tokens
+        self.generated_tokens += generated_tokens
+        self.interrupted_requests += interrupted
 
     def loaded(self, *, load_seconds: float, paused_seconds: float) -> None:
         self.load_seconds.append(load_seconds)

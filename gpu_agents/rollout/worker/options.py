@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from gpu_agents.rollout.engines.client import PauseMode
 
@@ -18,20 +19,26 @@ class WorkerOptions:
     reward_scale: float
     reward_bias: float
     reward_timeout_seconds: float
-    # The negative controls of the tests; a run of a user never sets them.
-    pause_mode: PauseMode = (
-        "retract"  # in_place: without the flush, so that tokens come from a stale KV cache
-    )
+    pause_mode: PauseMode = "retract"
+    # The negative controls of the tests; a run of a user never sets them, nor the pause mode in_place: it comes without
+    # the flush, so that tokens are made from a stale KV cache.
     skip_loads: bool = False  # go on with the first version for ever, and say so to nobody
+
+    @property
+    def loads_between_requests(self) -> bool:
+        """A load never happens inside a request: it waits for them, or takes them back first."""
+        return not self.interruptible or self.pause_mode == "abort"
 
     @property
     def flush_cache(self) -> bool:
         return self.pause_mode != "in_place"
 
 
-def switches_of_tests(environment: Mapping[str, str]) -> tuple[PauseMode, bool]:
-    """(pause mode, skip loads) from the job's environment; only tests set these variables."""
-    mode = environment.get("OOLONG_TEST_PAUSE_MODE", "retract")
+def switches_of_tests(
+    environment: Mapping[str, str], *, interruption: Literal["retract", "abort"]
+) -> tuple[PauseMode, bool]:
+    """(pause mode, skip loads): the spec's, unless the job's environment says otherwise, which only tests do."""
+    mode = environment.get("OOLONG_TEST_PAUSE_MODE", interruption)
     if mode not in ("retract", "abort", "in_place"):
         raise ValueError(f"OOLONG_TEST_PAUSE_MODE={mode!r} is not one of retract, abort, in_place")
     return mode, environment.get("OOLONG_TEST_DISABLE_WEIGHT_LOADS") == "1"  # type: ignore[return-value]

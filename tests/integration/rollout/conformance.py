@@ -169,6 +169,79 @@ async def ids_outside_the_vocabulary_never_reach_the_engine(subject: Subject) ->
     assert await subject.client.weight_version()
 
 
+async def an_abort_pause_returns_what_runs_and_holds_what_comes(subject: Subject) -> None:
+    """The pause mode of older servers; the worker goes on from the tokens with a new request."""
+    await load(subject, 1)
+    running = long_request(subject, new_rid())
+    await asyncio.sleep(subject.a_moment)
+    await subject.client.pause("abort")
+    first = await asyncio.wait_for(running, 10)
+    assert first.finish == "abort" and first.token_ids
+    waiting = long_request(subject, new_rid(), tokens=3)
+    await asyncio.sleep(subject.a_moment)
+    assert not waiting.done()
+    await subject.client.update_weights(str(subject.weights[2]), version=2, flush_cache=True)
+    await subject.client.resume()
+    assert (await waiting).versions == [2, 2, 2]
+    assert first.versions == [1] * len(first.token_ids)
+
+
+async def all_requests_are_taken_back_at_once(subject: Subject) -> None:
+    await load(subject, 1)
+    requests = [
+        asyncio.create_task(
+            subject.client.generate(
+                PROMPT,
+                Sampling(max_new_tokens=400, temperature=1.0, ignore_eos=True),
+                rid=new_rid(),
+                only_version=1,
+            )
+        )
+        for _ in range(8)
+    ]
+    await asyncio.sleep(subject.a_moment)
+    await subject.client.abort_all()
+    for generation in await asyncio.wait_for(asyncio.gather(*requests), 10):
+        assert generation.finish == "abort"
+        assert generation.versions == [1] * len(generation.token_ids)
+
+
+async def a_word_that_all_tokens_are_of_one_version_is_checked(subject: Subject) -> None:
+    await load(subject, 2)
+    sampling = Sampling(max_new_tokens=3, temperature=1.0, ignore_eos=True)
+    whole = await subject.client.generate(PROMPT, sampling, rid=new_rid(), only_version=2)
+    assert whole.versions == [2, 2, 2]
+    with pytest.raises(EngineError, match="version"):
+        await subject.client.generate(PROMPT, sampling, rid=new_rid(), only_version=1)
+
+
+async def a_shared_prefix_is_found_in_the_cache_until_a_load_flushes_it(subject: Subject) -> None:
+    await load(subject, 1)
+    prompt = PROMPT + list(range(40, 90))
+    sampling = Sampling(max_new_tokens=2, temperature=1.0, ignore_eos=True)
+
+    async def cached() -> int:
+        return (await subject.client.generate(prompt, sampling, rid=new_rid())).cached_tokens
+
+    assert await cached() == 0
+    assert len(prompt) / 2 < await cached() < len(prompt)
+    await load(subject, 2)
+    assert await cached() == 0
+
+
+async def an_engine_says_how_busy_it_is(subject: Subject) -> None:
+    idle = await subject.client.load()
+    assert idle is not None and idle.running_requests == 0
+    requests = [long_request(subject, new_rid()) for _ in range(4)]
+    await asyncio.sleep(subject.a_moment)
+    busy = await subject.client.load()
+    assert busy is not None
+    assert busy.running_requests + busy.waiting_requests == 4
+    assert 0 < busy.kv_share < 1
+    await subject.client.abort_all()
+    await asyncio.gather(*requests)
+
+
 async def an_idle_engine_flushes(subject: Subject) -> None:
     await subject.client.flush_cache()
 
@@ -185,5 +258,10 @@ CHECKS: list[Callable[[Subject], Awaitable[None]]] = [
     a_load_from_a_wrong_path_is_refused_and_survived,
     another_key_is_refused,
     ids_outside_the_vocabulary_never_reach_the_engine,
+    an_abort_pause_returns_what_runs_and_holds_what_comes,
+    all_requests_are_taken_back_at_once,
+    a_word_that_all_tokens_are_of_one_version_is_checked,
+    a_shared_prefix_is_found_in_the_cache_until_a_load_flushes_it,
+    an_engine_says_how_busy_it_is,
     an_idle_engine_flushes,
 ]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gpu_agents.rollout.engines.client import EngineClient
 from gpu_agents.rollout.worker.options import WorkerOptions
 from oolong.contracts.rollout import Group
 from tests.integration.rollout.conftest import RealEngine, TinyModel, run_with_node_python
@@ -40,10 +41,10 @@ async def train_steps(
     directory: Path,
     *,
     change: Callable[[WorkerOptions], WorkerOptions] = unchanged,
-    temperature: float = 1.0,
+    **rollout: Any,
 ) -> list[Group]:
     """Groups of some steps during which versions are published as fast as batches come."""
-    spec = {"staleness": {"max": 4, "on_straggler": "keep"}, "rollout": {"temperature": temperature}}
+    spec = {"staleness": {"max": 4, "on_straggler": "keep"}, "rollout": rollout}
     async with harness(tiny, directory, **spec) as run:
         run.start_worker(engine.port, engine.api_key, change=change)
         groups: list[Group] = []
@@ -56,9 +57,9 @@ async def train_steps(
 
 
 def largest_difference(
-    tiny: TinyModel, groups: list[Group], directory: Path, *, temperature: float = 1.0
+    tiny: TinyModel, groups: list[Group], directory: Path, *, temperature: float = 1.0, span: int = 2
 ) -> dict[str, Any]:
-    """Over the trajectories that span versions."""
+    """Over the trajectories that span versions, `span` of them or more."""
     spanning = [
         {
             "prompt": group.prompt_token_ids,
@@ -70,7 +71,7 @@ def largest_difference(
         }
         for group in groups
         for trajectory in group.trajectories
-        if len(set(trajectory.policy_versions)) > 1
+        if len(set(trajectory.policy_versions)) >= span
     ]
     assert len(spanning) >= 10, "hardly any trajectory spans versions"
     file = directory / "trajectories.json"
@@ -91,6 +92,44 @@ async def test_every_token_has_the_log_probability_of_the_version_that_it_names(
     assert result["tokens"] > 1000
     assert result["max"] < 1e-4, result
     print(result)
+
+
+class BeforeSpans(EngineClient):
+    """The real engine as one before 0.5.19 would look: the spans are cut out of its replies."""
+
+    async def _post(self, path: str, body: dict[str, Any], timeout: float | None = None) -> bytes:
+        content = await super()._post(path, body, timeout)
+        if path != "generate":
+            return content
+        reply = json.loads(content)
+        del reply["meta_info"]["weight_versions"]
+        return json.dumps(reply).encode()
+
+
+async def test_aborted_and_sent_anew_every_token_has_the_log_probability_of_its_version(
+    tiny: TinyModel,
+    real_engine: RealEngine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With spans the client checks them against the same word; here it has nothing else."""
+    monkeypatch.setattr("tests.unit.rollout.harness.EngineClient", BeforeSpans)
+    groups = await train_steps(tiny, real_engine, tmp_path, interruption="abort", temperature=0.7)
+    result = largest_difference(tiny, groups, tmp_path, temperature=0.7)
+    assert len(result["by_version"]) >= 3
+    assert result["tokens"] > 1000
+    assert result["max"] < 1e-4, result
+    print(result)
+
+
+async def test_without_interruption_no_trajectory_spans_versions_and_each_is_of_its_version(
+    tiny: TinyModel, real_engine: RealEngine, tmp_path: Path
+) -> None:
+    groups = await train_steps(tiny, real_engine, tmp_path, interruptible=False, max_new_tokens=120)
+    seen = [set(t.policy_versions) for g in groups for t in g.trajectories]
+    assert {len(versions) for versions in seen} == {1}
+    assert len(set.union(*seen)) > 1, "no version but the first was ever sampled from"
+    assert largest_difference(tiny, groups, tmp_path, span=1)["max"] < 1e-4
 
 
 async def test_negative_control_without_retraction_and_flush_they_differ(

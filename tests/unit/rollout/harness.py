@@ -142,6 +142,7 @@ class Harness:
                 temperature=rollout.temperature,
                 max_running_requests=rollout.engine_max_running_requests,
                 interruptible=rollout.interruptible,
+                pause_mode=rollout.interruption,
                 reward_scale=self.spec.reward.scale,
                 reward_bias=self.spec.reward.bias,
                 reward_timeout_seconds=5.0,
@@ -154,7 +155,7 @@ class Harness:
         client = EngineClient(engine_port, api_key, limits)
         template = ChatTemplate(self.model_directory)
         meters = Meters(clock=time.monotonic)
-        slot = EngineSlot(meters)
+        slot = EngineSlot(meters, loads_between_requests=options.loads_between_requests)
         controller = self.peer()
         service = Peer("the reward service", f"http://127.0.0.1:{self._ports[1]}", TOKEN, connect_seconds=5)
         self._peers += [controller, service]

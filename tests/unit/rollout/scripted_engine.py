@@ -31,6 +31,7 @@ class ScriptedRequest:
     versions: list[str] = field(default_factory=list)
     retractions: int = 0
     retracted: bool = False
+    cached_tokens: int = 0
     finish: dict[str, Any] | None = None
 
     @property
@@ -40,7 +41,19 @@ class ScriptedRequest:
 
 
 class ScriptedEngine:
-    def __init__(self, *, token_seconds: float = 0.001, api_key: str = "key") -> None:
+    def __init__(
+        self,
+        *,
+        token_seconds: float = 0.001,
+        api_key: str = "key",
+        spans: bool = True,
+        places: int = 10_000,
+        kv_tokens: int = 1_000_000,
+    ) -> None:
+        self.spans = spans  # False: as SGLang before 0.5.19, which has no version spans
+        self.places = places  # requests decoded at once; the others wait
+        self.kv_tokens = kv_tokens
+        self._cache: list[list[int]] = []  # inputs whose keys and values are kept until the next flush
         self.token_seconds = token_seconds
         self.api_key = api_key
         self.version = "boot"
@@ -66,6 +79,7 @@ class ScriptedEngine:
         ):
             self._app.router.add_post(f"/{path}", handler)
         self._app.router.add_get("/model_info", self._model_info)
+        self._app.router.add_get("/v1/loads", self._loads)
 
     async def serve_for_ever(self, port: int) -> None:
         """As the engine's own process: until it is killed."""
@@ -104,7 +118,7 @@ class ScriptedEngine:
 
     def _step(self) -> None:
         self.most_running = max(self.most_running, len(self.running))
-        for request in self.running:
+        for request in self.running[: self.places]:
             request.retracted = False
             at_end = len(request.output) + 1 >= request.length and not request.ignore_eos
             request.output.append(EOS if at_end else 97 + len(request.output) % 26)
@@ -145,6 +159,8 @@ class ScriptedEngine:
             temperature=sampling["temperature"],
             spread=self.spread,
         )
+        request.cached_tokens = self._cached(request.prompt)
+        self._cache.append(request.prompt)
         self.requests[request.rid] = request
         try:
             await request.done.wait()
@@ -153,7 +169,11 @@ class ScriptedEngine:
         if request.finish is None and call.transport is not None:
             call.transport.close()
             raise ConnectionResetError
-        return web.json_response(_reply(request))
+        return web.json_response(_reply(request, spans=self.spans))
+
+    def _cached(self, prompt: list[int]) -> int:
+        """The longest prefix seen since the last flush; the last token is always computed, for its logits."""
+        return max((_common_prefix(prompt[:-1], seen) for seen in self._cache), default=0)
 
     async def _pause(self, call: web.Request) -> web.Response:
         mode = (await call.json()).get("mode", "abort")
@@ -183,6 +203,8 @@ class ScriptedEngine:
         await asyncio.sleep(self.load_delay)
         self.version = body["weight_version"]
         self.loads.append(self.version)
+        if body["flush_cache"]:
+            self._cache.clear()
         return web.json_response({"success": True, "message": "Succeeded to update model weights."})
 
     async def _abort(self, call: web.Request) -> web.Response:
@@ -195,35 +217,55 @@ class ScriptedEngine:
     async def _flush(self, call: web.Request) -> web.Response:
         if self.running and self.paused != "retract":
             return web.Response(status=400, text="Flush cache failed.")
+        self._cache.clear()
         return web.Response(text="Cache flushed.")
 
     async def _model_info(self, call: web.Request) -> web.Response:
         return web.json_response({"weight_version": self.version, "model_path": "/model"})
+
+    async def _loads(self, call: web.Request) -> web.Response:
+        running = self.running[: self.places]
+        load = {
+            "num_running_reqs": len(running),
+            "num_waiting_reqs": len(self.running) - len(running),
+            "token_usage": sum(len(r.prompt) + len(r.output) for r in running) / self.kv_tokens,
+        }
+        return web.json_response({"loads": [load]})
+
+
+def _common_prefix(one: list[int], other: list[int]) -> int:
+    length = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        length += 1
+    return length
 
 
 def _aborted(message: str) -> dict[str, Any]:
     return {"type": "abort", "message": message, "status_code": None, "err_type": None}
 
 
-def _reply(request: ScriptedRequest) -> dict[str, Any]:
-    spans: list[dict[str, Any]] = []
+def _reply(request: ScriptedRequest, *, spans: bool) -> dict[str, Any]:
+    runs: list[dict[str, Any]] = []
     for position, version in enumerate(request.versions):
-        if spans and spans[-1]["version"] == version:
-            spans[-1]["end"] = position + 1
+        if runs and runs[-1]["version"] == version:
+            runs[-1]["end"] = position + 1
         else:
-            spans.append({"version": version, "start": position, "end": position + 1})
+            runs.append({"version": version, "start": position, "end": position + 1})
     meta: dict[str, Any] = {
         "id": request.rid,
         "finish_reason": request.finish,
         "completion_tokens": len(request.output),
         "weight_version": request.versions[-1] if request.versions else "boot",
-        "weight_versions": spans,
         "output_token_logprobs": [[-0.5, token, None] for token in request.output],
     }
+    if spans:
+        meta["weight_versions"] = runs
     if request.finish is None or request.finish.get("message") != "Abort in waiting queue":
         meta |= {
             "prompt_tokens": len(request.prompt),
-            "cached_tokens": 0,
+            "cached_tokens": request.cached_tokens,
             "num_retractions": request.retractions,
         }
     return {"text": "", "output_ids": request.output, "meta_info": json.loads(json.dumps(meta))}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_agents.rollout.engines.client import EngineClient
+from gpu_agents.rollout.engines.client import EngineClient, Sampling
+from gpu_agents.rollout.engines.errors import EngineError, EngineTooOld
 from tests.integration.rollout.conformance import CHECKS, LIMITS, Subject
 from tests.unit.rollout.scripted_engine import ScriptedEngine
 
@@ -24,4 +25,21 @@ async def test_the_script_has_the_shape_of_the_real_server(
         await client.update_weights(str(tmp_path / "1"), version=1, flush_cache=True)
         weights = {version: tmp_path / str(version) for version in (1, 2)}
         await check(Subject(client, engine.port, weights, a_moment=0.03, a_step=0.01))
+        await client.close()
+
+
+async def test_without_spans_a_reply_names_one_version_only(tmp_path: Path) -> None:
+    """As SGLang 0.5.17, which these tests cannot install beside the pinned one."""
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "config.json").write_text("{}")
+    async with ScriptedEngine(token_seconds=0.0005, spans=False) as engine:
+        client = EngineClient(engine.port, engine.api_key, LIMITS)
+        await client.update_weights(str(tmp_path / "1"), version=1, flush_cache=True)
+        sampling = Sampling(max_new_tokens=4, temperature=1.0, ignore_eos=True)
+        generation = await client.generate([97, 98], sampling, rid="r" * 32, only_version=1)
+        assert generation.versions == [1, 1, 1, 1]
+        with pytest.raises(EngineError, match="not by version 2"):
+            await client.generate([97, 98], sampling, rid="s" * 32, only_version=2)
+        with pytest.raises(EngineTooOld):
+            await client.generate([97, 98], sampling, rid="t" * 32)
         await client.close()

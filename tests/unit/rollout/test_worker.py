@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,33 +15,10 @@ import pytest
 from gpu_agents.rewards.table import build_reward
 from gpu_agents.rollout.worker.options import WorkerOptions
 from oolong.contracts.rollout import Group, PublishedWeights
-from tests.unit.rollout.harness import Harness, run_spec
-from tests.unit.rollout.model_files import SHAPES, publish, write_model, write_rows
+from tests.unit.rollout.harness import Harness
+from tests.unit.rollout.model_files import SHAPES, publish
 from tests.unit.rollout.scripted_engine import ScriptedEngine
 from tests.unit.rollout.simulated_world import assert_ledger_is_true
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[ScriptedEngine]:
-    async with ScriptedEngine() as engine:
-        yield engine
-
-
-@pytest.fixture
-def versions(tmp_path: Path) -> Callable[[int], PublishedWeights]:
-    return lambda version: publish(tmp_path / "weights", version)
-
-
-@pytest.fixture
-def new_harness(tmp_path: Path) -> Callable[..., Harness]:
-    model = write_model(tmp_path / "model")
-    rows = write_rows(tmp_path / "rows.jsonl", 60)
-
-    def make(reward: Any = None, **sections: Any) -> Harness:
-        return Harness(tmp_path / "attempt", run_spec(**sections), model, rows, reward=reward)
-
-    return make
-
 
 Make = Callable[..., Harness]
 Versions = Callable[[int], PublishedWeights]

@@ -35,7 +35,16 @@ class RolloutSection(Section):
     max_prompt_tokens: PositiveInt = Field(
         512, description="a longer prompt ends the run with config_refused, naming the row"
     )
-    interruptible: bool = Field(True, description="running generations are interrupted by a weight update")
+    interruptible: bool = Field(
+        True,
+        description="running generations are interrupted by a weight update; without it the engine finishes them "
+        "first, and no trajectory spans versions",
+    )
+    interruption: Literal["retract", "abort"] = Field(
+        "retract",
+        description="how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); "
+        "abort takes its tokens back and sends it anew with them (any version)",
+    )
     group_wall_seconds: PositiveFloat | None = Field(None, description="cap on the life of one claim")
     engine_max_running_requests: PositiveInt = Field(
         64, description="requests that an engine decodes at once"

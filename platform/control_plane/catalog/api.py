@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from control_plane.accounts.api import NamedSerializer
-from control_plane.accounts.caller import caller_of
+from control_plane.accounts.caller import Caller, caller_of
 from control_plane.catalog import rows, selectors, services, store
 from control_plane.catalog.models import CheckpointState
 from control_plane.catalog.show import (
@@ -162,6 +162,13 @@ class CheckpointSerializer(serializers.Serializer[Any]):
     stored_at = serializers.DateTimeField(allow_null=True)
 
 
+def need_scope_of(caller: Caller, purpose: str) -> None:
+    """Who uploads for a purpose needs the scope to write what it is for."""
+    needed = "models:write" if purpose == "model" else "datasets:write"
+    if needed not in caller.scopes:
+        raise Problem(403, "missing_scope", f"this needs the scope {needed}")
+
+
 BINARY = {("application/octet-stream"): OpenApiTypes.BINARY}
 
 
@@ -181,9 +188,7 @@ class UploadsView(APIView):
     def post(self, request: Request) -> Response:
         caller = caller_of(request)
         purpose = request.query_params.get("purpose", "dataset")
-        needed = "models:write" if purpose == "model" else "datasets:write"
-        if needed not in caller.scopes:
-            raise Problem(403, "missing_scope", f"this needs the scope {needed}")
+        need_scope_of(caller, purpose)
         upload = services.take_upload(
             caller,
             request._request,  # type: ignore[arg-type]  # it has read()

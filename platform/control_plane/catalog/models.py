@@ -19,6 +19,26 @@ class Upload(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
 
+class UploadSession(models.Model):
+    """An upload in parts. Which parts are here is read from the disk, not from a row."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.upload_session_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE)
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    filename = models.CharField(max_length=255)
+    purpose = models.CharField(max_length=20)  # dataset | model
+    bytes = models.BigIntegerField()
+    sha256 = models.CharField(max_length=64, default="", blank=True)  # announced; "" when not
+    fingerprint = models.CharField(
+        max_length=200, default="", blank=True
+    )  # by which its client finds it again
+    upload = models.ForeignKey(Upload, on_delete=models.CASCADE, null=True)  # what became of it
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "sha256"])]
+
+
 class Dataset(models.Model):
     id = models.CharField(primary_key=True, max_length=40, default=ids.dataset_id, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="datasets")

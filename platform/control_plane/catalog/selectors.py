@@ -18,6 +18,7 @@ from control_plane.catalog.models import (
     Function,
     FunctionVersion,
     Upload,
+    UploadSession,
 )
 from control_plane.catalog.rows import OFFSET_STRIDE
 from control_plane.common.errors import not_found
@@ -28,6 +29,15 @@ def upload_for(caller: Caller, upload_id: str) -> Upload:
     if upload is None:
         raise not_found("upload", upload_id)
     return upload
+
+
+def upload_session_for(caller: Caller, session_id: str) -> UploadSession:
+    found = (
+        UploadSession.objects.filter(project=caller.project, pk=session_id).select_related("upload").first()
+    )
+    if found is None:
+        raise not_found("upload session", session_id)
+    return found
 
 
 def datasets(caller: Caller) -> QuerySet[Dataset]:

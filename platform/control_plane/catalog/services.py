@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max
 
 from control_plane.accounts.caller import Caller
-from control_plane.catalog import archives, rows, store
+from control_plane.catalog import archives, parts, rows, store
 from control_plane.catalog.models import (
     BaseModel,
     Checkpoint,
@@ -25,7 +25,6 @@ from control_plane.catalog.models import (
 from control_plane.common.errors import FieldError, Problem, conflict, unprocessable
 
 MAX_UPLOAD_BYTES = {"dataset": 8 * 1024**3, "model": archives.MAX_TOTAL_BYTES}
-PART_BYTES = 8 * 1024 * 1024
 PREVIEW_ROWS = 200
 
 
@@ -33,17 +32,22 @@ class _Rejected(Exception):
     """Leaves a blob's block so that nothing of it is kept."""
 
 
-def take_upload(
-    caller: Caller, stream: BinaryIO, *, filename: str, purpose: str, sha256: str | None = None
-) -> Upload:
-    """Stream a file into the store. 413 over the limit, 422 when the caller's SHA-256 does not match."""
+def limit_of(purpose: str) -> int:
+    """Bytes that an upload of this purpose has at most. 422 for a purpose that there is not."""
     if purpose not in MAX_UPLOAD_BYTES:
         raise unprocessable(
             "invalid",
             f"purpose={purpose!r}: dataset or model",
             [FieldError("/purpose", "unknown", "dataset or model")],
         )
-    limit = MAX_UPLOAD_BYTES[purpose]
+    return MAX_UPLOAD_BYTES[purpose]
+
+
+def take_upload(
+    caller: Caller, stream: BinaryIO, *, filename: str, purpose: str, sha256: str | None = None
+) -> Upload:
+    """Stream a file into the store. 413 over the limit, 422 when the caller's SHA-256 does not match."""
+    limit = limit_of(purpose)
     try:
         with store.new_blob(limit=limit) as writer:
             for chunk in store.read_chunks(stream):
@@ -230,37 +234,12 @@ def begin_checkpoint_upload(
     return upload
 
 
-def part_count(upload: CheckpointUpload) -> int:
-    return max(1, -(-upload.bytes // PART_BYTES))
-
-
-def put_part(upload: CheckpointUpload, number: int, data: bytes, *, sha256: str | None) -> None:
-    count = part_count(upload)
-    if not 0 <= number < count:
-        raise unprocessable("no_such_part", f"part {number}: this upload has parts 0 to {count - 1}")
-    wanted = upload.bytes - PART_BYTES * (count - 1) if number == count - 1 else PART_BYTES
-    if len(data) != wanted:
-        raise unprocessable("part_size", f"part {number} has {len(data)} bytes, it must have {wanted}")
-    if sha256 is not None and (found := store.Blob.of(data).sha256) != sha256.lower():
-        raise unprocessable("checksum", f"part {number}: X-Part-SHA256 is {sha256}, the bytes have {found}")
-    store.put_part(upload.pk, number, data)
-
-
 def complete_checkpoint_upload(upload: CheckpointUpload, *, now: datetime) -> Checkpoint:
     """Join the parts, verify the whole, and mark the checkpoint STORED. Repeating it changes nothing."""
     checkpoint = upload.checkpoint
     if checkpoint.state == CheckpointState.STORED:
         return checkpoint
-    count = part_count(upload)
-    missing = sorted(set(range(count)) - set(store.received_parts(upload.pk)))
-    if missing:
-        raise conflict("parts_missing", f"{len(missing)} of {count} parts are missing, first {missing[0]}")
-    blob = store.join_parts(upload.pk, count)
-    if blob.sha256 != upload.tar_sha256:
-        store.drop_parts(upload.pk)
-        raise unprocessable(
-            "checksum", f"the joined parts have SHA-256 {blob.sha256}, announced was {upload.tar_sha256}"
-        )
+    blob = parts.join(upload.pk, upload.bytes, sha256=upload.tar_sha256)
     checkpoint.state, checkpoint.tar_sha256, checkpoint.bytes = (
         CheckpointState.STORED,
         blob.sha256,

@@ -1,9 +1,13 @@
 from django.urls import path
 
-from control_plane.catalog import api, function_api
+from control_plane.catalog import api, function_api, upload_api
 
 urlpatterns = [
     path("uploads", api.UploadsView.as_view()),
+    path("upload-sessions", upload_api.UploadSessionsView.as_view()),
+    path("upload-sessions/<str:session_id>", upload_api.UploadSessionView.as_view()),
+    path("upload-sessions/<str:session_id>/parts/<int:number>", upload_api.UploadSessionPartView.as_view()),
+    path("upload-sessions/<str:session_id>/complete", upload_api.UploadSessionCompleteView.as_view()),
     path("datasets", api.DatasetsView.as_view()),
     path("datasets/preview", api.PreviewView.as_view()),
     path("datasets/<str:dataset_id>", api.DatasetView.as_view()),

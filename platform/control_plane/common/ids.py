@@ -72,6 +72,10 @@ def upload_id() -> str:
     return new_id("upl")
 
 
+def upload_session_id() -> str:
+    return new_id("ups")
+
+
 def user_id() -> str:
     return new_id("usr")
 

@@ -18,8 +18,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from control_plane.accounts.authentication import bearer
-from control_plane.catalog import services as catalog
-from control_plane.catalog import store
+from control_plane.catalog import parts, store
 from control_plane.common import clock
 from control_plane.common.errors import Problem, not_found, unprocessable
 from control_plane.common.files import file_response
@@ -197,8 +196,8 @@ class UploadPartView(NodeView):
     )
     def put(self, request: Request, upload_id: str, number: int) -> Response:
         upload = services.upload_of(node_of(request), upload_id)
-        data = request._request.read(catalog.PART_BYTES + 1)
-        catalog.put_part(upload, number, data, sha256=request.headers.get("X-Part-SHA256"))
+        data = request._request.read(parts.PART_BYTES + 1)
+        parts.put(upload.pk, upload.bytes, number, data, sha256=request.headers.get("X-Part-SHA256"))
         return Response(msgspec.to_builtins(services.upload_reply(upload)))
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Max, Q
 
+from control_plane.catalog import parts, store
 from control_plane.catalog import services as catalog
-from control_plane.catalog import store
 from control_plane.catalog.models import Checkpoint, CheckpointState, CheckpointUpload, DatasetVersion
 from control_plane.common.errors import fenced, not_found
 from control_plane.fleet import services as fleet
@@ -153,7 +153,7 @@ def announce_checkpoint(
         checkpoint.final = True
         checkpoint.save(update_fields=["final"])
     if checkpoint.state == CheckpointState.STORED:
-        return UploadReply(upload_id="", part_bytes=catalog.PART_BYTES, received_parts=[], stored=True)
+        return UploadReply(upload_id="", part_bytes=parts.PART_BYTES, received_parts=[], stored=True)
     upload = catalog.begin_checkpoint_upload(
         checkpoint, node_id=node.pk, tar_sha256=tar_sha256, bytes=bytes, epoch=epoch
     )
@@ -185,7 +185,7 @@ def upload_of(node: Node, upload_id: str) -> CheckpointUpload:
 def upload_reply(upload: CheckpointUpload, *, stored: bool = False) -> UploadReply:
     stored = stored or upload.checkpoint.state == CheckpointState.STORED
     return UploadReply(
-        upload_id=upload.pk, part_bytes=catalog.PART_BYTES,
+        upload_id=upload.pk, part_bytes=parts.PART_BYTES,
         received_parts=[] if stored else store.received_parts(upload.pk), stored=stored,
     )  # fmt: skip
 

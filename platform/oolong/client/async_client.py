@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import httpx
 
 from oolong.client import calls, models
-from oolong.client.archives import Progress, body_of, counted
+from oolong.client.archives import ONE_REQUEST_BYTES, Body, Progress, body_of, counted, missing_parts
 from oolong.client.calls import Call
 from oolong.client.downloads import Download
 from oolong.client.errors import NotFound, OolongError, ServerError, StreamGap, Unreachable, error_of
@@ -106,8 +106,14 @@ class AsyncClient:
     async def upload(
         self, path: str | Path, *, purpose: str, progress: Progress | None = None
     ) -> models.Upload:
-        """Stream a file, or a folder as a tar archive. Its sha256 goes along and is checked by the server."""
+        """Stream a file, or a folder as a tar archive. Its sha256 goes along and is checked by the server.
+
+        What is larger than 8 MiB goes in parts: a broken upload of the same bytes, also by an earlier process,
+        is gone on with.
+        """
         body = await asyncio.to_thread(body_of, Path(path))
+        if body.size > ONE_REQUEST_BYTES:
+            return await self._upload_in_parts(body, purpose=purpose, progress=progress)
         call = Call("POST", "uploads", models.Upload)
 
         async def parts() -> AsyncIterator[bytes]:
@@ -132,6 +138,20 @@ class AsyncClient:
         return read_answer(
             call, await self._repeat(send, repeatable=True)
         )  # content-addressed: twice is once
+
+    async def _upload_in_parts(self, body: Body, *, purpose: str, progress: Progress | None) -> models.Upload:
+        session = await self.send(calls.begin_session(body.filename, purpose, body.size, body.sha256))
+        if session.upload is not None:
+            return session.upload
+        missing = missing_parts(session)
+        sent = body.size - sum(part.size for part in missing)
+        for part in missing:
+            data = await asyncio.to_thread(body.read, part.offset, part.size)
+            await self.send(calls.put_part(session.id, part.number, data))
+            sent += part.size
+            if progress is not None:
+                progress(sent, body.size)
+        return await self.send(calls.complete_session(session.id))
 
     async def stream(self, topic: str, *, after_seq: int | None = None) -> AsyncIterator[models.Frame]:
         """Frames of a topic (`run:<id>`, `run:<id>:logs`, `runs`, `pool`) as they come; a run's end with the run.

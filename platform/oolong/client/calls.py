@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ class Call(Generic[T]):
     answer: type[T] | None  # None: no content
     params: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None  # JSON
+    content: bytes | None = None  # instead of JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
     key: str = ""  # Idempotency-Key: makes a POST safe to repeat
 
     @property
@@ -59,6 +62,24 @@ def create_token(name: str, scopes: Sequence[str], expires_at: str | None) -> Ca
 
 def revoke_token(token_id: str) -> Call[None]:
     return Call("DELETE", f"tokens/{token_id}", None)
+
+
+# --- uploads in parts
+
+
+def begin_session(filename: str, purpose: str, size: int, sha256: str) -> Call[models.UploadSession]:
+    body = {"filename": filename, "purpose": purpose, "bytes": size, "sha256": sha256}
+    return post("upload-sessions", models.UploadSession, body)
+
+
+def put_part(session_id: str, number: int, data: bytes) -> Call[models.UploadSession]:
+    headers = {"Content-Type": "application/octet-stream", "X-Part-SHA256": hashlib.sha256(data).hexdigest()}
+    path = f"upload-sessions/{session_id}/parts/{number}"
+    return Call("PUT", path, models.UploadSession, content=data, headers=headers)
+
+
+def complete_session(session_id: str) -> Call[models.Upload]:
+    return post(f"upload-sessions/{session_id}/complete", models.Upload)
 
 
 # --- datasets and models

@@ -35,14 +35,11 @@ class RetryPolicy:
 
 
 def new_request(http: httpx.Client | httpx.AsyncClient, call: Call[Any]) -> httpx.Request:
-    headers = {"Idempotency-Key": call.key} if call.key else {}
-    return http.build_request(
-        call.method,
-        call.path,
-        params=dict(call.params),
-        headers=headers,
-        **({"json": call.body} if call.body is not None else {}),
-    )
+    headers = {**call.headers, **({"Idempotency-Key": call.key} if call.key else {})}
+    body: dict[str, Any] = {"json": call.body} if call.body is not None else {}
+    if call.content is not None:
+        body = {"content": call.content}
+    return http.build_request(call.method, call.path, params=dict(call.params), headers=headers, **body)
 
 
 def worth_repeating(response: httpx.Response) -> bool:

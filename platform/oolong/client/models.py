@@ -56,6 +56,15 @@ class Upload(Answer):
     sha256: str
 
 
+class UploadSession(Answer):
+    id: str
+    bytes: int
+    part_bytes: int
+    part_count: int
+    received_parts: list[int]
+    upload: Upload | None = None
+
+
 class DatasetVersion(Answer):
     id: str
     dataset: Named

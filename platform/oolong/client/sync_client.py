@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import httpx
 
 from oolong.client import calls, models
-from oolong.client.archives import Progress, body_of, counted
+from oolong.client.archives import ONE_REQUEST_BYTES, Body, Progress, body_of, counted, missing_parts
 from oolong.client.calls import Call
 from oolong.client.downloads import Download
 from oolong.client.errors import NotFound, OolongError, ServerError, StreamGap, Unreachable, error_of
@@ -102,8 +102,14 @@ class Client:
             cursor = page.next_cursor
 
     def upload(self, path: str | Path, *, purpose: str, progress: Progress | None = None) -> models.Upload:
-        """Stream a file, or a folder as a tar archive. Its sha256 goes along and is checked by the server."""
+        """Stream a file, or a folder as a tar archive. Its sha256 goes along and is checked by the server.
+
+        What is larger than 8 MiB goes in parts: a broken upload of the same bytes, also by an earlier process,
+        is gone on with.
+        """
         body = body_of(Path(path))
+        if body.size > ONE_REQUEST_BYTES:
+            return self._upload_in_parts(body, purpose=purpose, progress=progress)
         call = Call("POST", "uploads", models.Upload)
 
         def send() -> httpx.Response:
@@ -122,6 +128,19 @@ class Client:
             return self._http.send(request)
 
         return read_answer(call, self._repeat(send, repeatable=True))  # content-addressed: twice is once
+
+    def _upload_in_parts(self, body: Body, *, purpose: str, progress: Progress | None) -> models.Upload:
+        session = self.send(calls.begin_session(body.filename, purpose, body.size, body.sha256))
+        if session.upload is not None:
+            return session.upload
+        missing = missing_parts(session)
+        sent = body.size - sum(part.size for part in missing)
+        for part in missing:
+            self.send(calls.put_part(session.id, part.number, body.read(part.offset, part.size)))
+            sent += part.size
+            if progress is not None:
+                progress(sent, body.size)
+        return self.send(calls.complete_session(session.id))
 
     def stream(self, topic: str, *, after_seq: int | None = None) -> Iterator[models.Frame]:
         """Frames of a topic (`run:<id>`, `run:<id>:logs`, `runs`, `pool`) as they come; a run's end with the run.

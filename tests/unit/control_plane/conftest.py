@@ -341,14 +341,17 @@ def oolong(
     alice: Person, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Iterator[Callable[..., Done]]:
     """The `oolong` command as Alice, against this very control plane: its HTTP ends in Django, not in a socket."""
-    plain = httpx.Client
+    plain, handler = httpx.Client, WSGIHandler()
+
+    def app(environ: dict[str, Any], start_response: Any) -> Any:
+        # Around a request Django would close the connection, and with it the transaction of this test.
+        for signal in (request_started, request_finished):
+            signal.disconnect(close_old_connections)
+        return handler(environ, start_response)
 
     def connected(**arguments: Any) -> httpx.Client:
-        return plain(**{**arguments, "transport": httpx.WSGITransport(app=WSGIHandler())})
+        return plain(**{**arguments, "transport": httpx.WSGITransport(app=app)})
 
-    # Between requests Django would close the connection, and with it the transaction of this test.
-    for signal in (request_started, request_finished):
-        signal.disconnect(close_old_connections)
     monkeypatch.setattr(sync_client.httpx, "Client", connected)
     monkeypatch.setenv("OOLONG_URL", "http://testserver")
     monkeypatch.setenv("OOLONG_TOKEN", alice.token)

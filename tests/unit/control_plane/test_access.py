@@ -35,6 +35,11 @@ EXPECTED = {
     "POST /tokens": "tokens:write",
     "DELETE /tokens/{token_id}": "tokens:write",
     "POST /uploads": KNOWN,  # by purpose: see its own test
+    "POST /upload-sessions": KNOWN,  # these too
+    "GET /upload-sessions/{session_id}": KNOWN,
+    "DELETE /upload-sessions/{session_id}": KNOWN,
+    "PUT /upload-sessions/{session_id}/parts/{number}": KNOWN,
+    "POST /upload-sessions/{session_id}/complete": KNOWN,
     "GET /datasets": "datasets:read",
     "POST /datasets": "datasets:write",
     "POST /datasets/preview": "datasets:read",
@@ -185,6 +190,7 @@ def objects(alice: Any, node: Any, start: Any, commit_checkpoint: Any) -> dict[s
     dataset = alice.get("/datasets").json()["data"][0]
     checkpoint = Checkpoint.objects.get()
     token = ApiToken.objects.get()
+    session = alice.post("/upload-sessions", {"filename": "f", "purpose": "dataset", "bytes": 1}).json()
     source = "def score(prompt, completion, answer):\n    return 1.0\n"
     function = alice.post("/functions", {"name": "one", "kind": "reward", "source": source}).json()
     return {
@@ -192,7 +198,7 @@ def objects(alice: Any, node: Any, start: Any, commit_checkpoint: Any) -> dict[s
         "version_id": dataset["latest"]["id"], "model_id": alice.get("/models").json()["data"][0]["id"],
         "checkpoint_id": checkpoint.pk, "token_id": token.pk, "sha256": dataset["latest"]["sha256"],
         "upload_id": checkpoint.uploads.get().pk, "node": machine, "function_version_id": function["id"],
-        "function_id": function["function"]["id"],
+        "session_id": session["id"], "function_id": function["function"]["id"],
     }  # fmt: skip
 
 

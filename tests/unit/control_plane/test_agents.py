@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from django.test import Client
 
-from control_plane.catalog import services as catalog
-from control_plane.catalog import store
+from control_plane.catalog import parts, store
 from control_plane.catalog.models import Checkpoint
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node
@@ -117,7 +116,7 @@ def put(machine: Any, upload: str, number: int, data: bytes, digest: str | None 
 def test_an_interrupted_upload_goes_on_where_it_stopped_and_is_then_downloaded(
     alice: Any, node: Any, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog, "PART_BYTES", 10)
+    monkeypatch.setattr(parts, "PART_BYTES", 10)
     machine = node()
     run = start(machine)
     attempt = Attempt.objects.get()
@@ -146,7 +145,7 @@ def test_an_interrupted_upload_goes_on_where_it_stopped_and_is_then_downloaded(
 def test_parts_and_the_whole_are_verified(
     node: Any, start: Any, alice: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog, "PART_BYTES", 10)
+    monkeypatch.setattr(parts, "PART_BYTES", 10)
     machine = node()
     start(machine)
     attempt = Attempt.objects.get()

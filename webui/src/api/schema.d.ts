@@ -877,6 +877,70 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/upload-sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["begin_upload_session"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/upload-sessions/{session_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_upload_session"];
+        put?: never;
+        post?: never;
+        delete: operations["abort_upload_session"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/upload-sessions/{session_id}/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["complete_upload_session"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/upload-sessions/{session_id}/parts/{number}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put: operations["put_upload_session_part"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/uploads": {
         parameters: {
             query?: never;
@@ -1403,6 +1467,8 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        /** @enum {string} */
+        PurposeEnum: "dataset" | "model";
         QueueEntry: {
             /** @description empty when the run is another team's */
             run_id: string;
@@ -1554,6 +1620,22 @@ export interface components {
             min: number[] | null;
             max: number[] | null;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        SessionBeginRequest: {
+            filename: string;
+            purpose: components["schemas"]["PurposeEnum"];
+            bytes: number;
+            /**
+             * @description of the whole; verified when complete
+             * @default
+             */
+            sha256: string;
+            /**
+             * @description any text by which an unfinished session is found again when no sha256 is given
+             * @default
+             */
+            fingerprint: string;
+        };
         ShipReply: {
             /** @description go on from this byte */
             offset: number;
@@ -1647,6 +1729,20 @@ export interface components {
             part_bytes: number;
             received_parts: number[];
             stored: boolean;
+        };
+        UploadSession: {
+            id: string;
+            filename: string;
+            purpose: string;
+            bytes: number;
+            /** @description size of every part but the last */
+            part_bytes: number;
+            part_count: number;
+            received_parts: number[];
+            /** @description what it became, once complete */
+            upload: components["schemas"]["Upload"] | null;
+            /** Format: date-time */
+            created_at: string;
         };
         Validation: {
             valid: boolean;
@@ -1756,6 +1852,7 @@ export type Progress = components['schemas']['Progress'];
 export type Project = components['schemas']['Project'];
 export type ProjectEvent = components['schemas']['ProjectEvent'];
 export type ProjectEventPage = components['schemas']['ProjectEventPage'];
+export type PurposeEnum = components['schemas']['PurposeEnum'];
 export type QueueEntry = components['schemas']['QueueEntry'];
 export type Quota = components['schemas']['Quota'];
 export type Rendered = components['schemas']['Rendered'];
@@ -1766,6 +1863,7 @@ export type RunModel = components['schemas']['RunModel'];
 export type RunPage = components['schemas']['RunPage'];
 export type RunStatus = components['schemas']['RunStatus'];
 export type Series = components['schemas']['Series'];
+export type SessionBeginRequest = components['schemas']['SessionBeginRequest'];
 export type ShipReply = components['schemas']['ShipReply'];
 export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
@@ -1778,6 +1876,7 @@ export type Trajectory = components['schemas']['Trajectory'];
 export type TrajectoryPage = components['schemas']['TrajectoryPage'];
 export type Upload = components['schemas']['Upload'];
 export type UploadReply = components['schemas']['UploadReply'];
+export type UploadSession = components['schemas']['UploadSession'];
 export type Validation = components['schemas']['Validation'];
 export type Version = components['schemas']['Version'];
 export type VersionCreateRequest = components['schemas']['VersionCreateRequest'];
@@ -3777,6 +3876,173 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    begin_upload_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SessionBeginRequest"];
+            };
+        };
+        responses: {
+            /** @description your unfinished session for this file */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UploadSession"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UploadSession"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_upload_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UploadSession"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    abort_upload_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    complete_upload_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upload"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    put_upload_session_part: {
+        parameters: {
+            query?: never;
+            header: {
+                "X-Part-SHA256": string;
+            };
+            path: {
+                number: number;
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UploadSession"];
+                };
             };
             /** @description what went wrong (RFC 9457) */
             default: {

@@ -1,0 +1,41 @@
+"""Parts of an upload: all of one size but the last, each with its checksum, joined and verified at the end."""
+
+from __future__ import annotations
+
+from control_plane.catalog import store
+from control_plane.common.errors import conflict, unprocessable
+
+PART_BYTES = 8 * 1024 * 1024
+
+
+def count(total_bytes: int) -> int:
+    return max(1, -(-total_bytes // PART_BYTES))
+
+
+def put(upload_id: str, total_bytes: int, number: int, data: bytes, *, sha256: str | None) -> None:
+    """Keep one part; putting it again replaces it. 422 for a wrong number, size or checksum."""
+    last = count(total_bytes) - 1
+    if not 0 <= number <= last:
+        raise unprocessable("no_such_part", f"part {number}: this upload has parts 0 to {last}")
+    wanted = total_bytes - PART_BYTES * last if number == last else PART_BYTES
+    if len(data) != wanted:
+        raise unprocessable("part_size", f"part {number} has {len(data)} bytes, it must have {wanted}")
+    if sha256 is not None and (found := store.Blob.of(data).sha256) != sha256.lower():
+        raise unprocessable("checksum", f"part {number}: X-Part-SHA256 is {sha256}, the bytes have {found}")
+    store.put_part(upload_id, number, data)
+
+
+def join(upload_id: str, total_bytes: int, *, sha256: str) -> store.Blob:
+    """All parts as one blob. 409 when some are missing; 422, and the parts are gone, when the whole is another."""
+    wanted = count(total_bytes)
+    missing = sorted(set(range(wanted)) - set(store.received_parts(upload_id)))
+    if missing:
+        raise conflict("parts_missing", f"{len(missing)} of {wanted} parts are missing, first {missing[0]}")
+    blob = store.join_parts(upload_id, wanted)
+    if sha256 and blob.sha256 != sha256:
+        store.drop_parts(upload_id)
+        raise unprocessable(
+            "checksum",
+            f"the joined parts have SHA-256 {blob.sha256}, announced was {sha256}; send them again",
+        )
+    return blob

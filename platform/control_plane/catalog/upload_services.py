@@ -1,0 +1,82 @@
+"""Every write of uploads in parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from django.db import transaction
+
+from control_plane.accounts.caller import Caller
+from control_plane.catalog import parts, store
+from control_plane.catalog.models import Upload, UploadSession
+from control_plane.catalog.services import limit_of
+from control_plane.common.errors import Problem, conflict, unprocessable
+
+
+def begin_session(
+    caller: Caller, *, filename: str, purpose: str, bytes: int, sha256: str = "", fingerprint: str = ""
+) -> tuple[UploadSession, bool]:
+    """A new session, or the caller's unfinished one for the same file, so that a client without memory resumes.
+
+    The same file is one with the same announced sha256, or, where none was announced, the same fingerprint.
+    Bytes that the project uploaded before need no second journey: the session is complete at once.
+    """
+    if bytes > limit_of(purpose):
+        raise Problem(
+            413, "too_large", f"an upload of purpose {purpose} has at most {limit_of(purpose)} bytes"
+        )
+    key = {"sha256": sha256} if sha256 else {"fingerprint": fingerprint, "sha256": ""}
+    if sha256 or fingerprint:
+        open_one = UploadSession.objects.filter(
+            project=caller.project, created_by=caller.user, purpose=purpose, bytes=bytes, upload=None, **key
+        ).order_by("-pk").first()  # fmt: skip
+        if open_one is not None:
+            return open_one, False
+    known = None
+    if sha256 and store.has_blob(sha256):
+        known = Upload.objects.filter(project=caller.project, purpose=purpose, sha256=sha256).first()
+    session = UploadSession.objects.create(
+        project=caller.project, created_by=caller.user, filename=Path(filename).name[:255] or "upload",
+        purpose=purpose, bytes=bytes, sha256=sha256, fingerprint=fingerprint, upload=known,
+    )  # fmt: skip
+    return session, True
+
+
+def put_part(session: UploadSession, number: int, data: bytes, *, sha256: str | None) -> None:
+    if session.upload is not None:
+        raise conflict(
+            "upload_complete", f"upload session {session.pk} is complete; nothing more can be sent"
+        )
+    if sha256 is None:
+        raise unprocessable("checksum", f"part {number}: send its SHA-256 in the header X-Part-SHA256")
+    parts.put(session.pk, session.bytes, number, data, sha256=sha256)
+
+
+def complete_session(session: UploadSession) -> Upload:
+    """The upload that the parts make. Asked again, the same upload."""
+    with transaction.atomic():
+        session = (
+            UploadSession.objects.select_for_update()
+            .select_related("project", "created_by")
+            .get(pk=session.pk)
+        )
+        if session.upload is not None:
+            return session.upload
+        blob = parts.join(session.pk, session.bytes, sha256=session.sha256)
+        session.upload = Upload.objects.create(
+            project=session.project, created_by=session.created_by, filename=session.filename,
+            purpose=session.purpose, bytes=blob.bytes, sha256=blob.sha256,
+        )  # fmt: skip
+        session.save(update_fields=["upload"])
+        transaction.on_commit(lambda: store.drop_parts(session.pk))
+    return session.upload
+
+
+def abort_session(session: UploadSession) -> None:
+    """Forget an unfinished session and its parts."""
+    if session.upload is not None:
+        raise conflict(
+            "upload_complete", f"upload session {session.pk} is complete; there is nothing to abort"
+        )
+    store.drop_parts(session.pk)
+    session.delete()

@@ -32,12 +32,14 @@ def run_job(arguments: argparse.Namespace, loop: Loop) -> int:
     """
     from trainers.checkpoint import NoValidCheckpoint
     from trainers.data import DatasetUnusable
+    from trainers.models.blocks import OptionRefused
     from trainers.models.policy import ModelUnusable
     from trainers.ranks import join_ranks, leave_ranks
     from trainers.rl.controller import ControllerLost
 
     named_ends: dict[type[Exception], EndReason] = {
         ModelUnusable: EndReason.MODEL_UNUSABLE,
+        OptionRefused: EndReason.CONFIG_REFUSED,
         NoValidCheckpoint: EndReason.NO_VALID_CHECKPOINT,
         DatasetUnusable: EndReason.DATASET_UNUSABLE,
         ControllerLost: EndReason.CONTROLLER_DIED,

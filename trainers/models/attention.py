@@ -37,7 +37,8 @@ def packed_attention(
     scaling: float | None = None,
     *,
     cu_seqlens: torch.Tensor,  # int32 [sequences + 1], 0 first and T last
-    seqlens: list[int],  # the same boundaries as lengths, on the host
+    seqlens: list[int],  # the same boundaries as lengths, on the host; the kernel does not read them
+    longest: int | None = None,  # the largest of them, where it is known
     sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
@@ -50,8 +51,8 @@ def packed_attention(
         raise ValueError(
             f"packed attention has no sliding window, and this model asks for one of {sliding_window}"
         )
-    if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):  # the kernel has no float32
-        return _varlen(query, key, value, scaling, cu_seqlens, max(seqlens)), None
+    if takes_kernel(query):
+        return _varlen(query, key, value, scaling, cu_seqlens, longest or max(seqlens)), None
     grouped = query.shape[1] != key.shape[1]
     parts = [
         scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling, enable_gqa=grouped)
@@ -60,6 +61,11 @@ def packed_attention(
         )
     ]
     return torch.cat(parts, dim=2).transpose(1, 2), None
+
+
+def takes_kernel(query: torch.Tensor) -> bool:
+    """The variable-length kernel has no float32."""
+    return query.is_cuda and query.dtype in (torch.bfloat16, torch.float16)
 
 
 def _varlen(

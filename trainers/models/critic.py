@@ -27,8 +27,7 @@ class Critic(nn.Module):
             input_ids=row.input_ids,
             position_ids=row.position_ids,
             use_cache=False,
-            cu_seqlens=row.cu_seqlens,
-            seqlens=row.seqlens,
+            **row.boundaries,
         ).last_hidden_state[0]
         return self.value_head(hidden.index_select(0, row.predict_at))[:, 0].float()
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def make_adamw(
@@ -16,10 +19,44 @@ def make_adamw(
     betas: tuple[float, float],
     epsilon: float = 1e-8,
     weight_decay: float = 0.0,
+    offload: bool = False,
 ) -> torch.optim.AdamW:
-    return torch.optim.AdamW(
-        list(parameters), lr=learning_rate, betas=betas, eps=epsilon, weight_decay=weight_decay, fused=True
-    )
+    """With `offload`, the moments live in the host's memory (see `OffloadedAdamW`)."""
+    settings = {
+        "lr": learning_rate, "betas": betas, "eps": epsilon, "weight_decay": weight_decay, "fused": True,
+    }  # fmt: skip
+    if offload:
+        return OffloadedAdamW([{"params": [parameter]} for parameter in parameters], **settings)
+    return torch.optim.AdamW(list(parameters), **settings)
+
+
+class OffloadedAdamW(torch.optim.AdamW):
+    """AdamW whose moments live in the host's memory and visit the device one parameter (a group of its own) at a time.
+
+    Saves 8 bytes a parameter on the device and costs two transfers of them a step. Results are bit-equal.
+    """
+
+    param_groups: list[dict[str, Any]]
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        assert closure is None
+        groups: list[dict[str, Any]] = self.param_groups
+        try:
+            for group in groups:
+                [parameter] = group["params"]
+                self._move_moments(parameter, parameter.device)
+                self.param_groups = [group]
+                super().step()
+                self._move_moments(parameter, torch.device("cpu"))
+        finally:
+            self.param_groups = groups
+
+    def _move_moments(self, parameter: nn.Parameter, device: torch.device) -> None:
+        state = self.state.get(parameter, {})  # none before its first step
+        for name in MOMENTS:
+            if name in state:
+                state[name] = state[name].to(device)
 
 
 def learning_rate_at(

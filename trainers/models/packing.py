@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import torch
 
@@ -23,6 +24,11 @@ class PackedRow:
     @property
     def tokens(self) -> int:
         return int(self.input_ids.shape[1])
+
+    @property
+    def boundaries(self) -> dict[str, Any]:
+        """What packed attention must be told."""
+        return {"cu_seqlens": self.cu_seqlens, "seqlens": self.seqlens, "longest": max(self.seqlens)}
 
     def to(self, device: torch.device) -> PackedRow:
         if device.type == "cpu":

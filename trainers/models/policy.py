@@ -42,8 +42,7 @@ class Policy(nn.Module):
             input_ids=row.input_ids,
             position_ids=row.position_ids,
             use_cache=False,
-            cu_seqlens=row.cu_seqlens,
-            seqlens=row.seqlens,
+            **row.boundaries,
         ).last_hidden_state[0]
         wanted = hidden.index_select(0, row.predict_at)
         weight = self.causal_lm.lm_head.weight

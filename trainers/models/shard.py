@@ -10,19 +10,42 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from oolong.contracts.run_spec import TrainerSection
+from trainers.models.blocks import BlockOptions, prepare_block
 from trainers.models.critic import Critic
-from trainers.models.policy import Policy
+from trainers.models.policy import DTYPES, Policy
 
 Sharded = TypeVar("Sharded", Policy, Critic)
 
 
-def shard(policy: Sharded, mesh: DeviceMesh, *, compute_dtype: torch.dtype = torch.float32) -> Sharded:
-    """Shard in place, decoder layers first, then the root with embedding, norm and head. Masters stay float32."""
+def shard(
+    policy: Sharded,
+    mesh: DeviceMesh,
+    *,
+    compute_dtype: torch.dtype = torch.float32,
+    blocks: BlockOptions = BlockOptions(),
+    reshard_after_forward: bool = True,
+) -> Sharded:
+    """Shard in place, decoder layers first, then the root with embedding, norm and head.
+
+    Masters stay float32 and gradients are reduced in float32, whatever the compute type.
+    """
     precision = MixedPrecisionPolicy(param_dtype=compute_dtype, reduce_dtype=torch.float32)
     for layer in policy.layers:
-        fully_shard(layer, mesh=mesh, mp_policy=precision)
+        prepare_block(layer, blocks, device_type=mesh.device_type)
+        fully_shard(layer, mesh=mesh, mp_policy=precision, reshard_after_forward=reshard_after_forward)
     fully_shard(policy, mesh=mesh, mp_policy=precision)
     return policy
+
+
+def shard_as_asked(policy: Sharded, mesh: DeviceMesh, section: TrainerSection) -> Sharded:
+    return shard(
+        policy,
+        mesh,
+        compute_dtype=DTYPES[section.dtype],
+        blocks=BlockOptions(section.activation_checkpointing, section.compile),
+        reshard_after_forward=section.reshard_after_forward,
+    )
 
 
 def sync_gradients(policy: nn.Module, wanted: bool) -> None:

@@ -31,6 +31,7 @@ class CriticLearner:
             betas=trainer.adam_betas,
             epsilon=trainer.adam_epsilon,
             weight_decay=trainer.weight_decay,
+            offload=trainer.offload_optimizer,
         )
 
     @torch.no_grad()

@@ -86,6 +86,7 @@ class Learner:
             betas=spec.trainer.adam_betas,
             epsilon=spec.trainer.adam_epsilon,
             weight_decay=spec.trainer.weight_decay,
+            offload=spec.trainer.offload_optimizer,
         )
 
     @property

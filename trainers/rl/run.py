@@ -12,7 +12,7 @@ from oolong.contracts.run_spec import RunSpec
 from trainers import checkpoint
 from trainers.models.critic import load_critic
 from trainers.models.policy import DTYPES, Policy, load_policy
-from trainers.models.shard import full_tensors, shard
+from trainers.models.shard import full_tensors, shard_as_asked
 from trainers.ranks import Ranks
 from trainers.rl.account import Account
 from trainers.rl.critic import CriticLearner
@@ -30,7 +30,7 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
     spec = attempt.run_spec
     dtype = DTYPES[spec.trainer.dtype]
     torch.manual_seed(spec.seed)
-    learner = _learner(Path(attempt.model_directory), spec, ranks, dtype=dtype)
+    learner = _learner(Path(attempt.model_directory), spec, ranks)
     version, parent, account = _resume(attempt, learner, ranks)
 
     front: Front | None = None
@@ -98,15 +98,15 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
     return JobResult(reason=EndReason.COMPLETED, message=f"{total} train steps")
 
 
-def _learner(model_directory: Path, spec: RunSpec, ranks: Ranks, *, dtype: torch.dtype) -> Learner:
+def _learner(model_directory: Path, spec: RunSpec, ranks: Ranks) -> Learner:
     """Policy, and what the algorithm wants beside it: all three begin as the run's initial weights."""
 
     def policy() -> Policy:
-        return shard(load_policy(model_directory), ranks.mesh, compute_dtype=dtype)
+        return shard_as_asked(load_policy(model_directory), ranks.mesh, spec.trainer)
 
     critic = None
     if spec.algorithm.critic is not None:
-        value_model = shard(load_critic(model_directory), ranks.mesh, compute_dtype=dtype)
+        value_model = shard_as_asked(load_critic(model_directory), ranks.mesh, spec.trainer)
         critic = CriticLearner(value_model, spec.algorithm.critic, spec.trainer, ranks)
     return Learner(
         policy(),

@@ -21,7 +21,7 @@ from trainers.models.flops import OF_NO_MODEL, ForwardFlops, forward_flops
 from trainers.models.optimizer import clip_gradients, learning_rate_at, make_adamw, set_learning_rate
 from trainers.models.packing import pack
 from trainers.models.policy import DTYPES, Policy, load_policy
-from trainers.models.shard import full_tensors, shard, sync_gradients
+from trainers.models.shard import full_tensors, shard_as_asked, sync_gradients
 from trainers.ranks import Ranks
 from trainers.sft.examples import Example, batch_at, tokenize_examples
 from trainers.signals import stop_on_signals
@@ -64,7 +64,7 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
         if retry:
             policy = load_policy(model_directory)
         warm_up = WarmUp(
-            shard(policy, ranks.mesh, compute_dtype=DTYPES[spec.trainer.dtype]),
+            shard_as_asked(policy, ranks.mesh, spec.trainer),
             examples, validation, spec=spec, seed=seed, retry=retry, ranks=ranks, outbox=outbox, stop=stop,
         )  # fmt: skip
         warmed = warm_up.run()
@@ -133,6 +133,7 @@ class WarmUp:
             learning_rate=spec.sft.learning_rate,
             betas=spec.sft.adam_betas,
             weight_decay=spec.sft.weight_decay,
+            offload=spec.trainer.offload_optimizer,
         )
 
     def run(self) -> Warmed:

@@ -1,6 +1,6 @@
-"""Started by torchrun: ten train steps on recorded batches; rank 0 writes what happened as JSON.
+"""Started by torchrun: train steps on recorded batches, the plain way and with each option; rank 0 writes JSON.
 
-rank_program.py MODEL_DIRECTORY OUT.json
+rank_program.py MODEL_DIRECTORY OUT.json [plain | options]
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -15,23 +16,43 @@ from torch.distributed.tensor import DTensor
 from oolong.contracts.run_spec import RunSpec
 from tests.integration.trainers.scripted_controller import recorded_batches
 from trainers.models.policy import load_policy
-from trainers.models.shard import full_tensors, shard
-from trainers.ranks import join_ranks, leave_ranks
+from trainers.models.shard import full_tensors, shard_as_asked
+from trainers.ranks import Ranks, join_ranks, leave_ranks
 from trainers.rl.learner import Learner
 from trainers.rl.plan import plan_batch
 from trainers.stopwatch import Stopwatch
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "selective recomputation": {"activation_checkpointing": "selective"},
+    "full recomputation": {"activation_checkpointing": "full"},
+    "optimizer in the host's memory": {"offload_optimizer": True},
+    "no resharding after forward": {"reshard_after_forward": False},
+    "all of them": {
+        "activation_checkpointing": "selective", "offload_optimizer": True, "reshard_after_forward": False,
+    },
+    "bfloat16": {"dtype": "bfloat16"},
+}  # fmt: skip
 
 
 def main() -> None:
     model_directory, out = Path(sys.argv[1]), Path(sys.argv[2])
     ranks = join_ranks("cpu")
+    told = {"plain": train(model_directory, ranks, {}, steps=10)}
+    if sys.argv[3:] == ["options"]:
+        told |= {name: train(model_directory, ranks, option, steps=4) for name, option in OPTIONS.items()}
+    if ranks.first:
+        out.write_text(json.dumps(told))
+    leave_ranks()
+
+
+def train(model_directory: Path, ranks: Ranks, option: dict[str, Any], *, steps: int) -> dict[str, Any]:
     spec = RunSpec.model_validate(
         {
             "name": "ranks", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"},
-            "trainer": {"learning_rate": 1e-3, "max_grad_norm": 0.5},
+            "trainer": {"learning_rate": 1e-3, "max_grad_norm": 0.5, **option},
         }
     )  # fmt: skip
-    policy = shard(load_policy(model_directory), ranks.mesh)
+    policy = shard_as_asked(load_policy(model_directory), ranks.mesh, spec.trainer)
     shards = {
         name: (isinstance(parameter, DTensor), parameter.to_local().numel(), parameter.numel())
         for name, parameter in policy.named_parameters()
@@ -39,7 +60,7 @@ def main() -> None:
     learner = Learner(policy, spec, ranks)
     batches = recorded_batches(groups=4, members=4, seed=9, longest=90)
     losses, norms, counts, metrics = [], [], [], {}
-    for version in range(10):
+    for version in range(steps):
         plans = plan_batch(
             batches(version), version=version, ranks=ranks.size, minibatches=2, token_budget=200
         )
@@ -49,16 +70,11 @@ def main() -> None:
         norms += outcome.grad_norms
         metrics = outcome.metrics
     weights = full_tensors(policy, dtype=torch.float32, keep=ranks.first)
-    if ranks.first:
-        out.write_text(
-            json.dumps(
-                {
-                    "shards": shards, "losses": losses, "norms": norms, "counts": counts, "metrics": metrics,
-                    "weights": {name: tensor.flatten()[:50].tolist() for name, tensor in weights.items()},
-                }
-            )
-        )  # fmt: skip
-    leave_ranks()
+    return {
+        "shards": shards, "losses": losses, "norms": norms, "counts": counts, "metrics": metrics,
+        "masters": sorted({str(parameter.dtype) for parameter in policy.parameters()}),
+        "weights": {name: tensor.flatten()[:50].tolist() for name, tensor in weights.items()},
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from oolong.contracts.lifecycle import EndReason
+from tests.integration.trainers.rank_program import OPTIONS
 from tests.integration.trainers.scripted_controller import ScriptedController, recorded_batches
 from trainers import checkpoint
 
@@ -21,25 +23,51 @@ PROGRAM = Path(__file__).with_name("rank_program.py")
 
 
 @pytest.fixture(scope="module")
-def by_ranks(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
-    """What ten steps of one rank and of two came to."""
+def told(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What train steps came to: on one rank, on two of one node (with each option too), and on two nodes."""
     directory = tmp_path_factory.mktemp("ranks")
-    running = {
-        ranks: subprocess.Popen(
-            [
-                sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--rdzv-backend", "c10d",
-                "--rdzv-endpoint", "127.0.0.1:0", str(PROGRAM), str(tiny_model), str(directory / f"{ranks}.json"),
-            ],
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}", "OMP_NUM_THREADS": "1"},
-        )
-        for ranks in (1, 2)
-    }  # fmt: skip
-    for process in running.values():
-        try:
-            assert process.wait(90) == 0
-        finally:
-            process.kill()
-    return {ranks: json.loads((directory / f"{ranks}.json").read_text()) for ranks in running}
+    rendezvous = f"127.0.0.1:{free_port()}"
+    two_nodes = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "test",
+                 "--rdzv-endpoint", rendezvous]  # fmt: skip
+    alone = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
+    running = [
+        start([*alone, "--nproc-per-node", "1"], tiny_model, directory / "one rank.json", "plain"),
+        start([*alone, "--nproc-per-node", "2"], tiny_model, directory / "two ranks.json", "options"),
+    ]
+    for process in running:
+        finish(process)
+    nodes = [
+        start([*two_nodes, "--node-rank", str(number)], tiny_model, directory / "two nodes.json", "plain")
+        for number in range(2)
+    ]
+    for process in nodes:
+        finish(process)
+    return {file.stem: json.loads(file.read_text()) for file in directory.glob("*.json")}
+
+
+def start(torchrun: list[str], *arguments: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "torch.distributed.run", *torchrun, str(PROGRAM), *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}", "OMP_NUM_THREADS": "1"},
+    )
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    try:
+        assert process.wait(120) == 0
+    finally:
+        process.kill()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def by_ranks(told: dict[str, dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    return {1: told["one rank"]["plain"], 2: told["two ranks"]["plain"]}
 
 
 def test_each_parameter_is_a_dtensor_whose_local_shard_is_half(by_ranks: dict[int, dict[str, Any]]) -> None:
@@ -71,6 +99,32 @@ def test_ranks_run_equally_many_passes_over_unequal_lengths(by_ranks: dict[int, 
     for first, second in by_ranks[2]["counts"]:
         assert first == second
     assert max(max(count) for [count] in by_ranks[1]["counts"]) > 1
+
+
+def test_two_nodes_that_meet_by_rendezvous_compute_what_two_ranks_of_one_node_do(
+    told: dict[str, dict[str, Any]],
+) -> None:
+    one, two = told["two ranks"]["plain"], told["two nodes"]["plain"]
+    assert two["losses"] == one["losses"] and two["norms"] == one["norms"]
+    assert two["shards"] == one["shards"]
+
+
+@pytest.mark.parametrize("option", [name for name in OPTIONS if name != "bfloat16"])
+def test_an_option_changes_memory_or_time_but_no_loss(told: dict[str, dict[str, Any]], option: str) -> None:
+    plain, other = told["two ranks"]["plain"], told["two ranks"][option]
+    assert other["losses"] == pytest.approx(plain["losses"][:8], abs=2e-6)
+    assert other["norms"] == pytest.approx(plain["norms"][:8], rel=2e-5)
+
+
+def test_bfloat16_computes_the_same_losses_roughly_and_keeps_float32_masters(
+    told: dict[str, dict[str, Any]],
+) -> None:
+    plain, rough = told["two ranks"]["plain"], told["two ranks"]["bfloat16"]
+    assert (
+        rough["losses"] == pytest.approx(plain["losses"][:8], abs=0.02)
+        and rough["losses"] != plain["losses"][:8]
+    )
+    assert rough["masters"] == ["torch.float32"]
 
 
 def test_a_checkpoint_of_two_ranks_resumes_on_one(start_trainer: Callable[..., Any]) -> None:

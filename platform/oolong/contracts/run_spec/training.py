@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from oolong.contracts.run_spec.section import NonNegativeInt, PositiveFloat, PositiveInt, Section
+from oolong.contracts.run_spec.section import NonNegativeInt, PositiveFloat, PositiveInt, Section, refuse
 
 
 class TrainerSection(Section):
@@ -22,8 +22,31 @@ class TrainerSection(Section):
     weight_decay: float = Field(0.0, description="AdamW weight decay")
     max_grad_norm: PositiveFloat = Field(1.0, description="gradients are clipped to this norm")
     dtype: Literal["float32", "bfloat16"] = Field(
-        "float32", description="compute type; master weights stay float32"
+        "float32",
+        description="type of computing and publishing; master weights and the reduction of gradients stay float32",
     )
+    activation_checkpointing: Literal["none", "selective", "full"] = Field(
+        "none",
+        description="what a backward pass computes again instead of keeping: nothing, all but matrix products and "
+        "attention, or whole decoder layers",
+    )
+    offload_optimizer: bool = Field(False, description="AdamW's moments live in the host's memory")
+    reshard_after_forward: bool = Field(
+        True,
+        description="free a layer's gathered weights after its forward pass; without, more memory, fewer gathers",
+    )
+    compile: bool = Field(False, description="torch.compile per decoder layer; CUDA and bfloat16 only")
+
+    @model_validator(mode="after")
+    def _compiled_blocks_need_the_kernel(self) -> Self:
+        if self.compile and self.dtype != "bfloat16":
+            raise refuse(
+                "compile_needs_bfloat16",
+                f"compile=true with dtype={self.dtype!r}: without the variable-length kernel, which takes bfloat16, a "
+                "layer would be compiled anew for each batch; take dtype: bfloat16, or leave compile out",
+                "compile",
+            )
+        return self
 
 
 class WeightSyncSection(Section):

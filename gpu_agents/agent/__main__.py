@@ -10,10 +10,11 @@ import socket
 import sys
 from pathlib import Path
 
-from gpu_agents.agent.agent import Agent, EnrolmentError, enrol
+from gpu_agents.agent.agent import Agent
 from gpu_agents.agent.api import Unreachable
 from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.end_jobs import AgentIsRunning, end_jobs, serving
+from gpu_agents.agent.identity import EnrolmentError, enrol
 from gpu_agents.agent.inventory import InventoryError
 from gpu_agents.agent.settings import AgentSettings, DataDirectory, check_server_url
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gpu_agents.agent import processes
-from gpu_agents.agent.agent import supervisor_is_alive
 from gpu_agents.agent.job_supervisor import KILL, STOP
+from gpu_agents.agent.node_jobs import supervisor_is_alive
 from gpu_agents.agent.records import Spool, SupervisorRecord, read_json
 from gpu_agents.agent.settings import DataDirectory
 

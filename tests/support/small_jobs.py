@@ -14,8 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpu_agents.agent.agent import Agent, enrol
+from gpu_agents.agent.agent import Agent
 from gpu_agents.agent.end_jobs import serving
+from gpu_agents.agent.identity import enrol
 from gpu_agents.agent.launch import JobPlace
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from oolong.contracts.lifecycle import JobKind

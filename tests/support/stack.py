@@ -23,7 +23,7 @@ import httpx
 import psycopg
 
 from gpu_agents.agent import processes
-from gpu_agents.agent.agent import supervisor_is_alive
+from gpu_agents.agent.node_jobs import supervisor_is_alive
 from gpu_agents.agent.records import SupervisorRecord, read_json
 from local_stack import postgres, valkey
 from local_stack.places import places_here

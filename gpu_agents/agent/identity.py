@@ -1,0 +1,58 @@
+"""Who this node is to the control plane: enrolled once with a single-use token, known by a credential ever after."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from gpu_agents.agent.api import AgentApi, Refused
+from gpu_agents.agent.inventory import take_inventory
+from gpu_agents.agent.records import Node, read_json, write_json
+from gpu_agents.agent.settings import AgentSettings, DataDirectory
+from oolong.contracts.agent import EnrolRequest, Inventory
+
+
+class EnrolmentError(Exception):
+    """This node has no credential and got none; the message says what to do."""
+
+
+async def enrol(settings: AgentSettings) -> Node:
+    """The node's identity: kept in node.json, or got once with the single-use token."""
+    data = DataDirectory(settings.data_directory)
+    if data.node.exists():
+        return read_json(data.node, Node)
+    if not settings.enrol_token:
+        raise EnrolmentError(
+            f"{data.node} does not exist, so this node must be enrolled first: pass --enrol-token with a token from "
+            "the pool page (or --enrol-token-file)"
+        )
+    api = AgentApi(settings.server, settings.enrol_token)
+    try:
+        reply = await api.enrol(EnrolRequest(name=settings.name, inventory=inventory_of(settings)))
+    except Refused as refusal:
+        raise EnrolmentError(
+            f"the control plane refused the enrolment token ({refusal}); a token works once, get a new one"
+        ) from refusal
+    finally:
+        await api.close()
+    node = Node(
+        server=settings.server,
+        node_id=reply.node_id,
+        credential=reply.credential,
+        heartbeat_seconds=reply.heartbeat_seconds,
+        orphan_ttl_seconds=reply.orphan_ttl_seconds,
+    )
+    write_json(data.node, node)
+    return node
+
+
+def inventory_of(settings: AgentSettings) -> Inventory:
+    return take_inventory(
+        settings.data_directory, device=settings.device, slots=settings.slots, version=agent_version()
+    )
+
+
+def agent_version() -> str:
+    try:
+        return version("oolong")
+    except PackageNotFoundError:
+        return "0+checkout"

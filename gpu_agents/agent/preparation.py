@@ -1,0 +1,131 @@
+"""Getting an attempt ready on this node: its inputs fetched, its ports free, its `attempt.json` written."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gpu_agents.agent import launch
+from gpu_agents.agent.api import AgentApi, Refused
+from gpu_agents.agent.artifacts import ArtifactError, Cache, checkpoint_directory, model_directory
+from gpu_agents.agent.launch import InputPaths
+from gpu_agents.agent.reconcile import Inputs, Preparation
+from gpu_agents.agent.settings import AgentSettings, DataDirectory
+from oolong.contracts.agent import Artifact, DesiredAttempt
+from oolong.contracts.lifecycle import EndReason
+
+log = logging.getLogger(__name__)
+
+
+class ModelUnusable(Exception):
+    """The model's directory is not one that can be loaded."""
+
+
+class Preparer:
+    """One task per attempt in preparation; `inputs` says how far each is. `moved` is called when one is done."""
+
+    def __init__(
+        self, settings: AgentSettings, data: DataDirectory, api: AgentApi, *, moved: Callable[[], None]
+    ) -> None:
+        self.inputs: dict[str, Inputs] = {}
+        self._settings = settings
+        self._data = data
+        self._api = api
+        self._moved = moved
+        self._cache = Cache(data.cache, limit_bytes=settings.cache_limit_bytes)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def begin(self, attempt: DesiredAttempt, *, begun: bool, wanted: Sequence[DesiredAttempt]) -> None:
+        """Start preparing. `begun`: jobs of it run already and hold its ports. Inputs of `wanted` stay cached."""
+        self.inputs[attempt.attempt_id] = Inputs(Preparation.RUNNING)
+        self._tasks[attempt.attempt_id] = asyncio.create_task(
+            self._prepare(attempt, begun=begun, wanted=wanted), name=f"prepare {attempt.attempt_id}"
+        )
+
+    def keep_only(self, wanted: set[str]) -> None:
+        """Let go of attempts that are not wanted any more."""
+        for attempt_id in [attempt_id for attempt_id in self.inputs if attempt_id not in wanted]:
+            del self.inputs[attempt_id]
+            task = self._tasks.pop(attempt_id, None)
+            if task is not None:
+                task.cancel()
+
+    async def close(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _prepare(
+        self, attempt: DesiredAttempt, *, begun: bool, wanted: Sequence[DesiredAttempt]
+    ) -> None:
+        """Bring the inputs here, see that the ports are free, write attempt.json."""
+        try:
+            self._evict(wanted)
+            dataset, evaluation, resume = await asyncio.gather(
+                self._cache.fetch(self._api, attempt.dataset),
+                self._optional(attempt.evaluation),
+                self._optional(attempt.resume),
+            )
+            sources = {
+                kind: await self._cache.fetch(self._api, artifact)
+                for kind, artifact in attempt.sources.items()
+            }
+            inputs = InputPaths(
+                dataset_file=dataset,
+                source_files=sources,
+                evaluation_file=evaluation,
+                resume_directory=checkpoint_directory(resume) if resume else None,
+                model_directory=await self._model(attempt),
+            )
+            taken = "" if begun else launch.taken_port(attempt.ports)
+            if taken:
+                raise ArtifactError(taken)
+            launch.write_attempt(
+                self._data,
+                attempt,
+                inputs,
+                node_python=self._settings.node_python,
+                device=self._settings.device,
+            )
+        except ModelUnusable as error:
+            self.inputs[attempt.attempt_id] = Inputs(Preparation.FAILED, EndReason.MODEL_UNUSABLE, str(error))
+        except (ArtifactError, Refused, OSError) as error:
+            self.inputs[attempt.attempt_id] = Inputs(Preparation.FAILED, message=str(error))
+        else:
+            self.inputs[attempt.attempt_id] = Inputs(Preparation.READY)
+        self._moved()
+
+    async def _optional(self, artifact: Artifact | None) -> Path | None:
+        return None if artifact is None else await self._cache.fetch(self._api, artifact)
+
+    async def _model(self, attempt: DesiredAttempt) -> Path:
+        if attempt.model is not None:
+            content = await self._cache.fetch(self._api, attempt.model)
+            try:
+                return model_directory(content)
+            except ArtifactError as error:
+                raise ModelUnusable(str(error)) from error
+        path = Path(attempt.model_path)
+        if not attempt.model_path or not (path / "config.json").is_file():
+            raise ModelUnusable(
+                f"model path {attempt.model_path!r} has no config.json on node {self._settings.name}"
+            )
+        return path
+
+    def _evict(self, wanted: Sequence[DesiredAttempt]) -> None:
+        in_use = {
+            artifact.sha256
+            for attempt in wanted
+            for artifact in (
+                attempt.dataset,
+                attempt.evaluation,
+                attempt.model,
+                attempt.resume,
+                *attempt.sources.values(),
+            )
+            if artifact is not None
+        }
+        for sha256 in self._cache.evict(in_use=in_use):
+            log.info("artifact %s left the cache", sha256[:12])

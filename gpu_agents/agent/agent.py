@@ -1,7 +1,7 @@
 """The GPU agent: keeps its node's jobs equal to the desired state.
 
-One loop: observe, report, receive, reconcile. Beside it two that only move bytes: outbox lines and logs
-(shipping), checkpoints (checkpoints). All state that matters is on disk before it is
+One loop: observe, report, receive, reconcile. Beside it three that only move bytes: outbox lines and logs
+(shipping), checkpoints (checkpoints), requests of users (relay). All state that matters is on disk before it is
 acted on, so this process may be killed at any moment: the jobs go on under their supervisors, and the next agent
 adopts them.
 """
@@ -40,6 +40,7 @@ from gpu_agents.agent.reconcile import (
     reconcile,
 )
 from gpu_agents.agent.records import JobRecord, Node, read_desired, write_json
+from gpu_agents.agent.relay import RelayClient
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from gpu_agents.agent.shipping import Shipper
 from oolong.contracts.agent import DesiredAttempt, DesiredJob, HeartbeatReply, ObservedJob
@@ -72,6 +73,7 @@ class Agent:
         self._uploader = Uploader(
             self._api, self._data, jobs=self._jobs.records, shipped=self._shipped, moved=self._heart.nudge
         )
+        self._relay = RelayClient(settings.server, node.credential, lambda: self._desired or [])
         self._desired = read_desired(self._data)
         self._revision = -1  # of the desired state
         self._acknowledged: set[str] = set()
@@ -85,6 +87,7 @@ class Agent:
                 tasks.create_task(self._loop(), name="loop")
                 tasks.create_task(self._shipper.run(), name="shipper")
                 tasks.create_task(self._uploader.run(), name="uploader")
+                tasks.create_task(self._relay.run(), name="relay")
         finally:
             await self._preparer.close()
             await self._api.close()

@@ -14,10 +14,12 @@ from django.conf import settings  # noqa: E402
 
 from control_plane.catalog.store import scratch_folder  # noqa: E402
 from control_plane.fleet.receiver import start_receiver_pulse  # noqa: E402
-from control_plane.telemetry.routing import websocket_urlpatterns  # noqa: E402
+from control_plane.relay import routing as relay  # noqa: E402
+from control_plane.telemetry import routing as telemetry  # noqa: E402
 
 # Bodies of uploads wait on the store's own disk: /tmp may be small.
 settings.FILE_UPLOAD_TEMP_DIR = str(scratch_folder())
 
-application = ProtocolTypeRouter({"http": http, "websocket": URLRouter(websocket_urlpatterns)})
+sockets = URLRouter(telemetry.websocket_urlpatterns + relay.websocket_urlpatterns)
+application = ProtocolTypeRouter({"http": http, "websocket": sockets})
 start_receiver_pulse()

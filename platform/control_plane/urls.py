@@ -16,6 +16,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("control_plane.fleet.urls")),
     path("", include("control_plane.runs.urls")),
     path("", include("control_plane.telemetry.urls")),
+    path("", include("control_plane.relay.urls")),
 ]
 
 urlpatterns = [

@@ -6,6 +6,7 @@ from control_plane.accounts.models import Role
 
 SCOPES = (
     "runs:read", "runs:write",
+    "sessions:write",
     "datasets:read", "datasets:write",
     "models:read", "models:write",
     "functions:read", "functions:write",

@@ -86,6 +86,8 @@ EXPECTED = {
     "GET /runs/{run_id}/logs": "runs:read",
     "GET /metric-catalogue": KNOWN,
     "GET /stream": ELSEWHERE,  # by topic, asynchronous: tests/unit/telemetry
+    "GET /runs/{run_id}/sessions": ELSEWHERE,  # relayed, asynchronous: tests/unit/relay
+    "GET /runs/{run_id}/sessions/{path}": ELSEWHERE,
     "POST /agent/enrol": OPEN,  # the enrolment token is its credential: see its own test
     "POST /agent/heartbeat": NODE,
     "GET /agent/artifacts/{sha256}": NODE,
@@ -96,7 +98,11 @@ EXPECTED = {
     "POST /agent/jobs/{job_id}/logs/{incarnation}": NODE,
 }
 # What stands for the object of a route, so that a foreign one can be asked for.
-FOREIGN = [route for route in EXPECTED if "{" in route and EXPECTED[route] != OPEN and "/pool/" not in route]
+FOREIGN = [
+    route
+    for route in EXPECTED
+    if "{" in route and EXPECTED[route] not in (OPEN, ELSEWHERE) and "/pool/" not in route
+]
 
 
 def routes() -> Iterator[str]:

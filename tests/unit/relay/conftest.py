@@ -1,0 +1,143 @@
+"""A whole relay in one process: the real web application on a real port, real agents' ends, and small jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest_asyncio
+import uvicorn
+from aiohttp import web
+from channels.db import database_sync_to_async
+from channels.routing import ProtocolTypeRouter, URLRouter
+
+from oolong.contracts.agent import Artifact, DesiredAttempt
+
+JOB_TOKEN = "token-of-the-attempt"
+
+
+@dataclass
+class SmallJob:
+    """A job's door that does what the test says, and remembers what came."""
+
+    answer: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    requests: list[web.Request] = field(default_factory=list)
+    open_now: int = 0
+    port: int = 0
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[SmallJob]:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            self.requests.append(request)
+            self.open_now += 1
+            try:
+                return await self.answer(request)
+            finally:
+                self.open_now -= 1
+
+        application = web.Application(client_max_size=64 * 2**20)
+        application.router.add_route("*", "/{path:.*}", handle)
+        runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.port = runner.addresses[0][1]
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+
+def desired(attempt_id: str, *ports: int) -> DesiredAttempt:
+    return DesiredAttempt(
+        run_id="run", attempt_id=attempt_id, attempt_number=1, epoch=1, spec={},
+        dataset=Artifact(sha256="", bytes=0, kind="dataset"), evaluation=None, model=None, model_path="",
+        resume=None, ports={f"session-{i}": port for i, port in enumerate(ports)}, token=JOB_TOKEN, jobs=[],
+    )  # fmt: skip
+
+
+class Site:
+    """A web process with nodes. `world` has a run whose attempt is RUNNING on a node."""
+
+    def __init__(self, stack: AsyncExitStack, world: Any, port: int) -> None:
+        self._stack = stack
+        self.world = world
+        self.url = f"http://127.0.0.1:{port}"
+        self.tokens: dict[tuple[str, ...], str] = {}
+
+    async def job(self, answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> SmallJob:
+        return await self._stack.enter_async_context(SmallJob(answer).serve())
+
+    async def node(
+        self, *jobs: SmallJob, world: Any = None, attempt_id: str = ""
+    ) -> Callable[[], Awaitable[None]]:
+        """An agent's end of the relay with these jobs; returns what ends it."""
+        from gpu_agents.agent.relay import RelayClient
+
+        world = world or self.world
+        attempts = [desired(attempt_id or world.attempt.pk, *(job.port for job in jobs))]
+        await save_ports(world, attempts[0].ports)
+        client = RelayClient(self.url, world.credential, lambda: attempts)
+        task = asyncio.create_task(client.run())
+
+        async def end() -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        self._stack.push_async_callback(end)
+        await self.until_connected(world.node.pk)
+        return end
+
+    async def until_connected(self, node_id: str, *, gone: bool = False) -> None:
+        from control_plane.relay.exchange import exchange
+
+        async with asyncio.timeout(10):
+            while (node_id in exchange().sockets) is gone:
+                await asyncio.sleep(0.01)
+
+    async def client(self, *scopes: str, world: Any = None) -> httpx.AsyncClient:
+        token = await database_sync_to_async((world or self.world).token)(*scopes)
+        return await self._stack.enter_async_context(self.bare_client(Authorization=f"Bearer {token}"))
+
+    def bare_client(self, **headers: str) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=f"{self.url}/api/v1", headers=headers, timeout=20, trust_env=False)
+
+    def path(self, rest: str = "", *, run_id: str = "") -> str:
+        return f"/runs/{run_id or self.world.run.pk}/sessions{rest}"
+
+
+@database_sync_to_async
+def save_ports(world: Any, ports: dict[str, int]) -> None:
+    world.attempt.ports = ports
+    world.attempt.status = "RUNNING"
+    world.attempt.save()
+
+
+@pytest_asyncio.fixture
+async def site(transactional_db: None, valkey_url: str) -> AsyncIterator[Site]:
+    from django.core.asgi import get_asgi_application
+
+    from control_plane.relay.exchange import exchange
+    from control_plane.relay.routing import websocket_urlpatterns
+    from tests.unit.telemetry.world import build_world
+
+    # As control_plane.asgi puts it together, without the pulse that this module starts.
+    sockets = URLRouter(websocket_urlpatterns)
+    application = ProtocolTypeRouter({"http": get_asgi_application(), "websocket": sockets})
+
+    world = await database_sync_to_async(build_world)()
+    server = uvicorn.Server(
+        uvicorn.Config(application, port=0, lifespan="off", log_level="warning", timeout_graceful_shutdown=1)
+    )
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    async with AsyncExitStack() as stack:
+        yield Site(stack, world, port)
+    await exchange().close()
+    server.should_exit = True
+    await serving

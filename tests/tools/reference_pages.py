@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from oolong.contracts.lifecycle import OUTCOMES, RUN_MOVES
-from oolong.contracts.metrics import METRICS
+from oolong.contracts.metrics import HISTOGRAMS, METRICS, Metric
 from oolong.contracts.run_spec import RunSpec
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -92,12 +92,21 @@ def _type(annotation: Any) -> str:
 
 
 def _metrics() -> str:
+    head = ["# Metrics", "", "A value that was not measured is absent, never 0.", ""]
+    return "\n".join(
+        [
+            *[*head, *_metric_rows(METRICS), "", "## Histograms", ""],
+            *["One per train step; the unit is that of the buckets.", "", *_metric_rows(HISTOGRAMS), ""],
+        ]
+    )
+
+
+def _metric_rows(table: dict[str, Metric]) -> list[str]:
     rows = [
         f"| `{metric.name}` | {metric.unit} | {metric.help.replace('|', chr(92) + '|')} |"
-        for metric in METRICS.values()
+        for metric in table.values()
     ]
-    head = ["# Metrics", "", "A value that was not measured is absent, never 0.", ""]
-    return "\n".join([*head, "| name | unit | meaning |", "| --- | --- | --- |", *rows]) + "\n"
+    return ["| name | unit | meaning |", "| --- | --- | --- |", *rows]
 
 
 def _lifecycle() -> str:

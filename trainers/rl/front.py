@@ -21,7 +21,7 @@ from trainers.rl.controller import ControllerClient
 from trainers.rl.plan import RankPlan, flops_imbalance, plan_batch
 from trainers.rl.probes import ProbeComparer
 from trainers.rl.publish import Publisher
-from trainers.rl.report import batch_metrics, mean_staleness
+from trainers.rl.report import batch_metrics, mean_staleness, memory_metrics, time_metrics
 from trainers.stopwatch import Stopwatch
 
 POLL_SECONDS = 1.0  # of one take: how soon a wish to stop is noticed
@@ -167,29 +167,19 @@ class Front:
     def record_step(self, version: int, metrics: dict[str, float], seconds: dict[str, float]) -> None:
         """The step that led to `version`; its batch was trained at the version before."""
         step_seconds = sum(seconds.values())
-        published = sum(seconds.get(phase, 0.0) for phase in ("gather", "write", "announce"))
         budget = self._spec.trainer.microbatch_tokens
-        phases = (
-            "wait_batch", "prepare", "proximal", "reference", "values", "train", "gather", "write", "checkpoint",
-        )  # fmt: skip
         values = {
             **metrics,
+            **time_metrics(seconds),
+            **memory_metrics(),
             "policy/version": float(version),
             "optim/nonfinite_skips": float(self.account.nonfinite_skips),
             "perf/trained_tokens_per_second": metrics["perf/trained_tokens"] / step_seconds,
-            "idle/trainer_share": seconds.get("wait_batch", 0.0) / step_seconds,
-            "time/step_seconds": step_seconds,
+            "perf/trajectories_per_second": sum(len(g.trajectories) for g in self._groups) / step_seconds,
             "time/straggler_wait_seconds": self._straggler_seconds,
-            "time/publish_seconds": published,
-            **{
-                f"time/{phase}_seconds": seconds.get(phase, 0.0)
-                for phase in phases
-                if phase in seconds or phase not in ("reference", "values")
-            },
             "pack/bin_use": metrics["pack/tokens"] / (metrics["pack/microbatches"] * budget),
+            "pack/flops_imbalance": self._imbalance,
         }
-        values["pack/flops_imbalance"] = self._imbalance
-        del values["pack/tokens"]
         self.account.add_seconds(seconds)
         self.outbox.write(Points(axis="step", x=version, values=values))
         staleness = mean_staleness(self._groups, version=version - 1)

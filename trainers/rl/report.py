@@ -1,9 +1,13 @@
-"""What a batch says about itself: rewards and lengths. Pure functions over the groups."""
+"""What a step says about itself: rewards and lengths of its groups, where its time went, what memory it needed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import resource
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
 
 from oolong.contracts.rollout import Group
 
@@ -23,12 +27,19 @@ def batch_metrics(groups: Sequence[Group]) -> dict[str, float]:
     by_group = [[float(trajectory.reward or 0.0) for trajectory in group.trajectories] for group in groups]
     metrics = {
         "reward/mean": mean,
-        "reward/std": math.sqrt(sum((reward - mean) ** 2 for reward in rewards) / len(rewards)),
+        "reward/std": _std(rewards),
+        "reward/min": worst,
+        "reward/max": best,
+        "group/reward_std_mean": sum(_std(values) for values in by_group) / len(by_group),
         "group/zero_variance_share": _share(len(set(values)) == 1 for values in by_group),
         "group/solved_all_share": _share(min(values) == best for values in by_group),
         "group/solved_none_share": _share(max(values) == worst for values in by_group),
         "length/response_mean": sum(lengths) / len(lengths),
         "length/response_max": float(max(lengths)),
+        "length/response_p50": float(_percentile(lengths, 0.50)),
+        "length/response_p95": float(_percentile(lengths, 0.95)),
+        "length/response_p99": float(_percentile(lengths, 0.99)),
+        "length/variation": _std(lengths) / max(1.0, sum(lengths) / len(lengths)),
         "length/truncated_share": _share(one.finish_reason == "length" for one in trajectories),
     }
     if turns:
@@ -40,6 +51,39 @@ def batch_metrics(groups: Sequence[Group]) -> dict[str, float]:
         }
     if scores:
         metrics["reward/score_mean"] = sum(scores) / len(scores)
+    return metrics
+
+
+def time_metrics(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Of a lap of the step's stopwatch. Wait, prepare, proximal, reference, values, train, publish and
+    checkpoint add up to the step."""
+    spent = defaultdict(float, seconds)
+    step = sum(spent.values())
+    metrics = {
+        "time/step_seconds": step,
+        "time/wait_batch_seconds": spent["wait_batch"],
+        "time/prepare_seconds": spent["prepare"],
+        "time/proximal_seconds": spent["proximal"],
+        "time/train_seconds": spent["train"],
+        "time/publish_seconds": spent["gather"] + spent["write"] + spent["announce"],
+        "time/gather_seconds": spent["gather"],
+        "time/write_seconds": spent["write"],
+        "time/announce_seconds": spent["announce"],
+        "time/checkpoint_seconds": spent["checkpoint"],
+        "idle/trainer_share": spent["wait_batch"] / step,
+    }
+    if "reference" in seconds:
+        metrics["time/reference_seconds"] = spent["reference"]
+    if "values" in seconds:
+        metrics["time/values_seconds"] = spent["values"]
+    return metrics
+
+
+def memory_metrics() -> dict[str, float]:
+    """Of this process; what an accelerator has allocated is absent where there is none."""
+    metrics = {"memory/trainer_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0}
+    if torch.cuda.is_available():
+        metrics["memory/accelerator_peak_bytes"] = float(torch.cuda.max_memory_allocated())
     return metrics
 
 
@@ -60,3 +104,14 @@ def mean_staleness(groups: Sequence[Group], *, version: int) -> float:
 def _share(facts: Iterable[bool]) -> float:
     values = list(facts)
     return sum(values) / len(values)
+
+
+def _std(values: Sequence[float]) -> float:
+    """Of the population."""
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+
+
+def _percentile(values: Sequence[int], share: float) -> int:
+    """Smallest value that at least `share` of the values do not exceed."""
+    return sorted(values)[math.ceil(share * len(values)) - 1]

@@ -41,6 +41,7 @@ class ControllerTelemetry:
                 "buffer/groups": float(len(controller.buffered)),
                 "gate/running_groups": float(len(controller.running)),
                 "gate/admissible_groups": float(controller.admission().groups),
+                **ledger_values(controller),
             }
             self._outbox.write(Points(axis="time", x=x, values=values))
 
@@ -97,6 +98,20 @@ class ControllerTelemetry:
             version_texts=texts,
             finish_reason=trajectory.finish_reason,
         )
+
+
+def ledger_values(controller: Controller) -> dict[str, float]:
+    """The ledger's running totals, in groups and in tokens."""
+    groups, tokens = controller.ledger, controller.tokens
+    return {
+        "ledger/drawn_groups": float(groups.drawn),
+        "ledger/trained_groups": float(groups.trained),
+        "ledger/dropped_groups": float(sum(groups.dropped.values())),
+        "ledger/generated_tokens": float(tokens.generated),
+        "ledger/trained_tokens": float(tokens.trained),
+        "ledger/dropped_tokens": float(sum(tokens.dropped.values())),
+        "ledger/lost_tokens": float(tokens.lost_to_recovery),
+    }
 
 
 def pipeline(controller: Controller) -> dict[str, Any]:

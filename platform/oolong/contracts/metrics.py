@@ -8,15 +8,18 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Metric:
     name: str
-    unit: str  # "", tokens, seconds, share, versions, groups, tokens/s
+    unit: str  # "", tokens, seconds, share, versions, groups, tokens/s, bytes
     help: str
 
 
 _TABLE = """
 reward/mean | | mean reward of the trajectories of the batch trained on
 reward/std | | standard deviation of those rewards
+reward/min | | smallest reward of the batch
+reward/max | | largest reward of the batch
 reward/score_mean | | mean of the reward function's own value, before scale and bias
 reward/overlong_penalty_mean | | mean overlong penalty of the batch, 0 or negative; the other reward metrics are before it
+group/reward_std_mean | | mean over groups of the standard deviation of a group's rewards: how much signal there is
 group/zero_variance_share | share | groups of the batch whose rewards are all equal: no gradient under group normalisation
 group/solved_all_share | share | groups whose every trajectory has the best reward seen in the batch
 group/solved_none_share | share | groups whose every trajectory has the worst reward seen in the batch
@@ -24,6 +27,10 @@ advantage/mean | | mean advantage over loss tokens
 advantage/std | | its standard deviation
 length/response_mean | tokens | mean completion length of the batch, in tokens that the policy sampled
 length/response_max | tokens | longest completion of the batch, likewise
+length/response_p50 | tokens | median completion length of the batch
+length/response_p95 | tokens | 95th percentile of those lengths
+length/response_p99 | tokens | 99th percentile of those lengths
+length/variation | | standard deviation of those lengths over their mean: how long the tail is
 length/truncated_share | share | completions that ended at the length limit
 workflow/turns_mean | | mean number of turns of the policy in a trajectory
 workflow/turns_max | | largest such number of the batch
@@ -73,6 +80,7 @@ staleness/interrupted_share | share | trajectories that were interrupted at leas
 policy/version | versions | policy version after the step
 perf/trained_tokens | tokens | loss tokens of the batch
 perf/trained_tokens_per_second | tokens/s | those over the step's wall time
+perf/trajectories_per_second | | trajectories trained on over the step's wall time
 perf/generated_tokens_per_second | tokens/s | completion tokens per second, all engines
 time/step_seconds | seconds | wall time of the train step
 time/wait_batch_seconds | seconds | the trainer waited for a batch
@@ -85,6 +93,7 @@ time/train_seconds | seconds | forward, backward and optimizer
 time/publish_seconds | seconds | gather, write and announce the weights (trainer blocked)
 time/gather_seconds | seconds | gather of the full weights
 time/write_seconds | seconds | write of the weights
+time/announce_seconds | seconds | the controller's answer to the announcement of a version
 time/checkpoint_seconds | seconds | checkpoint (trainer blocked)
 idle/trainer_share | share | share of the step in which the trainer waited for a batch
 idle/rollout_share | share | share of time in which an engine had no running request
@@ -92,12 +101,22 @@ sync/paused_seconds | seconds | an engine was paused for a weight load
 sync/load_seconds | seconds | the engine's load of the weights
 sync/delay_seconds | seconds | announcement to acknowledgement
 sync/engine_paused_share | share | share of time that engines were paused for loads
+pack/tokens | tokens | tokens of the step's microbatches, prompts included
 pack/microbatches | | microbatches of the step
 pack/bin_use | share | tokens over the token budget of the microbatches used
 pack/flops_imbalance | | work that the ranks wait for, microbatch by microbatch, over the mean work of a rank; 1 is perfect
+ledger/drawn_groups | groups | groups started so far; trained, dropped and those in hand add up to it
+ledger/trained_groups | groups | groups trained on so far
+ledger/dropped_groups | groups | groups dropped so far, for whatever reason
+ledger/generated_tokens | tokens | completion tokens made so far; trained, dropped, lost and those in hand add up to it
+ledger/trained_tokens | tokens | completion tokens trained on so far
+ledger/dropped_tokens | tokens | completion tokens of dropped groups so far
+ledger/lost_tokens | tokens | completion tokens lost to recoveries so far
 buffer/groups | groups | finished groups that wait for a train step
 gate/running_groups | groups | groups being generated
 gate/admissible_groups | groups | free places of the admission gate
+memory/trainer_peak_bytes | bytes | most main memory that rank 0 of the trainer has held so far
+memory/accelerator_peak_bytes | bytes | most accelerator memory that rank 0 has allocated so far
 engine/version | versions | version that the engine has loaded
 engine/running_requests | requests | requests in the engine
 engine/restarts | | restarts of the engine so far
@@ -109,9 +128,16 @@ eval/sampled | share | mean score of the sampled completions at a pinned version
 """
 
 
+_HISTOGRAMS = """
+staleness/consumed_trajectories | versions | trajectories of the step's batch by staleness
+staleness/consumed_tokens | versions | tokens of the step's batch by the lag of the version that sampled them
+"""
+
+
 def _parse(table: str) -> dict[str, Metric]:
     rows = (tuple(part.strip() for part in line.split("|", 2)) for line in table.strip().splitlines())
     return {name: Metric(name, unit, help_text) for name, unit, help_text in rows}
 
 
 METRICS: dict[str, Metric] = _parse(_TABLE)
+HISTOGRAMS: dict[str, Metric] = _parse(_HISTOGRAMS)  # unit: of the buckets

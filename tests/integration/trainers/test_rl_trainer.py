@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import shutil
@@ -79,6 +80,20 @@ def test_a_run_announces_trains_checkpoints_and_closes_its_account(
         == tokens
         == sum(one["perf/trained_tokens"] for one in run.points().values())
     )
+
+
+def test_the_phases_of_each_step_add_up_to_the_time_between_its_records(
+    whole: tuple[Any, ScriptedController],
+) -> None:
+    """Against the clock of the outbox, not against their own sum: no part of the loop is outside every phase."""
+    lines = [line for line in whole[0].lines() if type(line).__name__ == "Points"]
+    steps = [line for line in lines if "time/step_seconds" in line.values]
+    assert [line.x for line in steps] == list(range(1, 7))
+    phases = ("wait_batch", "prepare", "proximal", "train", "publish", "checkpoint")
+    for before, line in itertools.pairwise(steps):
+        parts = sum(line.values[f"time/{phase}_seconds"] for phase in phases)
+        assert parts == pytest.approx(line.at - before.at, rel=0.02, abs=0.002)
+        assert line.values["time/step_seconds"] == pytest.approx(parts)
 
 
 def test_published_versions_are_those_that_were_announced(whole: tuple[Any, ScriptedController]) -> None:

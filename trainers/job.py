@@ -30,6 +30,7 @@ def run_job(arguments: argparse.Namespace, loop: Loop) -> int:
 
     Anything else propagates: the agent then sees a job that died, with the traceback as its last log lines.
     """
+    from trainers.algorithms.user_loss import LossUnusable
     from trainers.checkpoint import NoValidCheckpoint
     from trainers.data import DatasetUnusable
     from trainers.models.blocks import OptionRefused
@@ -43,6 +44,7 @@ def run_job(arguments: argparse.Namespace, loop: Loop) -> int:
         NoValidCheckpoint: EndReason.NO_VALID_CHECKPOINT,
         DatasetUnusable: EndReason.DATASET_UNUSABLE,
         ControllerLost: EndReason.CONTROLLER_DIED,
+        LossUnusable: EndReason.CONFIG_REFUSED,
     }
     attempt, job = read_attempt(arguments.attempt), read_job(arguments.job)
     ranks = join_ranks(attempt.device)

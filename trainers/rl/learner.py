@@ -44,14 +44,11 @@ class StepOutcome:
     critic_grad_norms: list[float]
 
 
-class LossUnusable(Exception):
-    """An objective did not return what its signature promises; the message says what."""
-
-
 class Learner:
     """Holds the sharded policy and its optimizer, and moves them by whole train steps or not at all.
 
     `reference` is a frozen policy for the KL term, `critic` brings values; each is there iff the spec asks for it.
+    `objective` is a user's own; without one it is the spec's.
     """
 
     def __init__(
@@ -263,25 +260,17 @@ class Learner:
         return self.ranks.sum([total])[0], norm
 
     def _token_loss(self, logprobs: torch.Tensor, part: StepColumns, sequences: int) -> TokenLoss:
-        result = self._objective(
-            LossTokens(
-                logprobs=logprobs,
-                proximal_logprobs=part.proximal,
-                behaviour_logprobs=part.behaviour,
-                advantages=part.advantages,
-                weights=part.weights,
-                lag=part.lag,
-                sequence=part.sequence,
-                sequences=sequences,
-            ),
-            self._algorithm,
+        tokens = LossTokens(
+            logprobs=logprobs,
+            proximal_logprobs=part.proximal,
+            behaviour_logprobs=part.behaviour,
+            advantages=part.advantages,
+            weights=part.weights,
+            lag=part.lag,
+            sequence=part.sequence,
+            sequences=sequences,
         )
-        if not isinstance(result, TokenLoss) or result.loss.shape != logprobs.shape:
-            raise LossUnusable(
-                f"the objective gave {result!r:.200} for {len(logprobs)} tokens; it must give a TokenLoss whose loss "
-                f"has the shape of tokens.logprobs, {tuple(logprobs.shape)}"
-            )
-        return result
+        return self._objective(tokens, self._algorithm)
 
     def _other_terms(
         self, logprobs: torch.Tensor, entropy: torch.Tensor, part: StepColumns

@@ -9,7 +9,9 @@ import torch
 from oolong.contracts.attempt import AttemptFile, JobFile, JobResult
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RunSpec
+from oolong.contracts.user_source import SourceKind
 from trainers import checkpoint
+from trainers.algorithms.user_loss import load_user_loss
 from trainers.models.critic import load_critic
 from trainers.models.policy import DTYPES, Policy, load_policy
 from trainers.models.shard import full_tensors, shard_as_asked
@@ -30,7 +32,7 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
     spec = attempt.run_spec
     dtype = DTYPES[spec.trainer.dtype]
     torch.manual_seed(spec.seed)
-    learner = _learner(Path(attempt.model_directory), spec, ranks)
+    learner = _learner(attempt, spec, ranks)
     version, parent, account = _resume(attempt, learner, ranks)
 
     front: Front | None = None
@@ -98,8 +100,10 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
     return JobResult(reason=EndReason.COMPLETED, message=f"{total} train steps")
 
 
-def _learner(model_directory: Path, spec: RunSpec, ranks: Ranks) -> Learner:
-    """Policy, and what the algorithm wants beside it: all three begin as the run's initial weights."""
+def _learner(attempt: AttemptFile, spec: RunSpec, ranks: Ranks) -> Learner:
+    """The policy, and what the algorithm wants beside it: all models begin as the run's initial weights."""
+    model_directory = Path(attempt.model_directory)
+    source = attempt.source_files.get(SourceKind.LOSS)
 
     def policy() -> Policy:
         return shard_as_asked(load_policy(model_directory), ranks.mesh, spec.trainer)
@@ -114,6 +118,7 @@ def _learner(model_directory: Path, spec: RunSpec, ranks: Ranks) -> Learner:
         ranks,
         reference=policy().requires_grad_(False) if spec.algorithm.kl is not None else None,
         critic=critic,
+        objective=load_user_loss(Path(source), spec.algorithm.options) if source is not None else None,
     )
 
 

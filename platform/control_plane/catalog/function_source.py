@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from control_plane.catalog.import_effects import import_effects
 from control_plane.common.errors import FieldError
 from oolong.contracts.user_source import ENTRY_POINTS, MAX_SOURCE_BYTES, EntryPoint, SourceKind
 
@@ -44,7 +45,10 @@ def read_source(kind: SourceKind, source: str) -> SourceFacts:
             f"a {kind} defines `{entry.signature}` at the top level of its file; there is no such function"
         )
         return _refused("no_entry_point", message)
-    return _check_signature(entry, defined[-1])
+    facts = _check_signature(entry, defined[-1])
+    if kind == SourceKind.LOSS:
+        facts.errors += [FieldError(POINTER, code, message) for code, message in import_effects(tree)]
+    return facts
 
 
 def _check_signature(entry: EntryPoint, found: ast.FunctionDef | ast.AsyncFunctionDef) -> SourceFacts:

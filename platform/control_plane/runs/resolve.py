@@ -195,7 +195,13 @@ def _function_places(spec: RunSpec) -> list[_FunctionPlace]:
         _FunctionPlace(
             SourceKind.WORKFLOW, "workflow", "function", spec.workflow.function, spec.workflow.options
         ),
-        _FunctionPlace(SourceKind.LOSS, "algorithm", "loss_function", spec.algorithm.loss_function, {}),
+        _FunctionPlace(
+            SourceKind.LOSS,
+            "algorithm",
+            "loss_function",
+            spec.algorithm.loss_function,
+            spec.algorithm.options,
+        ),
     ]
 
 

@@ -49,13 +49,10 @@ ENTRY_POINTS: dict[SourceKind, EntryPoint] = {
     ),
     SourceKind.LOSS: EntryPoint(
         name="loss",
-        # Tensors [N] and the settings that trainers.algorithms.losses.Objective documents.
-        parameters=(
-            "logprobs", "proximal_logprobs", "behaviour_logprobs", "advantages", "clip", "weight_limit",
-        ),
+        parameters=("tokens", "settings"),  # trainers.algorithms.losses.LossTokens, RunSpec.algorithm
         returns="a TokenLoss",
     ),
-}  # fmt: skip
+}
 
 # Kinds that the jobs of a node know how to run. A run that names another kind is refused (not_supported_yet).
-RUNNABLE_KINDS: frozenset[SourceKind] = frozenset()
+RUNNABLE_KINDS: frozenset[SourceKind] = frozenset({SourceKind.LOSS})

@@ -15,10 +15,7 @@ from oolong.contracts import user_source
 from oolong.contracts.user_source import ENTRY_POINTS, MAX_SOURCE_BYTES, SourceKind
 
 REWARD = "def score(prompt, completion, answer, *, weight=1.0):\n    return weight * (answer in completion)\n"
-LOSS = (
-    "def loss(logprobs, proximal_logprobs, behaviour_logprobs, advantages, clip, weight_limit):\n"
-    "    return None\n"
-)
+LOSS = "def loss(tokens, settings, *, slope=1.0):\n    return None\n"
 
 
 def upload(person: Any, source: str = REWARD, *, name: str = "contains", kind: str = "reward") -> Any:
@@ -110,6 +107,38 @@ def test_a_name_belongs_to_one_kind(alice: Any) -> None:
     assert (reply.status_code, reply.json()["code"]) == (409, "name_taken")
 
 
+@pytest.mark.parametrize(
+    ("before", "code", "says"),
+    [
+        ("import os\n", "import_not_allowed", "line 1: a loss may import"),
+        ("from urllib.request import urlopen\n", "import_not_allowed", "not urllib.request"),
+        ("from . import other\n", "import_not_allowed", "line 1"),
+        ("import math\nprint('hello')\n", "import_effect", "line 2: expr at the top level"),
+        ("import torch\nTABLE = torch.zeros(3)\n", "import_effect", "line 2: `torch.zeros(3)`"),
+        ("if True:\n    pass\n", "import_effect", "line 1: if at the top level"),
+        ("def f(x=open('/etc/passwd')): ...\n", "import_effect", "open('/etc/passwd')"),
+        ("import functools\n@functools.cache\ndef f(): ...\n@f()\ndef g(): ...\n", "import_effect", "line 4"),
+        ("def f(x: print('x')): ...\n", "import_effect", "line 1"),
+        ("class A:\n    x = [1 for _ in range(3)]\n", "import_effect", "line 2"),
+    ],
+)  # fmt: skip
+def test_a_loss_that_would_do_something_at_import_is_refused(before: str, code: str, says: str) -> None:
+    fault = read_source(SourceKind.LOSS, before + LOSS).errors[0]
+    assert fault.code == code and says in fault.message
+    assert read_source(SourceKind.REWARD, before + REWARD).errors == []
+
+
+def test_a_loss_may_define_what_it_needs() -> None:
+    source = (
+        '"""Doc."""\nfrom __future__ import annotations\nfrom dataclasses import dataclass\nimport torch\n'
+        "from trainers.algorithms.losses import LossTokens, TokenLoss\nLIMIT: float = 2.0\n"
+        "@dataclass(frozen=True)\nclass Range:\n    low: float = -1.0\n"
+        "def bounded(x: torch.Tensor) -> torch.Tensor:\n    return x.clamp(max=LIMIT)\n"
+    )
+    facts = read_source(SourceKind.LOSS, source + LOSS)
+    assert (facts.errors, facts.options) == ([], ["slope"])
+
+
 @pytest.mark.parametrize("kind", ["verse", ""])
 def test_an_unknown_kind_is_refused(alice: Any, kind: str) -> None:
     assert upload(alice, kind=kind).status_code == 422
@@ -174,6 +203,8 @@ def test_a_run_pins_the_version_and_its_node_gets_the_very_file(
         ({"reward": {"name": "math", "function": "contains@1"}}, {"/reward/function": "two_rewards"}),
         ({"algorithm": {"loss_function": "mine@1"}}, {"/algorithm/loss_function": "trainer_code_off"}),
         ({"reward": {"function": "contains"}}, {}),
+        ({"algorithm": {"loss_function": "mine@1", "options": {"slop": 1.0}}},
+         {"/algorithm/options": "unknown_option", "/algorithm/loss_function": "trainer_code_off"}),
     ],
 )  # fmt: skip
 def test_what_a_spec_says_of_a_function_must_hold(

@@ -18,7 +18,7 @@ from trainers.models.policy import Policy, load_policy
 from trainers.models.shard import full_tensors, shard
 from trainers.ranks import Ranks
 from trainers.rl.critic import CriticLearner
-from trainers.rl.learner import Learner, LossUnusable, StepOutcome
+from trainers.rl.learner import Learner, StepOutcome
 from trainers.rl.plan import plan_batch
 from trainers.stopwatch import Stopwatch
 
@@ -204,9 +204,16 @@ def test_without_a_proximal_pass_ratios_are_against_the_behaviour_policy(
     assert bypass.metrics["policy/clip_high_share"] > 0.02 and "policy/entropy" in bypass.metrics
 
 
-def test_an_objective_that_returns_something_else_is_told_so(tiny_model: Path, ranks: Ranks) -> None:
-    def mean_loss(tokens: LossTokens, _: Any) -> TokenLoss:
-        return TokenLoss(loss=tokens.logprobs.mean())
+def test_an_objective_of_the_users_sees_also_tokens_without_an_advantage(
+    tiny_model: Path, ranks: Ranks
+) -> None:
+    seen = []
 
-    with pytest.raises(LossUnusable, match=r"loss has the shape of tokens\.logprobs"):
-        step(learner(tiny_model, ranks, spec({}), objective=mean_loss), batch(tiny_model))
+    def cloning(tokens: LossTokens, _: Any) -> TokenLoss:
+        seen.append(len(tokens.logprobs))
+        return TokenLoss(loss=-tokens.logprobs)
+
+    groups = batch(tiny_model)
+    outcome = step(learner(tiny_model, ranks, spec({}), objective=cloning), groups)
+    assert sum(seen) == outcome.metrics["perf/trained_tokens"] and outcome.finite
+    assert "policy/ratio_mean" not in outcome.metrics and "policy/clip_low_share" not in outcome.metrics

@@ -124,7 +124,9 @@ class AlgorithmSection(Section):
         "decoupled_ppo", description="eq. 5 of arXiv 2505.24298, or another policy loss"
     )
     options: dict[str, float] = Field(
-        default_factory=dict, description="what else this objective may be told: sapo has two temperatures"
+        default_factory=dict,
+        description="what else the objective may be told: sapo has temperature_positive and temperature_negative, a "
+        "loss_function its own options",
     )
     loss_function: str | None = Field(
         None,
@@ -163,6 +165,8 @@ class AlgorithmSection(Section):
 
     @model_validator(mode="after")
     def _decoupled_needs_a_proximal_policy(self) -> Self:
+        if self.loss_function is not None:
+            return self
         if self.objective == "decoupled_ppo" and self.proximal == "none":
             raise refuse(
                 "proximal_missing",
@@ -190,6 +194,8 @@ class AlgorithmSection(Section):
 
     @model_validator(mode="after")
     def _options_are_the_objectives_own(self) -> Self:
+        if self.loss_function is not None:
+            return self  # its own options; the control plane knows the source and checks them
         known = OBJECTIVE_OPTIONS[self.objective]
         for name in self.options:
             if name not in known:

@@ -1,0 +1,73 @@
+"""A user's loss: it is an objective like the others, and what is wrong with it is told with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from oolong.contracts.run_spec import AlgorithmSection
+from trainers.algorithms.losses import OBJECTIVES, LossTokens
+from trainers.algorithms.user_loss import LossUnusable, load_user_loss
+
+REINFORCE = """
+from trainers.algorithms.losses import TokenLoss
+
+
+def loss(tokens, settings, *, slope=1.0):
+    return TokenLoss(loss=-slope * tokens.weights * tokens.advantages * tokens.logprobs)
+"""
+
+
+def tokens() -> LossTokens:
+    logprobs = torch.tensor([-1.0, -2.0, -0.5], dtype=torch.float64, requires_grad=True)
+    return LossTokens(
+        logprobs=logprobs, proximal_logprobs=logprobs.detach(), behaviour_logprobs=logprobs.detach() - 0.1,
+        advantages=torch.tensor([1.0, -1.0, 2.0]).double(), weights=torch.full((3,), 1.1).double(),
+        lag=torch.ones(3, dtype=torch.long), sequence=torch.tensor([0, 0, 1]), sequences=2,
+    )  # fmt: skip
+
+
+def written(tmp_path: Path, source: str) -> Path:
+    file = tmp_path / "loss.py"
+    file.write_text(source)
+    return file
+
+
+def test_it_gets_the_tokens_the_settings_and_its_options(tmp_path: Path) -> None:
+    given = tokens()
+    plain = load_user_loss(written(tmp_path, REINFORCE), {})(given, AlgorithmSection())
+    steep = load_user_loss(tmp_path / "loss.py", {"slope": 3.0})(given, AlgorithmSection())
+    assert torch.equal(plain.loss, -given.weights * given.advantages * given.logprobs)
+    torch.testing.assert_close(steep.loss, 3 * plain.loss)
+
+
+def test_a_copy_of_a_built_in_file_is_the_built_in_loss(tmp_path: Path) -> None:
+    own = Path(OBJECTIVES["decoupled_ppo"].__code__.co_filename)  # type: ignore[attr-defined]
+    file = written(tmp_path, own.read_text().replace("def decoupled_ppo(", "def loss("))
+    given, settings = tokens(), AlgorithmSection()
+    ours = OBJECTIVES["decoupled_ppo"](given, settings)
+    assert torch.equal(load_user_loss(file, {})(given, settings).loss, ours.loss)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import no_such_module\n", "cannot be imported: ModuleNotFoundError.*line 1"),
+        ("x = 1\n", "cannot be imported: AttributeError"),
+        ("def loss(tokens, settings):\n    return tokens.prompt\n", "raised AttributeError.*line 2"),
+        ("def loss(tokens, settings):\n    return tokens.logprobs\n", "Tensor; it must return a TokenLoss"),
+        (REINFORCE.replace("logprobs)", "logprobs.mean()[None])").replace("tokens.weights * tokens.advantages *", ""),
+         r"shape \(1,\); it must be one number per token, \(3,\)"),
+        (REINFORCE.replace("tokens.logprobs", "tokens.behaviour_logprobs"), "without a gradient"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_it_is_told(tmp_path: Path, source: str, said: str) -> None:
+    with pytest.raises(LossUnusable, match=said):
+        load_user_loss(written(tmp_path, source), {})(tokens(), AlgorithmSection())
+
+
+def test_an_option_that_it_does_not_have_is_told(tmp_path: Path) -> None:
+    with pytest.raises(LossUnusable, match="unexpected keyword argument 'slop'"):
+        load_user_loss(written(tmp_path, REINFORCE), {"slop": 1.0})(tokens(), AlgorithmSection())

@@ -1,0 +1,65 @@
+"""A policy loss from a file of the user: `def loss(tokens, settings, *, option=1.0) -> TokenLoss`.
+
+It gets what the built-in ones get (`trainers.algorithms.losses`). Only projects with `trainer_code` may name one, for
+it runs inside the trainer with the trainer's rights. The upload was parsed, never run; it is imported here first.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+
+from oolong.contracts.run_spec import AlgorithmSection
+from trainers.algorithms.losses import LossTokens, Objective, TokenLoss
+
+MODULE = "user_loss"
+
+
+class LossUnusable(Exception):
+    """A user's loss cannot be loaded, raises, or returns something else than its signature says."""
+
+
+def load_user_loss(file: Path, options: Mapping[str, float]) -> Objective:
+    """The function `loss` of the file as an objective, with its options bound. What it raises is `LossUnusable`."""
+    spec = importlib.util.spec_from_file_location(MODULE, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        loss = module.loss
+    except Exception as error:
+        raise LossUnusable(f"{file.name} cannot be imported: {_where(error, file)}") from error
+
+    def objective(tokens: LossTokens, settings: AlgorithmSection) -> TokenLoss:
+        try:
+            result = loss(tokens, settings, **options)
+        except Exception as error:
+            raise LossUnusable(f"{file.name} raised {_where(error, file)}") from error
+        return checked(result, tokens)
+
+    return objective
+
+
+def checked(result: object, tokens: LossTokens) -> TokenLoss:
+    """The result, if it is what an objective promises: one loss per token, with a gradient."""
+    if not isinstance(result, TokenLoss):
+        raise LossUnusable(f"loss returned {type(result).__name__}; it must return a TokenLoss")
+    if result.loss.shape != tokens.logprobs.shape:
+        raise LossUnusable(
+            f"loss returned a TokenLoss whose loss has shape {tuple(result.loss.shape)}; it must be one number per "
+            f"token, {tuple(tokens.logprobs.shape)} as tokens.logprobs: the trainer does the summing and dividing"
+        )
+    if not result.loss.requires_grad and tokens.logprobs.requires_grad:
+        raise LossUnusable("loss returned a TokenLoss without a gradient; it must depend on tokens.logprobs")
+    return result
+
+
+def _where(error: Exception, file: Path) -> str:
+    """What was raised, and the last line of the user's own file that led to it."""
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)
+    ]
+    place = f", line {lines[-1]}" if lines else ""
+    return f"{type(error).__name__}: {error}{place}"

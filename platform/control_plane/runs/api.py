@@ -14,6 +14,7 @@ from control_plane.common import clock
 from control_plane.common.errors import FieldError, unprocessable
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, paginate_together, read_page, whole_page
+from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import (
     MODEL_KINDS,
     PAGE_PARAMETERS,
@@ -23,7 +24,7 @@ from control_plane.common.schema import (
     page_of,
 )
 from control_plane.fleet.api import NodeSerializer, QuotaSerializer, SlotSerializer
-from control_plane.runs import selectors, submission
+from control_plane.runs import lineage, selectors, submission
 from control_plane.runs.presets import PRESETS
 from control_plane.runs.resolve import resolve_spec
 from control_plane.runs.show import (
@@ -60,6 +61,10 @@ class LatestCheckpointSerializer(serializers.Serializer[Any]):
     step = serializers.IntegerField()
 
 
+class ParentSerializer(NamedSerializer):
+    relation = serializers.ChoiceField(choices=["clone", "fork", "retry"])
+
+
 class RunSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     name = serializers.CharField()
@@ -90,8 +95,37 @@ class RunSerializer(serializers.Serializer[Any]):
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     notes = serializers.CharField()
+    tags = serializers.ListField(child=serializers.CharField())
+    parent = ParentSerializer(allow_null=True, help_text="the run that this one was made from")
     latest_checkpoint = LatestCheckpointSerializer(allow_null=True)
     summary = serializers.DictField()
+
+
+class RunPatchSerializer(StrictSerializer):
+    name = serializers.CharField(max_length=120, required=False)
+    notes = serializers.CharField(max_length=20_000, required=False, allow_blank=True)
+    tags = serializers.ListField(
+        child=serializers.RegexField(
+            r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", max_length=60,
+            error_messages={"invalid": "a tag is letters, digits and . _ : / - and begins with a letter or digit"},
+        ),
+        max_length=30, required=False,
+    )  # fmt: skip
+    priority = serializers.IntegerField(
+        min_value=0,
+        max_value=1000,
+        required=False,
+        help_text="of a run that waits or is paused; higher goes first",
+    )
+
+
+class CloneSerializer(StrictSerializer):
+    changes = serializers.DictField(
+        required=False, help_text="merged into the spec (RFC 7396): null puts a field's default back"
+    )
+    checkpoint = serializers.CharField(
+        required=False, help_text="fork: the id of a stored checkpoint, or latest; its weights are the start"
+    )
 
 
 class RunDetailSerializer(RunSerializer):
@@ -211,6 +245,7 @@ class RunsView(APIView):
             OpenApiParameter("status", str, description="one or more, comma-separated"),
             OpenApiParameter("kind", str, enum=["rl", "sft"]),
             OpenApiParameter("name", str, description="part of the name"),
+            OpenApiParameter("tag", str, description="runs that have this tag"),
         ],
         responses=page_of(RunSerializer),
     )
@@ -222,6 +257,8 @@ class RunsView(APIView):
             found = found.filter(kind__in=_known("kind", kind, RUN_KINDS))
         if name := request.query_params.get("name"):
             found = found.filter(name__icontains=name)
+        if tag := request.query_params.get("tag"):
+            found = found.filter(tags__contains=[tag])
         return Response(paginate_together(found, read_page(request), runs_as_json))
 
     @extend_schema(
@@ -237,11 +274,64 @@ class RunsView(APIView):
 
 
 class RunView(APIView):
-    scopes = {"GET": "runs:read"}
+    scopes = {"GET": "runs:read", "PATCH": "runs:write"}
 
     @extend_schema(operation_id="get_run", responses=RunDetailSerializer)
     def get(self, request: Request, run_id: str) -> Response:
         return Response(run_detail_as_json(selectors.run_for(caller_of(request), run_id)))
+
+    @extend_schema(operation_id="update_run", request=RunPatchSerializer, responses=RunDetailSerializer)
+    def patch(self, request: Request, run_id: str) -> Response:
+        run = selectors.run_for(caller_of(request), run_id)
+        fields = _body(RunPatchSerializer, request)
+        run = submission.update_run(run.pk, fields, by=caller_of(request), now=clock.now())
+        return Response(run_detail_as_json(run))
+
+
+class PauseView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="pause_run", request=None, responses={202: RunDetailSerializer})
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        run = submission.pause_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
+        return Response(run_detail_as_json(run), status=202)
+
+
+class ResumeView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="resume_run", request=None, responses={202: RunDetailSerializer})
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        run = submission.resume_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
+        return Response(run_detail_as_json(run), status=202)
+
+
+class CloneView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="clone_run", request=CloneSerializer, responses={201: RunDetailSerializer})
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        caller = caller_of(request)
+        fields = _body(CloneSerializer, request)
+        run = lineage.clone_run(
+            caller, selectors.run_for(caller, run_id), changes=fields.get("changes", {}),
+            checkpoint=fields.get("checkpoint", ""), now=clock.now(),
+        )  # fmt: skip
+        return Response(run_detail_as_json(run), status=201)
+
+
+class RetryView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="retry_run", request=None, responses={201: RunDetailSerializer})
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        caller = caller_of(request)
+        run = lineage.retry_run(caller, selectors.run_for(caller, run_id), now=clock.now())
+        return Response(run_detail_as_json(run), status=201)
 
 
 class StopView(APIView):
@@ -304,6 +394,13 @@ class PoolView(APIView):
     @extend_schema(operation_id="get_pool", responses=PoolSerializer)
     def get(self, request: Request) -> Response:
         return Response(selectors.pool(caller_of(request).project.team))
+
+
+def _body(form: type[StrictSerializer], request: Request) -> dict[str, Any]:
+    filled = form(data=request.data)
+    filled.is_valid(raise_exception=True)
+    fields: dict[str, Any] = filled.validated_data
+    return fields
 
 
 def _spec_of(request: Request) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from control_plane.fleet import services as fleet
 from control_plane.runs.events import move_run, note
 from control_plane.runs.models import Attempt, Run
-from control_plane.runs.selectors import live_attempt
+from control_plane.runs.selectors import live_attempt, newest_stored_checkpoint
 from control_plane.runs.status import retry_follows
 from oolong.contracts.lifecycle import OUTCOMES, AttemptStatus, EndReason, JobKind, JobState, RunStatus
 
@@ -21,6 +21,29 @@ def begin_stop(run: Run, reason: EndReason, message: str, *, now: datetime) -> N
         move_run(run, RunStatus.STOPPED, now=now)
         return
     ask_stop(attempt, kinds={JobKind.TRAINER}, now=now)
+
+
+def begin_pause(run: Run, *, now: datetime) -> None:
+    """PAUSING: as a stop, but the run goes on later from the checkpoint that the trainer takes now."""
+    move_run(run, RunStatus.PAUSING, now=now, message="pause was asked for")
+    attempt = live_attempt(run)
+    if attempt is None:
+        rest(run, now=now)
+        return
+    ask_stop(attempt, kinds={JobKind.TRAINER}, now=now)
+
+
+def rest(run: Run, *, now: datetime, conditions: list[str] | None = None) -> None:
+    """PAUSED: no attempt, no slot, no place in the queue."""
+    checkpoint = newest_stored_checkpoint(run) or run.resume_checkpoint
+    goes_on = (
+        f"goes on from step {checkpoint.step}" if checkpoint else "will begin anew: it has no checkpoint"
+    )
+    move_run(
+        run, RunStatus.PAUSED, now=now, message=f"paused; {goes_on}", conditions=conditions or [],
+        waiting_why="", queue_position=None, progress=None,
+        **verdict_of(EndReason.PAUSED_BY_USER, f"paused; {goes_on} when it is resumed"),
+    )  # fmt: skip
 
 
 def end_attempt(run: Run, attempt: Attempt, cause: EndReason, message: str, *, now: datetime) -> None:

@@ -26,6 +26,11 @@ class Run(models.Model):
     initial_checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")
     functions = models.ManyToManyField(FunctionVersion, related_name="+")  # at most one of each kind
     notes = models.TextField(default="", blank=True)
+    tags = models.JSONField(default=list)
+    parent = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="children")
+    relation = models.CharField(max_length=8, default="", blank=True)  # to the parent: clone, fork, retry
+    # A retry goes on from where its parent was: weights, optimizer, data cursor and buffered groups.
+    resume_checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")
 
     status = models.CharField(max_length=16, default=RunStatus.QUEUED)
     status_at = models.DateTimeField()
@@ -43,6 +48,7 @@ class Run(models.Model):
     not_before = models.DateTimeField(null=True)  # a new attempt waits until then
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
+    paused_seconds = models.FloatField(default=0.0)  # not counted against budget.max_wall_seconds
 
     # What telemetry reports (runs.records), kept here so that lists need no series.
     train_step = models.PositiveIntegerField(default=0)

@@ -95,7 +95,7 @@ def _place(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) 
     if run.status != RunStatus.QUEUED or node.liveness != Liveness.READY or node.intent != Intent.ACTIVE:
         return False
     spec = RunSpec.model_validate(run.spec)
-    resume = newest_stored_checkpoint(run)
+    resume = newest_stored_checkpoint(run) or run.resume_checkpoint
     names = port_names(spec)
     attempt = Attempt.objects.create(
         run=run, number=run.attempt_number + 1, epoch=run.epoch + 1, node=node, token=new_secret(""),

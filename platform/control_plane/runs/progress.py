@@ -8,7 +8,7 @@ from control_plane.catalog.models import Checkpoint
 from control_plane.common import live
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Liveness
-from control_plane.runs.ending import ask_stop, begin_stop, close_attempt, end_attempt, verdict_of
+from control_plane.runs.ending import ask_stop, begin_stop, close_attempt, end_attempt, rest, verdict_of
 from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.locking import each_locked
 from control_plane.runs.models import Attempt, Job, Run
@@ -42,7 +42,7 @@ def runs_to_advance(now: datetime) -> list[str]:
         .select_related("node")
         .prefetch_related("jobs")
     }
-    unended = Run.objects.exclude(status__in=[*ENDED, RunStatus.QUEUED]).order_by("pk")
+    unended = Run.objects.exclude(status__in=[*ENDED, RunStatus.QUEUED, RunStatus.PAUSED]).order_by("pk")
     return [run.pk for run in unended if not _goes_its_way(run, attempts.get(run.pk), now=now)]
 
 
@@ -56,12 +56,14 @@ def note_stored(run: Run, checkpoint: Checkpoint, *, now: datetime) -> None:
 
 
 def advance_run(run: Run, *, now: datetime) -> None:
-    if run.has_ended or run.status == RunStatus.QUEUED:
+    if run.has_ended or run.status in (RunStatus.QUEUED, RunStatus.PAUSED):
         return
     attempt = live_attempt(run)
     if attempt is None:
         if run.status == RunStatus.RECOVERING:
             _requeue(run, now=now)
+        elif run.status == RunStatus.PAUSING:
+            rest(run, now=now)
         elif run.status == RunStatus.STOPPING:
             move_run(run, RunStatus.STOPPED, now=now)
         elif run.status == RunStatus.FINISHING:
@@ -71,7 +73,7 @@ def advance_run(run: Run, *, now: datetime) -> None:
     match RunStatus(run.status):
         case RunStatus.STARTING | RunStatus.RUNNING:
             _advance_working(run, attempt, jobs, now=now)
-        case RunStatus.STOPPING:
+        case RunStatus.PAUSING | RunStatus.STOPPING:
             _advance_stopping(run, attempt, jobs, now=now)
         case RunStatus.FINISHING:
             _advance_finishing(run, attempt, jobs, now=now)
@@ -104,6 +106,11 @@ def _advance_working(run: Run, attempt: Attempt, jobs: list[Job], *, now: dateti
 
 
 def _advance_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
+    """Of a run that stops or pauses: the trainer's checkpoint first, then the others' end."""
+    if run.status == RunStatus.PAUSING and isinstance(judge(run.kind, [_view(job) for job in jobs]), Done):
+        move_run(run, RunStatus.FINISHING, now=now, message="the work was done before it could be paused")
+        ask_stop(attempt, now=now)
+        return
     trainer = next(job for job in jobs if job.kind == JobKind.TRAINER)
     if trainer.state == JobState.EXITED:
         # After a signal (torchrun then exits with 1) there may be nobody who follows: it may have died before it
@@ -114,6 +121,11 @@ def _advance_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: datet
     silent = attempt.node.liveness != Liveness.READY
     if silent or is_quiet(attempt, jobs, since=quiet_since(jobs, run), now=now):
         gap = gap_of(jobs)
+        if run.status == RunStatus.PAUSING:
+            close_attempt(attempt, EndReason.PAUSED_BY_USER, "the run was paused", now=now)
+            rest(run, conditions=["GAP"] if gap else [], now=now)
+            fleet.announce_leases()
+            return
         end = "with a checkpoint" if newest_stored_checkpoint(run) else "without a checkpoint"
         close_attempt(attempt, EndReason(run.reason), run.reason_message, now=now)
         move_run(run, RunStatus.STOPPED, now=now, message=f"stopped {end}", conditions=["GAP"] if gap else [])
@@ -170,7 +182,7 @@ def _requeue(run: Run, *, now: datetime) -> None:
             **verdict_of(EndReason.NO_VALID_CHECKPOINT, message),
         )  # fmt: skip
         return
-    lost = run.attempts.count()
+    lost = run.attempts.exclude(reason=EndReason.PAUSED_BY_USER).count()
     move_run(
         run, RunStatus.QUEUED, now=now, message="waits for slots for a new attempt",
         not_before=now + timedelta(seconds=pause_before_retry(lost)), waiting_why="",
@@ -187,9 +199,9 @@ def _goes_its_way(run: Run, attempt: Attempt | None, *, now: datetime) -> bool:
 
 def _wall_time_over(run: Run, *, now: datetime) -> bool:
     bound = run.spec["budget"]["max_wall_seconds"]
-    return (
-        bound is not None and run.started_at is not None and now - run.started_at > timedelta(seconds=bound)
-    )
+    if bound is None or run.started_at is None:
+        return False
+    return now - run.started_at - timedelta(seconds=run.paused_seconds) > timedelta(seconds=bound)
 
 
 def _view(job: Job) -> JobView:

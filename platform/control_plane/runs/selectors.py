@@ -16,7 +16,10 @@ from control_plane.fleet.selectors import pool_as_json
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from oolong.contracts.lifecycle import AttemptStatus, RunStatus
 
-RELATED = ("dataset_version__dataset", "base_model", "initial_checkpoint", "created_by", "project__team")
+RELATED = (
+    "dataset_version__dataset", "base_model", "initial_checkpoint", "resume_checkpoint", "created_by",
+    "project__team", "parent",
+)  # fmt: skip
 
 
 def runs(caller: Caller) -> QuerySet[Run]:

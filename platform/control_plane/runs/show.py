@@ -56,6 +56,10 @@ def _run_as_json(run: Run, latest: Checkpoint | None) -> dict[str, Any]:
         "started_at": rfc3339(run.started_at),
         "ended_at": rfc3339(run.ended_at),
         "notes": run.notes,
+        "tags": run.tags,
+        "parent": (
+            {"id": run.parent.pk, "name": run.parent.name, "relation": run.relation} if run.parent else None
+        ),
         "latest_checkpoint": {"id": latest.pk, "step": latest.step} if latest else None,
         "summary": run.summary,
     }

@@ -10,11 +10,12 @@ from django.db import transaction
 from control_plane.accounts.caller import Caller
 from control_plane.common.errors import conflict, unprocessable
 from control_plane.fleet import services as fleet
-from control_plane.runs.ending import begin_stop, verdict_of
+from control_plane.runs.ending import begin_pause, begin_stop, rest, verdict_of
 from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run
 from control_plane.runs.resolve import resolve_spec
+from control_plane.runs.status import may_move
 from oolong.contracts.lifecycle import EndReason, RunStatus
 
 
@@ -43,6 +44,31 @@ def create_run(caller: Caller, document: Any, *, now: datetime) -> Run:
     return run
 
 
+def update_run(run_id: str, fields: dict[str, Any], *, by: Caller, now: datetime) -> Run:
+    """What people may say about a run at any time (name, notes, tags), and its priority while it has no slots."""
+    with transaction.atomic():
+        run = lock_run(run_id)
+        changed = {name: value for name, value in fields.items() if getattr(run, name) != value}
+        if "priority" in changed and run.status not in (RunStatus.QUEUED, RunStatus.PAUSED):
+            raise conflict(
+                "not_waiting", f"the run is {run.status}; its priority matters only while it waits for slots",
+                current_status=run.status,
+            )  # fmt: skip
+        if not changed:
+            return run
+        for name, value in changed.items():
+            setattr(run, name, value)
+        run.save(update_fields=list(changed))
+        said = ", ".join(
+            name if name == "notes" else f"{name}={value!r}" for name, value in sorted(changed.items())
+        )
+        note(run, "edited", f"{by.user.username} changed {said}", at=now)
+        announce_run(run)
+        if "priority" in changed:
+            fleet.announce_queue()
+    return run
+
+
 def cancel_run(run_id: str, *, now: datetime) -> Run:
     """Take a run out of the queue. 409 when it is not in it."""
     with transaction.atomic():
@@ -66,14 +92,56 @@ def stop_run(run_id: str, *, now: datetime) -> Run:
             return run
         if run.has_ended:
             raise conflict("has_ended", f"the run is {run.status} already", current_status=run.status)
-        if run.status == RunStatus.QUEUED:
+        if run.status in (RunStatus.QUEUED, RunStatus.PAUSED):
             _end_queued(run, now=now)
             return run
         begin_stop(run, EndReason.STOPPED_BY_USER, "stop was asked for", now=now)
     return run
 
 
+def pause_run(run_id: str, *, now: datetime) -> Run:
+    """Ask for a checkpoint and for the slots back. Asking again changes nothing; 409 when there is nothing to pause."""
+    with transaction.atomic():
+        run = lock_run(run_id)
+        if run.status in (RunStatus.PAUSING, RunStatus.PAUSED):
+            return run
+        if not may_move(run.status, RunStatus.PAUSED) and not may_move(run.status, RunStatus.PAUSING):
+            raise conflict(
+                "cannot_pause", f"the run is {run.status} and cannot be paused any more",
+                current_status=run.status,
+            )  # fmt: skip
+        if run.status == RunStatus.QUEUED:
+            rest(run, now=now)
+            fleet.announce_queue()
+        else:
+            begin_pause(run, now=now)
+    return run
+
+
+def resume_run(run_id: str, *, now: datetime) -> Run:
+    """Put a paused run back into the queue, with its old place. 409 when it is not paused."""
+    with transaction.atomic():
+        run = lock_run(run_id)
+        if run.status != RunStatus.PAUSED:
+            advice = (
+                "wait until it is PAUSED" if run.status == RunStatus.PAUSING else "only paused runs resume"
+            )
+            raise conflict(
+                "not_paused", f"the run is {run.status}; {advice}"
+                + ("; retry makes a new run that goes on from its checkpoint" if run.has_ended else ""),
+                current_status=run.status,
+            )  # fmt: skip
+        move_run(
+            run, RunStatus.QUEUED, now=now, message="resumed; waits for slots", not_before=None,
+            paused_seconds=run.paused_seconds + (now - run.status_at).total_seconds(),
+            reason="", reason_message="", fault="",
+        )  # fmt: skip
+        fleet.announce_queue()
+    return run
+
+
 def _end_queued(run: Run, *, now: datetime) -> None:
     reason = EndReason.CANCELLED_WHILE_QUEUED if run.attempt_number == 0 else EndReason.STOPPED_BY_USER
-    move_run(run, RunStatus.STOPPED, now=now, message="taken out of the queue", **verdict_of(reason, ""))
+    message = "stopped while paused" if run.status == RunStatus.PAUSED else "taken out of the queue"
+    move_run(run, RunStatus.STOPPED, now=now, message=message, **verdict_of(reason, ""))
     fleet.announce_queue()

@@ -12,16 +12,17 @@ import yaml
 from rich.live import Live
 from rich.text import Text
 
-from oolong.cli import assertions
+from oolong.cli import assertions, run_compare, run_control
 from oolong.cli.exit_codes import ExitCode, of_run
 from oolong.cli.logs import follow_logs, print_logs
 from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
+from oolong.cli.run_output import RunArgument, progress_line, state_of, step_of
 from oolong.client import Client
 from oolong.client.models import Run
 
-app = typer.Typer(no_args_is_help=True, help="Training runs: create, watch, wait, stop.")
-
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="id of the run (run_…)")]
+app = typer.Typer(no_args_is_help=True, help="Training runs: create, watch, wait, pause, stop.")
+app.add_typer(run_control.app)
+app.add_typer(run_compare.app)
 
 
 @app.command()
@@ -66,6 +67,7 @@ def list_runs(
     ] = None,
     kind: Annotated[str | None, typer.Option(help="rl or sft")] = None,
     name: Annotated[str | None, typer.Option(help="only runs of this name")] = None,
+    tag: Annotated[str | None, typer.Option(help="only runs with this tag")] = None,
     limit: Annotated[int, typer.Option(min=1, help="at most this many, newest first")] = 50,
     json: JsonOption = False,
 ) -> None:
@@ -74,7 +76,7 @@ def list_runs(
         found = [
             run
             for run, _ in zip(
-                client.runs.list(status=status, kind=kind, name=name), range(limit), strict=False
+                client.runs.list(status=status, kind=kind, name=name, tag=tag), range(limit), strict=False
             )
         ]
     if json:
@@ -109,6 +111,8 @@ def get(run: RunArgument, json: JsonOption = False) -> None:
         {
             "id": found.id,
             "name": found.name,
+            "tags": ", ".join(found.tags) or None,
+            "made from": f"{found.parent.id} ({found.parent.relation})" if found.parent else None,
             "kind": found.kind,
             "status": state_of(found),
             "attempt": found.attempt_number,
@@ -123,22 +127,6 @@ def get(run: RunArgument, json: JsonOption = False) -> None:
             "ended": found.ended_at,
         }
     )
-
-
-@app.command()
-def stop(run: RunArgument, json: JsonOption = False) -> None:
-    """Ask a run to take a checkpoint and stop."""
-    with Client() as client:
-        stopped = client.runs.stop(run)
-    show_json(stopped) if json else print(state_of(stopped))
-
-
-@app.command()
-def cancel(run: RunArgument, json: JsonOption = False) -> None:
-    """Cancel a run that waits in the queue."""
-    with Client() as client:
-        cancelled = client.runs.cancel(run)
-    show_json(cancelled) if json else print(state_of(cancelled))
 
 
 @app.command()
@@ -214,34 +202,6 @@ def read_spec(file: Path) -> dict[str, Any]:
             f"{file} must hold a mapping (kind, name, model, dataset, ...)", param_hint="--file"
         )
     return document
-
-
-def state_of(run: Run) -> str:
-    """Status and what explains it, in one line."""
-    if run.waiting_why and not run.ended:
-        return f"{run.status}: {run.waiting_why}"
-    if run.reason_message or run.reason:
-        return f"{run.status}: {run.reason_message or run.reason}"
-    return run.status
-
-
-def step_of(run: Run) -> str:
-    return f"{run.train_step}/{run.total_train_steps}" if run.total_train_steps else str(run.train_step)
-
-
-def progress_line(run: Run) -> str:
-    parts = [state_of(run)]
-    if run.train_step:
-        parts.append(f"step {step_of(run)}")
-    elif run.progress is not None and not run.ended:
-        parts.append(
-            f"{run.progress.phase} {run.progress.done}/{run.progress.total} {run.progress.message}".rstrip()
-        )
-    if run.reward_mean is not None:
-        parts.append(f"reward {run.reward_mean:.3f}")
-    if run.staleness_mean is not None:
-        parts.append(f"staleness {run.staleness_mean:.2f}")
-    return "  ".join(parts)
 
 
 def _wait(

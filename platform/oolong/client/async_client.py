@@ -370,9 +370,14 @@ class AsyncRuns:
         self._client = client
 
     def list(
-        self, *, status: str | None = None, kind: str | None = None, name: str | None = None
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        name: str | None = None,
+        tag: str | None = None,
     ) -> AsyncIterator[models.Run]:
-        return self._client.pages("runs", models.Run, status=status, kind=kind, name=name)
+        return self._client.pages("runs", models.Run, status=status, kind=kind, name=name, tag=tag)
 
     async def get(self, run_id: str) -> models.Run:
         return await self._client.send(calls.get_run(run_id))
@@ -389,6 +394,28 @@ class AsyncRuns:
 
     async def cancel(self, run_id: str) -> models.Run:
         return await self._client.send(calls.cancel_run(run_id))
+
+    async def pause(self, run_id: str) -> models.Run:
+        """Ask it to take a checkpoint and give its slots back."""
+        return await self._client.send(calls.pause_run(run_id))
+
+    async def resume(self, run_id: str) -> models.Run:
+        """Put a paused run back into the queue; it goes on from its checkpoint."""
+        return await self._client.send(calls.resume_run(run_id))
+
+    async def retry(self, run_id: str) -> models.Run:
+        """A new run that goes on from the last checkpoint of a failed or stopped one."""
+        return await self._client.send(calls.retry_run(run_id))
+
+    async def clone(
+        self, run_id: str, *, changes: Mapping[str, Any] | None = None, checkpoint: str | None = None
+    ) -> models.Run:
+        """A new run of the same spec with `changes` merged in; with `checkpoint` (an id or latest) a fork."""
+        return await self._client.send(calls.clone_run(run_id, changes or {}, checkpoint))
+
+    async def update(self, run_id: str, **fields: Any) -> models.Run:
+        """Change name, notes, tags, or the priority of a run that waits."""
+        return await self._client.send(calls.update_run(run_id, fields))
 
     def events(self, run_id: str) -> AsyncIterator[models.RunEvent]:
         return self._client.pages(f"runs/{run_id}/events", models.RunEvent)

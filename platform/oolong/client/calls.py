@@ -184,6 +184,27 @@ def cancel_run(run_id: str) -> Call[models.Run]:
     return post(f"runs/{run_id}/cancel", models.Run)
 
 
+def pause_run(run_id: str) -> Call[models.Run]:
+    return post(f"runs/{run_id}/pause", models.Run)
+
+
+def resume_run(run_id: str) -> Call[models.Run]:
+    return post(f"runs/{run_id}/resume", models.Run)
+
+
+def retry_run(run_id: str) -> Call[models.Run]:
+    return post(f"runs/{run_id}/retry", models.Run)
+
+
+def clone_run(run_id: str, changes: Mapping[str, Any], checkpoint: str | None) -> Call[models.Run]:
+    body = {"changes": dict(changes)} | ({"checkpoint": checkpoint} if checkpoint else {})
+    return post(f"runs/{run_id}/clone", models.Run, body)
+
+
+def update_run(run_id: str, fields: Mapping[str, Any]) -> Call[models.Run]:
+    return Call("PATCH", f"runs/{run_id}", models.Run, body=dict(fields))
+
+
 def metrics(
     run_id: str, names: Sequence[str], axis: str | None, after_x: int | None, limit: int | None
 ) -> Call[models.Metrics]:

@@ -183,6 +183,12 @@ class Reference(Answer):
     ref: str = ""
 
 
+class Parent(Answer):
+    id: str
+    name: str
+    relation: str  # clone, fork, retry
+
+
 class Run(Answer):
     id: str
     name: str
@@ -210,6 +216,8 @@ class Run(Answer):
     started_at: datetime | None = None
     ended_at: datetime | None = None
     notes: str = ""
+    tags: list[str] = []
+    parent: Parent | None = None
     latest_checkpoint: LatestCheckpoint | None = None
     summary: dict[str, Any] = {}
     metrics_seq: int = 0

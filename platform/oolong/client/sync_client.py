@@ -357,9 +357,14 @@ class Runs:
         self._client = client
 
     def list(
-        self, *, status: str | None = None, kind: str | None = None, name: str | None = None
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        name: str | None = None,
+        tag: str | None = None,
     ) -> Iterator[models.Run]:
-        return self._client.pages("runs", models.Run, status=status, kind=kind, name=name)
+        return self._client.pages("runs", models.Run, status=status, kind=kind, name=name, tag=tag)
 
     def get(self, run_id: str) -> models.Run:
         return self._client.send(calls.get_run(run_id))
@@ -376,6 +381,28 @@ class Runs:
 
     def cancel(self, run_id: str) -> models.Run:
         return self._client.send(calls.cancel_run(run_id))
+
+    def pause(self, run_id: str) -> models.Run:
+        """Ask it to take a checkpoint and give its slots back."""
+        return self._client.send(calls.pause_run(run_id))
+
+    def resume(self, run_id: str) -> models.Run:
+        """Put a paused run back into the queue; it goes on from its checkpoint."""
+        return self._client.send(calls.resume_run(run_id))
+
+    def retry(self, run_id: str) -> models.Run:
+        """A new run that goes on from the last checkpoint of a failed or stopped one."""
+        return self._client.send(calls.retry_run(run_id))
+
+    def clone(
+        self, run_id: str, *, changes: Mapping[str, Any] | None = None, checkpoint: str | None = None
+    ) -> models.Run:
+        """A new run of the same spec with `changes` merged in; with `checkpoint` (an id or latest) a fork."""
+        return self._client.send(calls.clone_run(run_id, changes or {}, checkpoint))
+
+    def update(self, run_id: str, **fields: Any) -> models.Run:
+        """Change name, notes, tags, or the priority of a run that waits."""
+        return self._client.send(calls.update_run(run_id, fields))
 
     def events(self, run_id: str) -> Iterator[models.RunEvent]:
         return self._client.pages(f"runs/{run_id}/events", models.RunEvent)

@@ -11,6 +11,8 @@ class RunStatus(StrEnum):
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     RECOVERING = "RECOVERING"  # the attempt is lost, another one is being prepared
+    PAUSING = "PAUSING"  # a checkpoint is taken, then the slots are given back
+    PAUSED = "PAUSED"  # holds no slot; goes on from its checkpoint when it is resumed
     STOPPING = "STOPPING"  # the user asked for it; a checkpoint is taken first
     FINISHING = "FINISHING"  # work done; the last lines and the checkpoint are on their way
     SUCCEEDED = "SUCCEEDED"
@@ -21,10 +23,12 @@ class RunStatus(StrEnum):
 ENDED = frozenset({RunStatus.SUCCEEDED, RunStatus.STOPPED, RunStatus.FAILED})
 
 RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
-    RunStatus.QUEUED: frozenset({RunStatus.STARTING, RunStatus.STOPPED, RunStatus.FAILED}),
-    RunStatus.STARTING: frozenset({RunStatus.RUNNING, RunStatus.RECOVERING, RunStatus.STOPPING, RunStatus.FINISHING, RunStatus.FAILED}),
-    RunStatus.RUNNING: frozenset({RunStatus.FINISHING, RunStatus.RECOVERING, RunStatus.STOPPING, RunStatus.FAILED}),
-    RunStatus.RECOVERING: frozenset({RunStatus.QUEUED, RunStatus.STOPPED, RunStatus.STOPPING, RunStatus.FAILED}),
+    RunStatus.QUEUED: frozenset({RunStatus.STARTING, RunStatus.PAUSED, RunStatus.STOPPED, RunStatus.FAILED}),
+    RunStatus.STARTING: frozenset({RunStatus.RUNNING, RunStatus.RECOVERING, RunStatus.PAUSING, RunStatus.STOPPING, RunStatus.FINISHING, RunStatus.FAILED}),
+    RunStatus.RUNNING: frozenset({RunStatus.FINISHING, RunStatus.RECOVERING, RunStatus.PAUSING, RunStatus.STOPPING, RunStatus.FAILED}),
+    RunStatus.RECOVERING: frozenset({RunStatus.QUEUED, RunStatus.PAUSING, RunStatus.STOPPED, RunStatus.STOPPING, RunStatus.FAILED}),
+    RunStatus.PAUSING: frozenset({RunStatus.PAUSED, RunStatus.FINISHING, RunStatus.STOPPING, RunStatus.FAILED}),
+    RunStatus.PAUSED: frozenset({RunStatus.QUEUED, RunStatus.STOPPED}),
     RunStatus.STOPPING: frozenset({RunStatus.STOPPED, RunStatus.FAILED}),
     RunStatus.FINISHING: frozenset({RunStatus.SUCCEEDED, RunStatus.STOPPING, RunStatus.RECOVERING, RunStatus.FAILED}),
     RunStatus.SUCCEEDED: frozenset(),
@@ -76,6 +80,7 @@ class Retry(StrEnum):
 class EndReason(StrEnum):
     COMPLETED = "completed"
     STOPPED_BY_USER = "stopped_by_user"
+    PAUSED_BY_USER = "paused_by_user"  # of an attempt: the run itself has not ended
     CANCELLED_WHILE_QUEUED = "cancelled_while_queued"
     TRAINER_DIED = "trainer_died"
     CONTROLLER_DIED = "controller_died"
@@ -105,6 +110,7 @@ class Outcome:
 OUTCOMES: dict[EndReason, Outcome] = {
     EndReason.COMPLETED: Outcome(RunStatus.SUCCEEDED, Fault.NONE, Retry.NEVER, ""),
     EndReason.STOPPED_BY_USER: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.NEVER, "Start a new run from its last checkpoint to go on."),
+    EndReason.PAUSED_BY_USER: Outcome(RunStatus.PAUSED, Fault.NONE, Retry.NEVER, "Resume it: it goes on from its last checkpoint."),
     EndReason.CANCELLED_WHILE_QUEUED: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.NEVER, ""),
     EndReason.TRAINER_DIED: Outcome(RunStatus.FAILED, Fault.USER, Retry.LIMITED, "Read the trainer's last log lines; out-of-memory is the usual cause: lower trainer.microbatch_tokens."),
     EndReason.CONTROLLER_DIED: Outcome(RunStatus.FAILED, Fault.PLATFORM, Retry.FREE, "Read the controller's last log lines and report them."),

@@ -1,9 +1,11 @@
 from oolong.contracts.lifecycle import ENDED, OUTCOMES, RUN_MOVES, EndReason, Fault, Retry, RunStatus
 
 
-def test_every_end_reason_has_an_outcome_that_is_an_ended_status():
+def test_every_end_reason_has_an_outcome_that_ends_the_run_or_rests_it():
     assert set(OUTCOMES) == set(EndReason)
-    assert {outcome.status for outcome in OUTCOMES.values()} <= ENDED
+    resting = {reason for reason, outcome in OUTCOMES.items() if outcome.status not in ENDED}
+    assert resting == {EndReason.PAUSED_BY_USER}
+    assert OUTCOMES[EndReason.PAUSED_BY_USER].status is RunStatus.PAUSED
 
 
 def test_ended_runs_never_move_again_and_every_status_is_in_the_table():

@@ -23,7 +23,7 @@ export const me = queryOptions({
   staleTime: 60_000,
 });
 
-export const runs = (filter: { status?: string; name?: string }) =>
+export const runs = (filter: { status?: string; name?: string; tag?: string }) =>
   pages(["runs", filter], (cursor, signal) => get("/api/v1/runs", { query: { ...filter, cursor, limit: 50 } }, signal));
 
 export const run = (id: string) =>

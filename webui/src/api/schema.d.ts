@@ -617,7 +617,7 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        patch?: never;
+        patch: operations["update_run"];
         trace?: never;
     };
     "/api/v1/runs/{run_id}/attempts": {
@@ -646,6 +646,22 @@ export interface paths {
         get?: never;
         put?: never;
         post: operations["cancel_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run_id}/clone": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["clone_run"];
         delete?: never;
         options?: never;
         head?: never;
@@ -759,6 +775,54 @@ export interface paths {
         get: operations["metrics"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run_id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["pause_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run_id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["resume_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run_id}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["retry_run"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1034,6 +1098,15 @@ export interface components {
         };
         /** @enum {string} */
         CheckpointStateEnum: "LOCAL" | "STORED";
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        CloneRequest: {
+            /** @description merged into the spec (RFC 7396): null puts a field's default back */
+            changes?: {
+                [key: string]: unknown;
+            };
+            /** @description fork: the id of a stored checkpoint, or latest; its weights are the start */
+            checkpoint?: string;
+        };
         Column: {
             name: string;
             /** @description text, number, boolean, list, object; joined by 'or' */
@@ -1390,6 +1463,11 @@ export interface components {
         };
         /** @enum {string} */
         NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "DRAINING" | "LOST";
+        Parent: {
+            id: string;
+            name: string;
+            relation: components["schemas"]["RelationEnum"];
+        };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PatchedProjectChangeRequest: {
             trainer_code?: boolean;
@@ -1397,6 +1475,14 @@ export interface components {
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PatchedQuotaChangeRequest: {
             limit_slots?: number | null;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        PatchedRunPatchRequest: {
+            name?: string;
+            notes?: string;
+            tags?: string[];
+            /** @description of a run that waits or is paused; higher goes first */
+            priority?: number;
         };
         Pool: {
             slots: components["schemas"]["Slot"][];
@@ -1486,6 +1572,8 @@ export interface components {
             limit_slots: number | null;
             used_slots: number;
         };
+        /** @enum {string} */
+        RelationEnum: "clone" | "fork" | "retry";
         Rendered: {
             messages: components["schemas"]["Message"][];
             answer: string;
@@ -1535,6 +1623,9 @@ export interface components {
             /** Format: date-time */
             ended_at: string | null;
             notes: string;
+            tags: string[];
+            /** @description the run that this one was made from */
+            parent: components["schemas"]["Parent"] | null;
             latest_checkpoint: components["schemas"]["LatestCheckpoint"] | null;
             summary: {
                 [key: string]: unknown;
@@ -1583,6 +1674,9 @@ export interface components {
             /** Format: date-time */
             ended_at: string | null;
             notes: string;
+            tags: string[];
+            /** @description the run that this one was made from */
+            parent: components["schemas"]["Parent"] | null;
             latest_checkpoint: components["schemas"]["LatestCheckpoint"] | null;
             summary: {
                 [key: string]: unknown;
@@ -1603,7 +1697,7 @@ export interface components {
             has_more: boolean;
         };
         /** @enum {string} */
-        RunStatus: "QUEUED" | "STARTING" | "RUNNING" | "RECOVERING" | "STOPPING" | "FINISHING" | "SUCCEEDED" | "STOPPED" | "FAILED";
+        RunStatus: "QUEUED" | "STARTING" | "RUNNING" | "RECOVERING" | "PAUSING" | "PAUSED" | "STOPPING" | "FINISHING" | "SUCCEEDED" | "STOPPED" | "FAILED";
         Series: {
             name: string;
             unit: string;
@@ -1793,6 +1887,7 @@ export type Checkpoint = components['schemas']['Checkpoint'];
 export type CheckpointAnnouncementRequest = components['schemas']['CheckpointAnnouncementRequest'];
 export type CheckpointPage = components['schemas']['CheckpointPage'];
 export type CheckpointStateEnum = components['schemas']['CheckpointStateEnum'];
+export type CloneRequest = components['schemas']['CloneRequest'];
 export type Column = components['schemas']['Column'];
 export type CreatedToken = components['schemas']['CreatedToken'];
 export type Csrf = components['schemas']['Csrf'];
@@ -1841,8 +1936,10 @@ export type ModelPage = components['schemas']['ModelPage'];
 export type Named = components['schemas']['Named'];
 export type Node = components['schemas']['Node'];
 export type NodeStatus = components['schemas']['NodeStatus'];
+export type Parent = components['schemas']['Parent'];
 export type PatchedProjectChangeRequest = components['schemas']['PatchedProjectChangeRequest'];
 export type PatchedQuotaChangeRequest = components['schemas']['PatchedQuotaChangeRequest'];
+export type PatchedRunPatchRequest = components['schemas']['PatchedRunPatchRequest'];
 export type Pool = components['schemas']['Pool'];
 export type Preset = components['schemas']['Preset'];
 export type Preview = components['schemas']['Preview'];
@@ -1855,6 +1952,7 @@ export type ProjectEventPage = components['schemas']['ProjectEventPage'];
 export type PurposeEnum = components['schemas']['PurposeEnum'];
 export type QueueEntry = components['schemas']['QueueEntry'];
 export type Quota = components['schemas']['Quota'];
+export type RelationEnum = components['schemas']['RelationEnum'];
 export type Rendered = components['schemas']['Rendered'];
 export type Run = components['schemas']['Run'];
 export type RunDetail = components['schemas']['RunDetail'];
@@ -3218,6 +3316,8 @@ export interface operations {
                 name?: string;
                 /** @description one or more, comma-separated */
                 status?: string;
+                /** @description runs that have this tag */
+                tag?: string;
             };
             header?: never;
             path?: never;
@@ -3308,6 +3408,40 @@ export interface operations {
             };
         };
     };
+    update_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedRunPatchRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDetail"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_run_attempts: {
         parameters: {
             query?: never;
@@ -3351,6 +3485,40 @@ export interface operations {
         responses: {
             /** @description taken out of the queue */
             202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDetail"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    clone_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CloneRequest"];
+            };
+        };
+        responses: {
+            201: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3597,6 +3765,96 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Metrics"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    pause_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDetail"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resume_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDetail"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    retry_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDetail"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

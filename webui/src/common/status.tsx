@@ -1,5 +1,5 @@
 import {
-  IconAlertTriangle, IconCircleCheck, IconCircleX, IconClock, IconFlag, IconHelpCircle, IconPlayerPlay, IconPlayerStop,
+  IconAlertTriangle, IconCircleCheck, IconCircleX, IconClock, IconFlag, IconHelpCircle, IconPlayerPause, IconPlayerPlay, IconPlayerStop,
   IconPlugConnectedX, IconRefresh, IconRocket, IconSquareCheck, type Icon,
 } from "@tabler/icons-react";
 
@@ -13,6 +13,8 @@ const LOOKS: Record<string, Look> = {
   STARTING: { label: "Starting", icon: IconRocket, tone: "info", moves: true },
   RUNNING: { label: "Running", icon: IconPlayerPlay, tone: "active", moves: true },
   RECOVERING: { label: "Recovering", icon: IconRefresh, tone: "warn", moves: true },
+  PAUSING: { label: "Pausing", icon: IconPlayerPause, tone: "warn", moves: true },
+  PAUSED: { label: "Paused", icon: IconPlayerPause, tone: "neutral" },
   STOPPING: { label: "Stopping", icon: IconPlayerStop, tone: "warn", moves: true },
   FINISHING: { label: "Finishing", icon: IconFlag, tone: "info", moves: true },
   SUCCEEDED: { label: "Succeeded", icon: IconCircleCheck, tone: "good" },

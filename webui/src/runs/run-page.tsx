@@ -1,11 +1,8 @@
-import { Button, Group, Modal, Progress, Tabs, Text } from "@mantine/core";
-import { useDisclosure } from "@mantine/hooks";
-import { notifications } from "@mantine/notifications";
-import { IconCopy, IconPlayerStop } from "@tabler/icons-react";
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Button, Group, Progress, Tabs } from "@mantine/core";
+import { IconCopy } from "@tabler/icons-react";
+import { useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearchParams } from "react-router";
 
-import { post } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { Run } from "../api/schema.d.ts";
 import { CopyId } from "../common/copy-id.tsx";
@@ -23,6 +20,7 @@ import { useLiveRun, useMetricsVersion } from "./live.ts";
 import { LogsTab } from "./logs-tab.tsx";
 import type { MetricsStore } from "./metrics-store.ts";
 import { ResultsTab } from "./results-tab.tsx";
+import { MoveButtons, StopButton } from "./run-actions.tsx";
 import classes from "./run-page.module.css";
 import { SpecTab } from "./spec-tab.tsx";
 import { TrajectoriesTab } from "./trajectories-tab.tsx";
@@ -58,11 +56,14 @@ function Header({ run }: { run: Run }) {
           <Link to={`/datasets?version=${run.dataset.id}`}>{run.dataset.ref}</Link>
           <span>from {run.model.name}</span>
           <span title={moment(run.created_at)}>created {ago(run.created_at)}</span>
+          {run.parent !== null && <span>{run.parent.relation} of <Link to={`/runs/${run.parent.id}`}>{run.parent.name}</Link></span>}
+          {run.tags.map((tag) => <Link key={tag} to={`/runs?tag=${encodeURIComponent(tag)}`}>#{tag}</Link>)}
           {run.attempt_number > 1 && <span>attempt {run.attempt_number}</span>}
         </div>
       </div>
       <Group gap={8}>
         <Button variant="default" component={Link} to={clonePath} leftSection={<IconCopy size={14} />}>Start another like it</Button>
+        <MoveButtons run={run} />
         <StopButton run={run} />
       </Group>
       <Reason run={run} />
@@ -83,39 +84,6 @@ function Reason({ run }: { run: Run }) {
       {run.fault !== "" && run.fault !== "none" && <span className={classes.fault}>fault: {run.fault}</span>}
       {run.status === "FAILED" && <Link to="?tab=logs">Last log lines</Link>}
     </div>
-  );
-}
-
-function StopButton({ run }: { run: Run }) {
-  const [asked, { open, close }] = useDisclosure(false);
-  const client = useQueryClient();
-  const queued = run.status === "QUEUED";
-  const stop = useMutation({
-    mutationFn: () => post(queued ? "/api/v1/runs/{run_id}/cancel" : "/api/v1/runs/{run_id}/stop", { path: { run_id: run.id } }),
-    onSuccess: (stopped) => {
-      client.setQueryData(queries.run(run.id).queryKey, stopped);
-      void client.invalidateQueries({ queryKey: ["runs"] });
-      notifications.show({ message: queued ? `${run.name} is cancelled` : `${run.name} is stopping: it finishes its step and commits a checkpoint` });
-      close();
-    },
-  });
-  if (!canStop(run.status)) return null;
-  return (
-    <>
-      <Button color="red" variant="light" leftSection={<IconPlayerStop size={14} />} onClick={open} data-testid="stop">{queued ? "Cancel" : "Stop"}</Button>
-      <Modal opened={asked} onClose={close} title={queued ? "Cancel this run?" : "Stop this run?"}>
-        <ProblemNotice error={stop.error} />
-        <Text size="sm" mb="md">
-          {queued
-            ? <>{run.name} leaves the queue. It has not used any slot.</>
-            : <>{run.name} finishes the train step under way, commits a checkpoint and frees its slots. Groups that are generated but not trained are dropped. A new run can start from the checkpoint.</>}
-        </Text>
-        <Group justify="flex-end" gap={8}>
-          <Button variant="default" onClick={close} data-autofocus>Keep it</Button>
-          <Button color="red" loading={stop.isPending} onClick={() => stop.mutate()} data-testid="confirm-stop">{queued ? "Cancel the run" : "Stop the run"}</Button>
-        </Group>
-      </Modal>
-    </>
   );
 }
 

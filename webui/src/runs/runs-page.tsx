@@ -1,5 +1,5 @@
 import { Button, Progress, SegmentedControl, Table, TextInput } from "@mantine/core";
-import { IconPlus } from "@tabler/icons-react";
+import { IconPlus, IconX } from "@tabler/icons-react";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearchParams } from "react-router";
 
@@ -17,7 +17,8 @@ import classes from "./runs-page.module.css";
 
 const FILTERS = [
   { value: "", label: "All" },
-  { value: "QUEUED,STARTING,RUNNING,RECOVERING,STOPPING,FINISHING", label: "Active" },
+  { value: "QUEUED,STARTING,RUNNING,RECOVERING,PAUSING,STOPPING,FINISHING", label: "Active" },
+  { value: "PAUSED", label: "Paused" },
   { value: "SUCCEEDED", label: "Succeeded" },
   { value: "STOPPED", label: "Stopped" },
   { value: "FAILED", label: "Failed" },
@@ -27,7 +28,8 @@ export function RunsPage() {
   const [search, setSearch] = useSearchParams();
   const status = search.get("status") ?? "";
   const name = search.get("name") ?? "";
-  const query = useInfiniteQuery({ ...queries.runs({ status, name }), refetchInterval: 60_000 });
+  const tag = search.get("tag") ?? "";
+  const query = useInfiniteQuery({ ...queries.runs({ status, name, ...(tag === "" ? {} : { tag }) }), refetchInterval: 60_000 });
   const set = (key: string, value: string) => setSearch((old) => { if (value === "") old.delete(key); else old.set(key, value); return old; }, { replace: true });
 
   const runs = query.data?.pages.flatMap((page) => page.data) ?? [];
@@ -37,11 +39,12 @@ export function RunsPage() {
       <div className={classes.tools}>
         <SegmentedControl value={status} onChange={(value) => set("status", value)} data={FILTERS} />
         <TextInput type="search" placeholder="Find by name  /" aria-label="Find by name" w={220} value={name} onChange={(event) => set("name", event.currentTarget.value)} />
+        {tag !== "" && <Button variant="light" rightSection={<IconX size={12} />} onClick={() => set("tag", "")} aria-label={`Show runs without the tag ${tag} too`}>#{tag}</Button>}
       </div>
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
       <Panel flush>
         {query.isPending ? <Waiting /> : runs.length === 0 ? (
-          status === "" && name === "" ? (
+          status === "" && name === "" && tag === "" ? (
             <Empty title="No run yet" action={<Button component={Link} to="/runs/new">Start a run</Button>}>
               A run trains one model on one dataset version with one reward; it needs <Link to="/datasets">a dataset</Link> and <Link to="/models">a base model</Link> first.
             </Empty>

@@ -1,0 +1,118 @@
+"""`oolong run …`: what is asked of a run that exists, and runs made from it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from oolong.cli.output import JsonOption, show_json
+from oolong.cli.run_output import RunArgument, state_of
+from oolong.client import Client
+from oolong.client.models import Run
+
+app = typer.Typer()
+
+
+@app.command()
+def stop(run: RunArgument, json: JsonOption = False) -> None:
+    """Ask a run to take a checkpoint and stop."""
+    with Client() as client:
+        _show(client.runs.stop(run), json=json)
+
+
+@app.command()
+def cancel(run: RunArgument, json: JsonOption = False) -> None:
+    """Cancel a run that waits in the queue."""
+    with Client() as client:
+        _show(client.runs.cancel(run), json=json)
+
+
+@app.command()
+def pause(run: RunArgument, json: JsonOption = False) -> None:
+    """Ask a run to take a checkpoint and give its slots back; `resume` goes on from there."""
+    with Client() as client:
+        _show(client.runs.pause(run), json=json)
+
+
+@app.command()
+def resume(run: RunArgument, json: JsonOption = False) -> None:
+    """Put a paused run back into the queue."""
+    with Client() as client:
+        _show(client.runs.resume(run), json=json)
+
+
+@app.command()
+def retry(run: RunArgument, json: JsonOption = False) -> None:
+    """A new run that goes on from the last checkpoint of a failed or stopped one. Prints its id."""
+    with Client() as client:
+        made = client.runs.retry(run)
+    show_json(made) if json else print(made.id)
+
+
+@app.command()
+def clone(
+    run: RunArgument,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="a field of the spec, e.g. staleness.max=8; null is its default; repeatable"
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="name of the new run")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="fork: begin with the weights of this checkpoint, or latest")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """A new run of the same spec, with changes. Prints its id."""
+    changes = read_changes(change or [])
+    if name is not None:
+        changes["name"] = name
+    with Client() as client:
+        made = client.runs.clone(run, changes=changes, checkpoint=checkpoint)
+    show_json(made) if json else print(made.id)
+
+
+@app.command()
+def edit(
+    run: RunArgument,
+    name: Annotated[str | None, typer.Option(help="new name")] = None,
+    notes: Annotated[str | None, typer.Option(help="new notes")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="replaces the tags; repeatable")] = None,
+    priority: Annotated[int | None, typer.Option(help="0 to 1000, of a run that waits; higher first")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Change a run's name, notes or tags, or its priority while it waits."""
+    given = {"name": name, "notes": notes, "tags": tag, "priority": priority}
+    fields = {key: value for key, value in given.items() if value is not None}
+    if not fields:
+        raise typer.BadParameter("nothing to change: give --name, --notes, --tag or --priority")
+    with Client() as client:
+        _show(client.runs.update(run, **fields), json=json)
+
+
+def read_changes(texts: list[str]) -> dict[str, Any]:
+    """`a.b=1` as `{"a": {"b": 1}}`; values are YAML. Raises BadParameter naming the text."""
+    changes: dict[str, Any] = {}
+    for text in texts:
+        path, equals, value = text.partition("=")
+        if not equals or not all(path.split(".")):
+            raise typer.BadParameter(
+                f"{text!r} is not FIELD=VALUE, such as staleness.max=8", param_hint="--set"
+            )
+        try:
+            parsed = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise typer.BadParameter(f"{value!r} is not a YAML value: {error}", param_hint="--set") from error
+        *sections, field = path.split(".")
+        place = changes
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[field] = parsed
+    return changes
+
+
+def _show(run: Run, *, json: bool) -> None:
+    show_json(run) if json else print(state_of(run))

@@ -63,7 +63,8 @@ def test_metrics_lists_names_or_every_point(api: ScriptedApi, oolong: Oolong) ->
     api.script["GET runs/run_1/metric-names"] = Answer(page(name))
     assert oolong("run", "metrics", "run_1").stdout == "reward/mean\tstep\ttrainer\t2\n"
     series = {
-        "name": "reward/mean", "unit": "", "axis": "step", "attempt": 1, "source": "trainer", "x": [1, 2], "value": [0.25, 0.5],
+        "name": "reward/mean", "unit": "", "axis": "step", "attempt": 1, "source": "trainer",
+        "x": [1, 2], "value": [0.25, 0.5],
     }  # fmt: skip
     api.script["GET runs/run_1/metrics"] = Answer({"series": [series], "seq": 0})
     done = oolong("run", "metrics", "run_1", "reward/mean")

@@ -5,7 +5,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("catalog", "0001_initial"),
-        ("runs", "0003_attempt_tokens_generated"),
+        ("runs", "0004_run_functions"),
     ]
 
     operations = [

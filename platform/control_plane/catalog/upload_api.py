@@ -26,8 +26,9 @@ class SessionBeginSerializer(StrictSerializer):
     purpose = serializers.ChoiceField(choices=["dataset", "model"])
     bytes = serializers.IntegerField(min_value=1)
     sha256 = serializers.RegexField(
-        r"^[0-9a-f]{64}$", required=False, default="", help_text="of the whole; verified when complete"
-    )
+        r"^([0-9a-f]{64})?$", required=False, allow_blank=True, default="",
+        help_text="of the whole; verified when complete",
+    )  # fmt: skip
     fingerprint = serializers.CharField(
         max_length=200, required=False, default="", allow_blank=True,
         help_text="any text by which an unfinished session is found again when no sha256 is given",

@@ -1719,11 +1719,8 @@ export interface components {
             filename: string;
             purpose: components["schemas"]["PurposeEnum"];
             bytes: number;
-            /**
-             * @description of the whole; verified when complete
-             * @default
-             */
-            sha256: string;
+            /** @description of the whole; verified when complete */
+            sha256?: string;
             /**
              * @description any text by which an unfinished session is found again when no sha256 is given
              * @default

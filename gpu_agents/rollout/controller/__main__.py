@@ -12,6 +12,7 @@ from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
 from gpu_agents.rollout.controller import snapshot as snapshots
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
+from gpu_agents.rollout.controller.filtering import FilterRules
 from gpu_agents.rollout.controller.gate import GateRules
 from gpu_agents.rollout.controller.prompt_book import PromptBook, PromptsRefused
 from gpu_agents.rollout.controller.rules import Rules
@@ -84,6 +85,13 @@ def rules_of(spec: RunSpec) -> Rules:
         straggler_policy=spec.staleness.straggler_policy,
         group_size=spec.rollout.group_size,
         seed=spec.seed,
+        filter=FilterRules(
+            kind=spec.rollout.filter.kind,
+            low=spec.rollout.filter.low,
+            high=spec.rollout.filter.high,
+            success_score=spec.rollout.filter.success_score,
+            max_in_a_row=spec.rollout.filter.max_in_a_row,
+        ),
         group_wall_seconds=spec.rollout.group_wall_seconds,
     )
 

@@ -1,8 +1,10 @@
-"""Staleness of what is trained on (SEMANTICS section 3): per batch for the charts, in total for the summary."""
+"""Staleness of what is trained on and of what is dropped (SEMANTICS section 3): per batch for the charts, in total for
+the summary. Looking at the trained ones alone would hide what a policy costs: only what survived is among them."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import compress
 
@@ -15,12 +17,72 @@ class ConsumedTotals(msgspec.Struct, kw_only=True):
     """Over the whole run, recoveries included: it travels in the snapshot."""
 
     by_trajectory: dict[int, int] = {}  # staleness -> trajectories trained on
+    by_token: dict[int, int] = {}  # lag -> tokens trained on
     interruptions: int = 0
     trajectories_spanning_versions: int = 0
 
     def add(self, batch: BatchStaleness) -> None:
         for lag, count in batch.by_trajectory.items():
             self.by_trajectory[lag] = self.by_trajectory.get(lag, 0) + count
+        for lag, count in batch.by_token.items():
+            self.by_token[lag] = self.by_token.get(lag, 0) + count
+
+
+class DroppedTotals(msgspec.Struct, kw_only=True):
+    """What left without being trained on, by reason; whole run, recoveries included: it travels in the snapshot."""
+
+    by_token: dict[str, dict[int, int]] = {}  # reason -> lag at the drop -> tokens
+    by_trajectory: dict[str, dict[int, int]] = {}  # reason -> staleness at the drop -> trajectories
+
+    def add(self, reason: str, trajectories: list[Trajectory], *, version: int) -> None:
+        """`version` is the one that they were dropped at."""
+        tokens = self.by_token.setdefault(reason, {})
+        whole = self.by_trajectory.setdefault(reason, {})
+        for trajectory in trajectories:
+            if not trajectory.policy_versions:
+                continue
+            lag = version - min(trajectory.policy_versions)
+            whole[lag] = whole.get(lag, 0) + 1
+            for token_version in compress(trajectory.policy_versions, trajectory.loss_mask):
+                tokens[version - token_version] = tokens.get(version - token_version, 0) + 1
+
+    def tokens_by_lag(self) -> dict[int, int]:
+        """Over all reasons."""
+        return _sum(self.by_token.values())
+
+    def copy(self) -> DroppedTotals:
+        return DroppedTotals(by_token=_copy(self.by_token), by_trajectory=_copy(self.by_trajectory))
+
+    def since(self, earlier: DroppedTotals) -> DroppedTotals:
+        return DroppedTotals(
+            by_token=_difference(self.by_token, earlier.by_token),
+            by_trajectory=_difference(self.by_trajectory, earlier.by_trajectory),
+        )
+
+
+class LengthBias(msgspec.Struct, kw_only=True):
+    """Sampled tokens of the trajectories dropped as stale against those taken: a drop prefers the short ones."""
+
+    dropped_trajectories: int = 0
+    dropped_tokens: int = 0
+    kept_trajectories: int = 0
+    kept_tokens: int = 0
+
+    @property
+    def mean_dropped(self) -> float | None:
+        return self.dropped_tokens / self.dropped_trajectories if self.dropped_trajectories else None
+
+    @property
+    def mean_kept(self) -> float | None:
+        return self.kept_tokens / self.kept_trajectories if self.kept_trajectories else None
+
+    @property
+    def kept_over_finished(self) -> float | None:
+        """Mean length of what is trained on over that of all that was finished for it; 1 is no bias."""
+        finished = self.kept_trajectories + self.dropped_trajectories
+        if self.mean_kept is None or not self.kept_tokens + self.dropped_tokens:
+            return None
+        return self.mean_kept / ((self.kept_tokens + self.dropped_tokens) / finished)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,3 +132,23 @@ def percentile(histogram: dict[int, int], share: float) -> int:
 
 def share_over(histogram: dict[int, int], bound: int) -> float:
     return sum(count for value, count in histogram.items() if value > bound) / sum(histogram.values())
+
+
+def _sum(histograms: Iterable[dict[int, int]]) -> dict[int, int]:
+    total: Counter[int] = Counter()
+    for histogram in histograms:
+        total.update(histogram)
+    return dict(total)
+
+
+def _copy(by_reason: dict[str, dict[int, int]]) -> dict[str, dict[int, int]]:
+    return {reason: dict(histogram) for reason, histogram in by_reason.items()}
+
+
+def _difference(
+    later: dict[str, dict[int, int]], earlier: dict[str, dict[int, int]]
+) -> dict[str, dict[int, int]]:
+    return {
+        reason: dict(Counter(histogram) - Counter(earlier.get(reason, {})))
+        for reason, histogram in later.items()
+    }

@@ -15,11 +15,14 @@ from gpu_agents.rollout.controller.buffer import Candidate, choose_batch
 from gpu_agents.rollout.controller.consumption import (
     BatchStaleness,
     ConsumedTotals,
+    DroppedTotals,
+    LengthBias,
     measure_batch,
     version_span,
 )
 from gpu_agents.rollout.controller.engines import Engine, Engines
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan, Evaluations, EvaluationScores
+from gpu_agents.rollout.controller.filtering import FilterCounts, is_filtered
 from gpu_agents.rollout.controller.gate import Admission, admit
 from gpu_agents.rollout.controller.group_shape import check_group
 from gpu_agents.rollout.controller.groups import Groups
@@ -68,6 +71,9 @@ class TrainedBatch:
     version: int  # after the step
     groups: list[Group]
     staleness: BatchStaleness
+    dropped: DroppedTotals  # since the step before
+    length_bias: LengthBias  # of the run so far
+    filtered_share: float | None  # of the groups finished since the step before
 
 
 @dataclass(kw_only=True)
@@ -97,18 +103,20 @@ class Controller:
     ) -> None:
         self.rules = rules
         self._prompt_of = prompt_of
-        self.groups = Groups(rules=rules, rows=rows, restored=restored)
+        self.versions = Versions()
+        self.groups = Groups(rules=rules, rows=rows, versions=self.versions, restored=restored)
         self.ledger, self.tokens = self.groups.ledger, self.groups.tokens
         self.tokens.recover(tokens_generated_before)
         self.waiting, self.running = self.groups.waiting, self.groups.running  # to be read here, moved there
         self.buffered, self.taken = self.groups.buffered, self.groups.taken
         self.consumed = restored.consumed if restored else ConsumedTotals()
         self.evaluations = Evaluations(evaluation, restored.evaluations if restored else None)
-        self.versions = Versions()
+        self.filtering = FilterCounts()
         self.engines = Engines()
         self.counts = Counts()
         self.ending: str = ""  # the trainer's reason, once it has said that no batch will be taken any more
         self.ended = False
+        self._dropped_before = self.groups.dropped.copy()
         self._restored_version = restored.version if restored else None
         self._straggler_since: float | None = None
         self._probes: list[AckedProbe] = []
@@ -157,7 +165,12 @@ class Controller:
             raise ValueError(
                 f"claim {request.claim_id} is for group {held.group_id}, not {request.group.group_id}"
             )
-        self.groups.finish(held, request.group)
+        filtered = is_filtered(self.rules.filter, request.group)
+        self.filtering.count(filtered=filtered)
+        if filtered:
+            self.groups.filter(held, request.group)
+        else:
+            self.groups.finish(held, request.group)
         self.counts.consecutive_reward_errors = 0
         self.consumed.interruptions += sum(t.interruptions for t in request.group.trajectories)
         self.consumed.trajectories_spanning_versions += sum(
@@ -456,7 +469,16 @@ class Controller:
         staleness = measure_batch(groups, version=version - 1)
         self.consumed.add(staleness)
         self.groups.train_taken()
-        return TrainedBatch(version=version, groups=groups, staleness=staleness)
+        dropped = self.groups.dropped.since(self._dropped_before)
+        self._dropped_before = self.groups.dropped.copy()
+        return TrainedBatch(
+            version=version,
+            groups=groups,
+            staleness=staleness,
+            dropped=dropped,
+            length_bias=self.groups.length_bias,
+            filtered_share=self.filtering.share_since_last_step(),
+        )
 
     def _watch_evaluation(self, *, now: float) -> list[str]:
         pending = self.evaluations.pending

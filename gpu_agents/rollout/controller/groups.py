@@ -6,14 +6,16 @@ Only this file moves a group. Each move changes the place, the ledger in groups 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from copy import copy
 
 from gpu_agents.rollout.controller.claims import Claim, Claims
+from gpu_agents.rollout.controller.consumption import DroppedTotals, LengthBias
 from gpu_agents.rollout.controller.held_group import HeldGroup, group_tokens, sampled_tokens
 from gpu_agents.rollout.controller.ledger import LATE, NOT_MOVABLE, DropReason, Ledger, Place, TokenLedger
 from gpu_agents.rollout.controller.prompts import PromptOrder
 from gpu_agents.rollout.controller.rules import Rules
 from gpu_agents.rollout.controller.snapshot import Snapshot, SnapshotUnusable, held_group, image_of
+from gpu_agents.rollout.controller.versions import Versions
 from oolong.contracts.rollout import Group, PartialTrajectory
 
 REMEMBERED_CLAIMS = 10_000
@@ -23,26 +25,20 @@ class Late(Exception):
     """The claim is no longer this worker's; what it brings is counted and left out."""
 
 
-@dataclass(kw_only=True)
-class LengthBias:
-    """Mean completion length of the groups dropped as stale against those kept: short ones survive."""
-
-    dropped_groups: int = 0
-    dropped_tokens: int = 0
-    kept_groups: int = 0
-    kept_tokens: int = 0
-
-
 class Groups:
     """The places of groups, their claims and both ledgers."""
 
-    def __init__(self, *, rules: Rules, rows: list[int], restored: Snapshot | None = None) -> None:
+    def __init__(
+        self, *, rules: Rules, rows: list[int], versions: Versions, restored: Snapshot | None = None
+    ) -> None:
         self._rules = rules
+        self._versions = versions
         self.prompts = PromptOrder(rows, seed=rules.seed, cursor=restored.cursor if restored else None)
         self.ledger = Ledger(restored.ledger if restored else None)
         self.tokens = TokenLedger(restored.tokens if restored else None)
         self.claims = Claims(wall_seconds=rules.group_wall_seconds)
-        self.length_bias = LengthBias()
+        self.length_bias = copy(restored.length_bias) if restored else LengthBias()
+        self.dropped = restored.dropped.copy() if restored else DroppedTotals()
         self.waiting: list[HeldGroup] = []  # by claim order
         self.running: dict[str, HeldGroup] = {}
         self.buffered: dict[str, HeldGroup] = {}
@@ -90,6 +86,13 @@ class Groups:
         self.buffered[held.group_id] = held
         self.ledger.move(Place.RUNNING, Place.BUFFERED)
 
+    def filter(self, held: HeldGroup, group: Group) -> None:
+        """A finished group that carries no signal: counted as made, and gone."""
+        self.tokens.receive(group_tokens(group) - held.tokens)
+        held.partial = []
+        held.finished = group
+        self.drop_running(held.group_id, DropReason.FILTERED)
+
     def fail(self, held: HeldGroup, reason: DropReason, *, error: str, generated_tokens: int) -> None:
         """`generated_tokens` counts all that its worker made, those that it began with included."""
         self.tokens.receive(max(generated_tokens - held.tokens, 0))
@@ -115,7 +118,7 @@ class Groups:
     def take(self, group_ids: list[str]) -> None:
         for group_id in group_ids:
             held = self.taken[group_id] = self.buffered.pop(group_id)
-            self.length_bias.kept_groups += 1
+            self.length_bias.kept_trajectories += len(held.trajectories)
             self.length_bias.kept_tokens += held.tokens
         self.ledger.move(Place.BUFFERED, Place.TAKEN, len(group_ids))
 
@@ -136,20 +139,20 @@ class Groups:
 
     def drop_stale_buffered(self, group_ids: Iterable[str]) -> None:
         for group_id in group_ids:
-            self._drop_stale(self.buffered.pop(group_id), Place.BUFFERED)
+            self._drop_stale(self.buffered.pop(group_id), Place.BUFFERED, version=self._versions.number)
 
     def cancel_what_will_be_too_old(self, version: int, *, max_staleness: int) -> None:
         """Unfinished groups whose first tokens will be over the bound at `version`."""
         for held in [h for h in self.running.values() if version - h.oldest_version > max_staleness]:
             self.claims.end_of_group(held.group_id)
             del self.running[held.group_id]
-            self._drop_stale(held, Place.RUNNING)
+            self._drop_stale(held, Place.RUNNING, version=version)
         for held in [h for h in self.waiting if h.partial and version - h.oldest_version > max_staleness]:
             self.waiting.remove(held)
-            self._drop_stale(held, Place.WAITING)
+            self._drop_stale(held, Place.WAITING, version=version)
 
-    def drop_running(self, group_id: str, reason: DropReason, *, error: str) -> None:
-        """Its claim has ended without a word of its worker."""
+    def drop_running(self, group_id: str, reason: DropReason, *, error: str = "") -> None:
+        """Its claim has ended."""
         held = self.running.pop(group_id)
         self._drop(held, Place.RUNNING, reason, error=error)
 
@@ -181,19 +184,31 @@ class Groups:
             next_order=self._next_order,
             ledger=self.ledger.counts(),
             tokens=self.tokens.counts(),
+            dropped=self.dropped.copy(),
+            length_bias=copy(self.length_bias),
             buffered=[image_of(held, keep_finished=True) for held in self.buffered.values()],
             unfinished=[image_of(held, keep_finished=False) for held in unfinished],
         )
 
-    def _drop(self, held: HeldGroup, place: Place, reason: DropReason, *, error: str = "") -> None:
+    def _drop(
+        self,
+        held: HeldGroup,
+        place: Place,
+        reason: DropReason,
+        *,
+        error: str = "",
+        version: int | None = None,
+    ) -> None:
+        at = self._versions.number if version is None else version
+        self.dropped.add(reason, held.trajectories, version=at)
         self.tokens.drop(held.tokens, reason)
         self.ledger.drop(place, reason, error=error)
 
-    def _drop_stale(self, held: HeldGroup, place: Place) -> None:
+    def _drop_stale(self, held: HeldGroup, place: Place, *, version: int) -> None:
         if held.finished is not None:
-            self.length_bias.dropped_groups += 1
+            self.length_bias.dropped_trajectories += len(held.trajectories)
             self.length_bias.dropped_tokens += held.tokens
-        self._drop(held, place, DropReason.STALE)
+        self._drop(held, place, DropReason.STALE, version=version)
 
     def _restore(self, snapshot: Snapshot) -> None:
         """Put the image's groups back; the gate follows from them (SEMANTICS section 6)."""

@@ -21,6 +21,11 @@ class HeldGroup:
         return self.draw.group_id
 
     @property
+    def trajectories(self) -> list[Trajectory]:
+        """Those that the controller holds: of a finished group all, of an unfinished one what was given back."""
+        return self.finished.trajectories if self.finished else [m.trajectory for m in self.partial]
+
+    @property
     def tokens(self) -> int:
         """Tokens that the policy sampled for it and that the controller holds."""
         if self.finished is not None:
@@ -30,8 +35,7 @@ class HeldGroup:
     @property
     def oldest_version(self) -> int:
         """Oldest version among its tokens, or, before the first one is known, the version of its claim."""
-        trajectories = self.finished.trajectories if self.finished else [m.trajectory for m in self.partial]
-        versions = [min(t.policy_versions) for t in trajectories if t.policy_versions]
+        versions = [min(t.policy_versions) for t in self.trajectories if t.policy_versions]
         if self.finished is None:
             versions.append(self.claim_version)
         return min(versions) if versions else self.claim_version

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpu_agents.rollout.controller.buffer import StragglerPolicy
+from gpu_agents.rollout.controller.filtering import FilterRules
 from gpu_agents.rollout.controller.gate import GateRules
 
 
@@ -14,4 +15,5 @@ class Rules:
     straggler_policy: StragglerPolicy
     group_size: int
     seed: int
+    filter: FilterRules = field(default_factory=FilterRules)
     group_wall_seconds: float | None = None

@@ -78,8 +78,8 @@ class ControllerServer:
             await self._wait_for_change(min(left, TICK_SECONDS))
 
     async def wait_until_hopeless(self) -> tuple[EndReason, str]:
-        """Until the run cannot go on: so many groups in a row failed in the reward service that none will succeed,
-        or every engine is STALE and no newer version comes. Returns the reason and its words."""
+        """Until the run cannot go on: so many groups in a row failed in the reward service, or were filtered, that none
+        will succeed, or every engine is STALE and no newer version comes. Returns the reason and its words."""
         bound = max(16, 2 * self.controller.rules.gate.groups_per_step)
         counts = self.controller.counts
         while True:
@@ -87,6 +87,12 @@ class ControllerServer:
                 return (
                     EndReason.REWARD_ERRORS,
                     f"{bound} groups in a row were not scored; last: {counts.last_error}",
+                )
+            rules, in_a_row = self.controller.rules.filter, self.controller.filtering.in_a_row
+            if in_a_row >= rules.max_in_a_row:
+                return (
+                    EndReason.ALL_FILTERED,
+                    f"{in_a_row} groups in a row were filtered by rollout.filter.kind={rules.kind} and none was kept",
                 )
             if self.controller.stuck_seconds(now=time.monotonic()) > STUCK_SECONDS:
                 return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpu_agents.rollout.controller.consumption import ConsumedTotals
+from gpu_agents.rollout.controller.consumption import ConsumedTotals, DroppedTotals, LengthBias
 from gpu_agents.rollout.controller.evaluations import EvaluationScores
 from gpu_agents.rollout.controller.held_group import HeldGroup
 from gpu_agents.rollout.controller.prompts import Draw, PromptCursor
@@ -30,6 +30,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     ledger: LedgerCounts
     tokens: TokenCounts
     consumed: ConsumedTotals = msgspec.field(default_factory=ConsumedTotals)
+    dropped: DroppedTotals = msgspec.field(default_factory=DroppedTotals)
+    length_bias: LengthBias = msgspec.field(default_factory=LengthBias)
     evaluations: dict[str, EvaluationScores] = {}
     buffered: list[GroupImage]
     unfinished: list[GroupImage]  # taken, running and waiting ones, by claim order: claimed again first

@@ -50,15 +50,18 @@ class ControllerTelemetry:
         # The one complete account of what was trained on; it shows that recovery leaves no gap and no repeat.
         log.info("version %d was trained on %s", batch.version, " ".join(g.group_id for g in batch.groups))
         staleness = batch.staleness
-        if staleness.by_trajectory:
-            values = staleness_values(staleness, bound=self._max_staleness)
-            self._outbox.write(Points(axis="step", x=batch.version, values=values))
-            for name, histogram in (
-                ("staleness/consumed_trajectories", staleness.by_trajectory),
-                ("staleness/consumed_tokens", staleness.by_token),
-            ):
-                counts = {str(lag): count for lag, count in sorted(histogram.items())}
-                self._outbox.write(Histogram(name=name, x=batch.version, counts=counts))
+        values = staleness_values(staleness, bound=self._max_staleness) | left_values(batch)
+        self._outbox.write(Points(axis="step", x=batch.version, values=values))
+        for name, histogram in (
+            ("staleness/consumed_trajectories", staleness.by_trajectory),
+            ("staleness/consumed_tokens", staleness.by_token),
+        ):
+            self._outbox.write(Histogram(name=name, x=batch.version, counts=_labelled(histogram)))
+        dropped = batch.dropped.tokens_by_lag()
+        if dropped:
+            self._outbox.write(
+                Histogram(name="staleness/dropped_tokens", x=batch.version, counts=_labelled(dropped))
+            )
         for group in sample_groups(batch.groups):
             for trajectory in group.trajectories:
                 self._outbox.write(self._sample(batch.version, group, trajectory))
@@ -151,6 +154,7 @@ def summary(controller: Controller) -> dict[str, Any]:
     lags = controller.consumed.by_trajectory
     bound = controller.rules.gate.max_staleness
     bias = controller.groups.length_bias
+    dropped = controller.groups.dropped
     return {
         "ledger": {
             "drawn": ledger["drawn"],
@@ -172,10 +176,19 @@ def summary(controller: Controller) -> dict[str, Any]:
             "p95": percentile(lags, 0.95) if lags else None,
             "max": max(lags) if lags else None,
             "share_over_configured": share_over(lags, bound) if lags else None,
-            "histogram": {str(lag): count for lag, count in sorted(lags.items())},
+            "histogram": _labelled(lags),
             "straggler_wait_seconds": controller.counts.straggler_wait_seconds,
-            "mean_tokens_dropped": bias.dropped_tokens / bias.dropped_groups if bias.dropped_groups else None,
-            "mean_tokens_kept": bias.kept_tokens / bias.kept_groups if bias.kept_groups else None,
+            "token_histogram": _labelled(controller.consumed.by_token),
+            "dropped_token_histogram": {r: _labelled(lags) for r, lags in dropped.by_token.items()},
+            "dropped_histogram": {r: _labelled(lags) for r, lags in dropped.by_trajectory.items()},
+            "mean_tokens_dropped": bias.mean_dropped,
+            "mean_tokens_kept": bias.mean_kept,
+            "kept_over_finished": bias.kept_over_finished,
+        },
+        "filter": {
+            "kind": controller.rules.filter.kind,
+            "finished": controller.filtering.finished,
+            "filtered": controller.filtering.filtered,
         },
         "interruptions": controller.consumed.interruptions,
         "trajectories_spanning_versions": controller.consumed.trajectories_spanning_versions,
@@ -183,6 +196,10 @@ def summary(controller: Controller) -> dict[str, Any]:
         "failed_loads": controller.counts.failed_loads,
         "versions_announced": controller.counts.versions_announced,
     }
+
+
+def _labelled(histogram: dict[int, int]) -> dict[str, int]:
+    return {str(lag): count for lag, count in sorted(histogram.items())}
 
 
 def staleness_values(staleness: BatchStaleness, *, bound: int) -> dict[str, float]:
@@ -197,6 +214,19 @@ def staleness_values(staleness: BatchStaleness, *, bound: int) -> dict[str, floa
         "staleness/version_span_max": float(max(staleness.spans)),
         "staleness/interrupted_share": staleness.interrupted / staleness.trajectories,
     }
+
+
+def left_values(batch: TrainedBatch) -> dict[str, float]:
+    """What the step's metrics say of that which was made and not trained on."""
+    dropped = sum(batch.dropped.tokens_by_lag().values())
+    values: dict[str, float | None] = {
+        "staleness/dropped_token_share": dropped / (dropped + sum(batch.staleness.by_token.values())),
+        "group/filtered_share": batch.filtered_share,
+        "length/kept_mean": batch.length_bias.mean_kept,
+        "length/dropped_mean": batch.length_bias.mean_dropped,
+        "length/kept_over_finished": batch.length_bias.kept_over_finished,
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def sample_groups(groups: list[Group]) -> list[Group]:

@@ -22,6 +22,7 @@ reward/overlong_penalty_mean | | mean overlong penalty of the batch, 0 or negati
 group/reward_std_mean | | mean over groups of the standard deviation of a group's rewards: how much signal there is
 group/zero_variance_share | share | groups of the batch whose rewards are all equal: no gradient under group normalisation
 group/solved_all_share | share | groups whose every trajectory has the best reward seen in the batch
+group/filtered_share | share | groups finished since the step before that rollout.filter dropped
 group/solved_none_share | share | groups whose every trajectory has the worst reward seen in the batch
 advantage/mean | | mean advantage over loss tokens
 advantage/std | | its standard deviation
@@ -38,6 +39,9 @@ workflow/tool_calls_mean | | mean number of tool calls in a trajectory
 workflow/environment_tokens_share | share | tokens of the batch's trajectories that the environment wrote: they are read and not trained on
 length/overlong_share | share | completions with an overlong penalty
 length/masked_share | share | completions left out of the loss because they ended at the length limit
+length/kept_mean | tokens | mean sampled length of the trajectories taken for training so far
+length/dropped_mean | tokens | mean sampled length of the finished trajectories dropped as stale so far
+length/kept_over_finished | | mean length of what is trained on over that of all that was finished; below 1, drops prefer short completions
 loss/policy | | the objective's loss, token mean
 loss/total | | the policy's whole loss with KL and entropy terms, under the spec's normalisation, mean over minibatches
 policy/entropy | nats | mean entropy of the current policy on loss tokens
@@ -77,6 +81,7 @@ staleness/over_bound_share | share | trajectories older than the configured boun
 staleness/version_span_mean | versions | mean number of distinct versions in a trajectory
 staleness/version_span_max | versions | largest such number
 staleness/interrupted_share | share | trajectories that were interrupted at least once
+staleness/dropped_token_share | share | tokens dropped since the step before, for any reason, over those dropped or trained on
 policy/version | versions | policy version after the step
 perf/trained_tokens | tokens | loss tokens of the batch
 perf/trained_tokens_per_second | tokens/s | those over the step's wall time

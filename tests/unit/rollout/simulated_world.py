@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from gpu_agents.rollout.controller.controller import Controller
+from gpu_agents.rollout.controller.filtering import FilterRules
 from gpu_agents.rollout.controller.gate import GateRules
 from gpu_agents.rollout.controller.ledger import Place
 from gpu_agents.rollout.controller.rules import Rules
@@ -43,6 +44,7 @@ def rules(
     group_size: int = 1,
     seed: int = 1,
     group_wall_seconds: float | None = None,
+    filter: FilterRules | None = None,
 ) -> Rules:
     return Rules(
         gate=GateRules(
@@ -55,6 +57,7 @@ def rules(
         group_size=group_size,
         seed=seed,
         group_wall_seconds=group_wall_seconds,
+        filter=filter or FilterRules(),
     )
 
 
@@ -82,24 +85,27 @@ def announcement(version: int, outcome: str = "trained") -> AnnounceRequest:
     return AnnounceRequest(version=version, weights=weights(version), outcome=outcome)  # type: ignore[arg-type]
 
 
-def finished_group(claimed: ClaimedGroup, versions: list[int], *, reward: float = 1.0) -> Group:
-    """Every member has one token per entry of `versions`."""
-    trajectory = Trajectory(
-        token_ids=[7] * len(versions),
-        loss_mask=[1] * len(versions),
-        behaviour_logprobs=[-0.5] * len(versions),
-        policy_versions=versions,
-        finish_reason="stop",
-        reward=reward,
-        score=reward,
-    )
+def finished_group(claimed: ClaimedGroup, versions: list[int], *, rewards: Sequence[float] = (1.0,)) -> Group:
+    """Every member has one token per entry of `versions`; the rewards are repeated over the members."""
+
+    def trajectory(reward: float) -> Trajectory:
+        return Trajectory(
+            token_ids=[7] * len(versions),
+            loss_mask=[1] * len(versions),
+            behaviour_logprobs=[-0.5] * len(versions),
+            policy_versions=versions,
+            finish_reason="stop",
+            reward=reward,
+            score=reward,
+        )
+
     return Group(
         group_id=claimed.group_id,
         row=claimed.row,
         prompt_token_ids=claimed.prompt_token_ids,
         prompt=claimed.prompt,
         answer=claimed.answer,
-        trajectories=[trajectory] * claimed.group_size,
+        trajectories=[trajectory(rewards[i % len(rewards)]) for i in range(claimed.group_size)],
     )
 
 
@@ -108,6 +114,12 @@ class SimulatedGroup:
     claimed: ClaimedGroup
     started: bool = False
     versions: list[int] = field(default_factory=list)
+    sampled_until: float = 0.0
+
+    def sample(self, version: int, *, now: float, tokens_per_second: float) -> None:
+        """Tokens since the last call, all of one version."""
+        self.versions += [version] * int(tokens_per_second * (now - self.sampled_until))
+        self.sampled_until = now
 
 
 @dataclass
@@ -129,6 +141,8 @@ class World:
     train_seconds: float = 1.0
     first_token_seconds: float = 0.5  # up to
     fail_share: float = 0.0
+    tokens_per_second: float = 0.0  # beside the token of each version that a group sees
+    rewards: Callable[[random.Random], Sequence[float]] = lambda rng: (1.0,)
     now: float = 0.0
     trained: list[list[Group]] = field(default_factory=list)  # per step, in order
     stalenesses: list[int] = field(default_factory=list)  # of each trained trajectory
@@ -162,6 +176,9 @@ class World:
         self._settle()
 
     def _load(self, engine: SimulatedEngine) -> None:
+        for group in engine.groups.values():
+            if group.started:
+                group.sample(engine.version, now=self.now, tokens_per_second=self.tokens_per_second)
         engine.version = self.controller.versions.number
         self.controller.acknowledge(
             AckRequest(worker_id=engine.worker_id, version=engine.version, ok=True), now=self.now
@@ -198,6 +215,7 @@ class World:
         def first_token() -> None:
             group.started = True
             group.versions.append(engine.version)
+            group.sampled_until = self.now
 
         self._after(delay, first_token)
         self._after(delay + self.length(self.rng), lambda: self._finish(engine, group))
@@ -217,7 +235,8 @@ class World:
             self.controller.fail(request, now=self.now)
             return
         engine.submitted += 1
-        whole = finished_group(group.claimed, group.versions)
+        group.sample(engine.version, now=self.now, tokens_per_second=self.tokens_per_second)
+        whole = finished_group(group.claimed, group.versions, rewards=self.rewards(self.rng))
         self.controller.submit(
             SubmitRequest(worker_id=engine.worker_id, claim_id=claim_id, group=whole), now=self.now
         )

@@ -18,7 +18,7 @@ from oolong.contracts.run_spec.errors import SpecError, spec_errors
 from oolong.contracts.run_spec.evaluation import EvaluationSection
 from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
 from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
-from oolong.contracts.run_spec.rollout import RolloutSection, StalenessSection
+from oolong.contracts.run_spec.rollout import FilterSection, RolloutSection, StalenessSection
 from oolong.contracts.run_spec.section import Section
 from oolong.contracts.run_spec.spec import RunSpec
 from oolong.contracts.run_spec.training import (
@@ -37,6 +37,7 @@ __all__ = [
     "CriticSection",
     "DatasetSection",
     "EvaluationSection",
+    "FilterSection",
     "KlSection",
     "ModelSection",
     "OverlongSection",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from oolong.contracts.run_spec.section import NonNegativeInt, PositiveFloat, PositiveInt, Section, refuse
 
@@ -13,6 +13,34 @@ _FULL_DISTRIBUTION: dict[str, Any] = {
     "top_p": 1.0, "top_k": -1, "min_p": 0.0, "frequency_penalty": 0.0, "presence_penalty": 0.0,
     "repetition_penalty": 1.0, "logit_bias": {},
 }  # fmt: skip
+
+
+class FilterSection(Section):
+    """Groups that carry no signal are dropped as they finish, and others take their places."""
+
+    kind: Literal["none", "zero_variance", "success_rate"] = Field(
+        "none",
+        description="zero_variance drops groups whose rewards are all equal; success_rate those whose share of "
+        "successes is not between low and high",
+    )
+    low: float = Field(0.0, ge=0, le=1, description="success_rate keeps groups over this share")
+    high: float = Field(1.0, ge=0, le=1, description="and under this one")
+    success_score: float = Field(
+        1.0, description="a completion succeeds when the reward function gives it this or more"
+    )
+    max_in_a_row: PositiveInt = Field(
+        512, description="so many filtered groups without one that is kept end the run with all_filtered"
+    )
+
+    @model_validator(mode="after")
+    def _leaves_room(self) -> Self:
+        if self.kind == "success_rate" and self.low >= self.high:
+            raise refuse(
+                "filter_bounds",
+                f"low={self.low} is not below high={self.high}: no group has a success rate between them",
+                "low",
+            )
+        return self
 
 
 class RolloutSection(Section):
@@ -45,6 +73,7 @@ class RolloutSection(Section):
         description="how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); "
         "abort takes its tokens back and sends it anew with them (any version)",
     )
+    filter: FilterSection = FilterSection()
     group_wall_seconds: PositiveFloat | None = Field(None, description="cap on the life of one claim")
     engine_max_running_requests: PositiveInt = Field(
         64, description="requests that an engine decodes at once"

@@ -69,6 +69,13 @@ class RunSpec(Section):
                 f"{self.rollout.max_new_tokens}; raise the one or lower the other",
                 "workflow", "max_trajectory_tokens",
             )  # fmt: skip
+        if self.kind == "rl" and self.rollout.group_size == 1 and self.rollout.filter.kind != "none":
+            raise refuse(
+                "group_of_one",
+                f"group_size=1 leaves filter.kind={self.rollout.filter.kind} nothing: a group of one has no variance "
+                "and a success rate of 0 or 1; take group_size >= 2 or filter.kind: none",
+                "rollout", "filter", "kind",
+            )  # fmt: skip
         return self
 
     @property

@@ -30,6 +30,8 @@ class OutOfRoom(WorkflowFailed):
     """What was to be added leaves no room for an answer. A workflow may catch it, and end with what there is."""
 
     def __init__(self, wanted: int, room: int) -> None:
+        self.wanted = wanted
+        self.room = room
         super().__init__(
             "out_of_room",
             f"{wanted} tokens were to be added and {room} are left of the trajectory (workflow.max_trajectory_tokens, "
@@ -83,6 +85,12 @@ class Episode(Protocol):
 
     async def score(self, text: str | None = None) -> float:
         """The reward function's value of `text`, by default the policy's last turn, for this row."""
+
+    async def execute(self, code: str) -> str:
+        """Run a Python program in the run's sandbox: what it printed, or how it failed, as text for the policy.
+
+        A program that raises or runs too long is an answer. Only a sandbox that fails is WorkflowFailed (sandbox).
+        """
 
     async def append_messages(self, messages: Sequence[Mapping[str, str]]) -> None:
         """Add what the environment says as chat messages, and the beginning of the policy's next turn.

@@ -6,8 +6,9 @@ for the trainer (`announce`). Everything here is called from one thread.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -84,6 +85,8 @@ class Counts:
     failed_loads: int = 0
     versions_announced: int = 0
     consecutive_reward_errors: int = 0
+    consecutive_workflow_errors: int = 0
+    workflow_errors: Counter[str] = field(default_factory=Counter)  # by FailRequest.kind
     straggler_wait_seconds: float = 0.0
     last_error: str = ""
 
@@ -172,6 +175,7 @@ class Controller:
         else:
             self.groups.finish(held, request.group)
         self.counts.consecutive_reward_errors = 0
+        self.counts.consecutive_workflow_errors = 0
         self.consumed.interruptions += sum(t.interruptions for t in request.group.trajectories)
         self.consumed.trajectories_spanning_versions += sum(
             version_span(t) > 1 for t in request.group.trajectories
@@ -189,6 +193,9 @@ class Controller:
         self.groups.fail(held, reason, error=request.reason, generated_tokens=request.generated_tokens)
         if request.reason == "reward_error":
             self.counts.consecutive_reward_errors += 1
+        if request.reason == "workflow_error":
+            self.counts.consecutive_workflow_errors += 1
+            self.counts.workflow_errors[request.kind or "other"] += 1
         if reason is DropReason.ERROR:
             self.counts.last_error = f"{held.group_id}: {request.reason}: {request.message}"
 

@@ -78,8 +78,9 @@ class ControllerServer:
             await self._wait_for_change(min(left, TICK_SECONDS))
 
     async def wait_until_hopeless(self) -> tuple[EndReason, str]:
-        """Until the run cannot go on: so many groups in a row failed in the reward service, or were filtered, that none
-        will succeed, or every engine is STALE and no newer version comes. Returns the reason and its words."""
+        """Until the run cannot go on: so many groups in a row failed in the reward service or in their workflow, or
+        were filtered, that none will succeed, or every engine is STALE and no newer version comes. Returns the reason
+        and its words."""
         bound = max(16, 2 * self.controller.rules.gate.groups_per_step)
         counts = self.controller.counts
         while True:
@@ -93,6 +94,11 @@ class ControllerServer:
                 return (
                     EndReason.ALL_FILTERED,
                     f"{in_a_row} groups in a row were filtered by rollout.filter.kind={rules.kind} and none was kept",
+                )
+            if counts.consecutive_workflow_errors >= bound:
+                return (
+                    EndReason.WORKFLOW_ERRORS,
+                    f"the workflow of {bound} groups in a row failed; last: {counts.last_error}",
                 )
             if self.controller.stuck_seconds(now=time.monotonic()) > STUCK_SECONDS:
                 return (

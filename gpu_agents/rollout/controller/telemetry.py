@@ -190,6 +190,7 @@ def summary(controller: Controller) -> dict[str, Any]:
             "finished": controller.filtering.finished,
             "filtered": controller.filtering.filtered,
         },
+        "workflow_errors": dict(controller.counts.workflow_errors),
         "interruptions": controller.consumed.interruptions,
         "trajectories_spanning_versions": controller.consumed.trajectories_spanning_versions,
         "acks": controller.counts.acks,

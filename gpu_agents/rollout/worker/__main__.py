@@ -27,10 +27,15 @@ from gpu_agents.rollout.worker.scoring import Scorer
 from gpu_agents.rollout.worker.supervision import EngineSupervisor, KeptDying
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
 from gpu_agents.rollout.worker.worker import Worker
+from gpu_agents.rollout.workflows.boxed import examined, in_sandbox
+from gpu_agents.rollout.workflows.source import SourceWorkflow
 from gpu_agents.rollout.workflows.table import build_workflow
+from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Outbox
+from oolong.contracts.user_source import SourceKind
+from oolong.sandbox import SandboxRefused
 
 
 def main() -> int:
@@ -39,7 +44,7 @@ def main() -> int:
         return asyncio.run(work(job))
     except (ModelFilesUnusable, WeightsRefused) as error:
         return leave(job, EndReason.MODEL_UNUSABLE, str(error))
-    except EngineTooOld as error:
+    except (EngineTooOld, SandboxRefused) as error:
         return leave(job, EndReason.CONFIG_REFUSED, str(error))
     except DatasetUnusable as error:
         return leave(job, EndReason.DATASET_UNUSABLE, str(error))
@@ -61,7 +66,7 @@ async def work(job: Job) -> int:
     loads: list[Load] = []
     limits = _limits(attempt.model_directory)
     stage = Stage(
-        workflow=build_workflow(spec.workflow),
+        workflow=_workflow(job, spec),
         slot=slot,
         scorer=Scorer(reward, timeout_seconds=options.reward_timeout_seconds),
         template=template,
@@ -95,10 +100,23 @@ async def work(job: Job) -> int:
     try:
         ending = await worker.run()
     finally:
+        if stage.workflow.close is not None:
+            await stage.workflow.close()
         telemetry.close()
         await controller.close()
         await reward.close()
     return leave(job, EndReason.COMPLETED if ending == "ended" else EndReason.STOPPED_BY_USER)
+
+
+def _workflow(job: Job, spec: RunSpec) -> Workflow:
+    """Of the table, or the uploaded one, which runs in the sandbox or not at all."""
+    if spec.workflow.function is None:
+        return build_workflow(spec.workflow)
+    source = Path(job.attempt.source_files[SourceKind.WORKFLOW]).read_text()
+    sandbox = examined(worker=job.job.index, slots=spec.rollout.max_concurrent_groups)
+    return SourceWorkflow(
+        source, spec.workflow.options, in_sandbox(sandbox), seats=spec.rollout.group_size
+    ).workflow
 
 
 def _options(job: Job, spec: RunSpec) -> WorkerOptions:

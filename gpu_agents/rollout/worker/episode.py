@@ -11,8 +11,9 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from gpu_agents.rollout.chat_template import ChatTemplate
+from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
 from gpu_agents.rollout.engines.client import ModelLimits, Sampling
 from gpu_agents.rollout.engines.errors import EngineGone
 from gpu_agents.rollout.worker.engine_slot import DEATHS_OF_ONE_REQUEST, EngineSlot
@@ -49,6 +50,12 @@ class EpisodeLimits:
         return room if self.max_trajectory_tokens is None else min(room, self.max_trajectory_tokens)
 
 
+class Executor(Protocol):
+    """Runs code of the policy; see `oolong.workflow.Episode.execute`."""
+
+    async def execute(self, code: str) -> str: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """Where episodes of one worker are played: its engine, its scorer and the run's workflow."""
@@ -58,6 +65,7 @@ class Stage:
     scorer: Scorer
     template: ChatTemplate
     limits: EpisodeLimits
+    executor: Executor | None = None
 
     async def play(
         self,
@@ -132,6 +140,8 @@ class LiveEpisode:
     ) -> PolicyTurn:
         if prompt_ids is not None:
             self._reach(list(prompt_ids))
+        if max_new_tokens is not None and max_new_tokens < 1:
+            raise WorkflowFailed("misuse", f"max_new_tokens={max_new_tokens} is not a number of tokens")
         if self.room_tokens < 1:
             raise OutOfRoom(1, self.room_tokens)
         most = self._stage.limits.max_new_tokens
@@ -176,12 +186,34 @@ class LiveEpisode:
         member.score = value
         return value
 
+    async def execute(self, code: str) -> str:
+        member = self._member
+        place = self._next_outcome()
+        value = member.outcomes[place]
+        if value is None:
+            if self._stage.executor is None:
+                raise WorkflowFailed("sandbox", "this run's reward service runs no code: there is no sandbox")
+            value = member.outcomes[place] = await self._stage.executor.execute(code)
+            member.tool_calls += 1
+        if not isinstance(value, str):
+            raise _diverged(f"it asks for a text where it had asked for a score ({value!r:.80})")
+        return value
+
     async def append_messages(self, messages: Sequence[Mapping[str, str]]) -> None:
+        for message in messages:
+            if not {"role", "content"} <= set(message):
+                raise WorkflowFailed(
+                    "misuse", f"{message!r:.200} is no message: it needs a role and a content"
+                )
         said = self._turn_before()
         if said is None or not said.sampled:
             raise WorkflowFailed("misuse", "messages are added after a turn of the policy; there is none yet")
         last = self._member.token_ids[self._tokens - 1] if said.finish_reason == "stop" else None
-        self._append(self._stage.template.continuation(messages, stop_token=last))
+        try:
+            token_ids = self._stage.template.continuation(messages, stop_token=last)
+        except ModelFilesUnusable as error:
+            raise WorkflowFailed("misuse", str(error)) from error
+        self._append(token_ids)
 
     async def append_environment_tokens(self, token_ids: Sequence[int]) -> None:
         self._append(list(token_ids))

@@ -18,3 +18,4 @@ class Workflow:
 
     run: Callable[[Episode], Awaitable[float]]
     movable: bool = True
+    close: Callable[[], Awaitable[None]] | None = None  # when the worker ends

@@ -96,6 +96,7 @@ class EndReason(StrEnum):
     MODEL_UNUSABLE = "model_unusable"
     REWARD_ERRORS = "reward_errors"
     ALL_FILTERED = "all_filtered"  # rollout.filter left no group for a batch
+    WORKFLOW_ERRORS = "workflow_errors"
     WALL_TIME_OVER = "wall_time_over"
     CONFIG_REFUSED = "config_refused"  # a job found the spec impossible (say, prompts over the limit)
 
@@ -127,6 +128,7 @@ OUTCOMES: dict[EndReason, Outcome] = {
     EndReason.MODEL_UNUSABLE: Outcome(RunStatus.FAILED, Fault.DATA, Retry.NEVER, "The event names the file or tensor."),
     EndReason.ALL_FILTERED: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Every group was filtered: the prompts are all too easy or all too hard for the model. Widen rollout.filter, choose other rows, or a warm start."),
     EndReason.REWARD_ERRORS: Outcome(RunStatus.FAILED, Fault.REWARD, Retry.NEVER, "Every group's reward failed; read the reward service's log."),
+    EndReason.WORKFLOW_ERRORS: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Every group's workflow failed; the event says how the last one did."),
     EndReason.WALL_TIME_OVER: Outcome(RunStatus.STOPPED, Fault.USER, Retry.NEVER, "budget.max_wall_seconds is over; start again from the last checkpoint."),
     EndReason.CONFIG_REFUSED: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "The event names the field."),
 }  # fmt: skip

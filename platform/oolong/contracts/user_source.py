@@ -55,4 +55,4 @@ ENTRY_POINTS: dict[SourceKind, EntryPoint] = {
 }
 
 # Kinds that the jobs of a node know how to run. A run that names another kind is refused (not_supported_yet).
-RUNNABLE_KINDS: frozenset[SourceKind] = frozenset({SourceKind.LOSS})
+RUNNABLE_KINDS: frozenset[SourceKind] = frozenset({SourceKind.LOSS, SourceKind.WORKFLOW})

@@ -96,7 +96,7 @@ def assert_token_exact(engine: ScriptedEngine, group: Group) -> None:
 async def test_turns_are_joined_token_by_token_and_the_environments_are_off_the_mask(
     new_harness: Make, engine: ScriptedEngine, versions: Versions
 ) -> None:
-    async with new_harness(Workflow(run=three_turns)) as run:
+    async with new_harness(Workflow(run=three_turns), rollout={"max_new_tokens": 60}) as run:
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
         groups = await run.trainer.take(0)

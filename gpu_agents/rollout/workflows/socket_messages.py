@@ -1,0 +1,66 @@
+"""What a workflow of users may say over its socket: one JSON object per line, told apart by `type`.
+
+The worker answers each call with {"episode", "added": ids that the call added to the context, "room_tokens"} and its
+result, or with {"episode", "error": {"kind", "message"}}. It begins an episode with {"begin": number, ...} and ends
+one that nobody waits for with {"drop": number}. Log-probabilities and versions never cross the socket.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class Hello(Said, frozen=True, kw_only=True, tag="hello"):
+    key: str
+
+
+class Unusable(Said, frozen=True, kw_only=True, tag="unusable"):
+    """The file raised when it was loaded."""
+
+    message: str
+
+
+class OfEpisode(Said, frozen=True, kw_only=True):
+    episode: int
+
+
+class Sample(OfEpisode, frozen=True, kw_only=True, tag="sample"):
+    prompt_ids: list[int] | None
+    max_new_tokens: int | None
+
+
+class Score(OfEpisode, frozen=True, kw_only=True, tag="score"):
+    text: str | None
+
+
+class Execute(OfEpisode, frozen=True, kw_only=True, tag="execute"):
+    code: str
+
+
+class AppendMessages(OfEpisode, frozen=True, kw_only=True, tag="append_messages"):
+    messages: list[dict[str, str]]
+
+
+class AppendEnvironmentTokens(OfEpisode, frozen=True, kw_only=True, tag="append_environment_tokens"):
+    token_ids: list[int]
+
+
+class Done(OfEpisode, frozen=True, kw_only=True, tag="done"):
+    worth: float
+
+
+class Failed(OfEpisode, frozen=True, kw_only=True, tag="failed"):
+    kind: str
+    message: str
+
+
+Call = Sample | Score | Execute | AppendMessages | AppendEnvironmentTokens
+AnyMessage = (
+    Hello | Unusable | Sample | Score | Execute | AppendMessages | AppendEnvironmentTokens | Done | Failed
+)
+
+decode_line = msgspec.json.Decoder(AnyMessage).decode

@@ -1,0 +1,117 @@
+"""Workflows of users in the real sandbox: they reach the worker through their socket, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gpu_agents.rollout.workflows.boxed import in_sandbox
+from gpu_agents.rollout.workflows.source import SourceWorkflow
+from oolong.sandbox import Sandbox
+from oolong.workflow import PolicyTurn, WorkflowFailed
+from tests.sandbox.conftest import Baits
+
+
+class Talk:
+    """An episode of no engine: the policy says what it is asked for, once."""
+
+    prompt, prompt_token_ids, answer, row = "p", [1, 2], "a", 7
+
+    def __init__(self) -> None:
+        self.context_token_ids = [1, 2]
+        self.room_tokens = 10
+        self.scored: list[str | None] = []
+
+    async def sample(self, prompt_ids: Any = None, *, max_new_tokens: Any = None) -> PolicyTurn:
+        self.context_token_ids += [5, 6]
+        self.room_tokens -= 2
+        return PolicyTurn(token_ids=[5, 6], text="said", finish_reason="stop")
+
+    async def score(self, text: str | None) -> float:
+        self.scored.append(text)
+        return 0.5
+
+
+async def play(sandbox: Sandbox, body: str, *, episodes: int = 1) -> tuple[list[Any], list[Talk]]:
+    source = "async def run(episode, **options):\n" + "\n".join(f"    {line}" for line in body.splitlines())
+    workflow = SourceWorkflow(source, {"depth": 3}, in_sandbox(sandbox), seats=episodes)
+    talks = [Talk() for _ in range(episodes)]
+    try:
+        results = await asyncio.gather(
+            *(workflow.workflow.run(talk) for talk in talks),  # type: ignore[arg-type]
+            return_exceptions=True,
+        )
+    finally:
+        await workflow.close()
+    return list(results), talks
+
+
+async def test_a_workflow_in_the_sandbox_samples_and_scores_over_its_socket(sandbox: Sandbox) -> None:
+    body = """said = await episode.sample()
+assert (said.text, said.token_ids, episode.context_token_ids, episode.room_tokens) == ("said", [5, 6], [1, 2, 5, 6], 8)
+return options["depth"] * await episode.score("mine") + episode.row"""
+    results, talks = await play(sandbox, body, episodes=2)
+    assert results == [8.5, 8.5]
+    assert [talk.scored for talk in talks] == [["mine"], ["mine"]]
+
+
+async def test_a_workflow_reaches_no_network_no_file_and_no_other_socket(
+    sandbox: Sandbox, baits: Baits
+) -> None:
+    body = f"""import os, socket
+reached = []
+for family, address in ((socket.AF_INET, ("127.0.0.1", {baits.port})), (socket.AF_UNIX, {baits.socket!r}),
+                        (socket.AF_UNIX, "\\0{baits.abstract}")):
+    try:
+        socket.socket(family).connect(address)
+        reached.append(address)
+    except OSError:
+        pass
+for path in ({baits.secret!r}, "/etc/passwd", "/proc/self/environ"):
+    if os.path.exists(path):
+        reached.append(path)
+if "PLANTED_SECRET" in os.environ:
+    reached.append("environment")
+await episode.score(repr(reached))
+return 1"""
+    results, talks = await play(sandbox, body)
+    assert results == [1.0]
+    assert talks[0].scored == ["[]"]
+    assert not baits.hits
+
+
+async def test_a_workflow_that_eats_memory_fails_and_its_worker_lives(sandbox: Sandbox) -> None:
+    ((result,), _) = await play(sandbox, "await episode.sample()\nkept = bytearray(900 * 1024**2)\nreturn 1")
+    assert isinstance(result, WorkflowFailed)
+    assert result.kind in ("sandbox", "user_code"), result
+    ((result,), _) = await play(sandbox, "return 1")
+    assert result == 1.0
+
+
+async def test_a_second_process_cannot_take_the_socket_over(sandbox: Sandbox) -> None:
+    """One connection per sandbox: a child that connects anew is shown the door."""
+    body = """import json, socket
+other = socket.socket(socket.AF_UNIX)
+try:
+    other.connect("/run/service.sock")
+    other.sendall(json.dumps({"type": "hello", "key": "guessed"}).encode() + b"\\n")
+    heard = other.recv(100)
+except OSError:
+    heard = b""
+await episode.score(repr(heard))
+return 1"""
+    results, talks = await play(sandbox, body)
+    assert results == [1.0]
+    assert talks[0].scored == ["b''"]
+
+
+@pytest.mark.parametrize("episodes", [4])
+async def test_hosts_wait_for_a_free_sandbox_and_all_are_played(sandbox: Sandbox, episodes: int) -> None:
+    """Of two sandboxes at a time; each host has one seat here."""
+    source = "async def run(episode):\n    return await episode.score()\n"
+    workflow = SourceWorkflow(source, {}, in_sandbox(sandbox), seats=1)
+    results = await asyncio.gather(*(workflow.workflow.run(Talk()) for _ in range(episodes)))  # type: ignore[arg-type]
+    await workflow.close()
+    assert results == [0.5] * episodes

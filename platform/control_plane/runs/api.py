@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -25,7 +26,7 @@ from control_plane.common.schema import (
 )
 from control_plane.fleet.api import NodeSerializer, QuotaSerializer, SlotSerializer
 from control_plane.runs import lineage, selectors, submission
-from control_plane.runs.presets import PRESETS
+from control_plane.runs.presets import presets
 from control_plane.runs.resolve import resolve_spec
 from control_plane.runs.show import (
     attempt_as_json,
@@ -142,6 +143,7 @@ class PresetSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     title = serializers.CharField()
     description = serializers.CharField()
+    paper = serializers.CharField(help_text="link to where its numbers come from, or empty")
     spec = serializers.DictField()
 
 
@@ -222,7 +224,8 @@ class PresetsView(APIView):
 
     @extend_schema(operation_id="list_presets", responses=PresetSerializer(many=True))
     def get(self, request: Request) -> Response:
-        return Response(PRESETS)
+        found = presets(settings.ENVIRONMENT.data_dir)
+        return Response([preset.model_dump(exclude={"order"}) for preset in found])
 
 
 def _known(name: str, text: str, known: list[str]) -> list[str]:

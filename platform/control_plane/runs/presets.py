@@ -1,77 +1,32 @@
-"""Starting points for the form and the command line. Each spec lacks only its model and dataset."""
+"""Starting points for the form and the command line: those that come with Oolong, and those of this installation."""
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from functools import cache
+from pathlib import Path
 
-PRESETS: list[dict[str, Any]] = [
-    {
-        "name": "letter-sum-sft",
-        "title": "Letter sum: warm start",
-        "description": "Teaches a tiny model to add digits from noisy demonstrations; about a minute on one core.",
-        "spec": {
-            "kind": "sft",
-            "name": "letter-sum warm start",
-            "model": {"base_model": "letter-sum-tiny"},
-            "dataset": {"version": "letter-sum@latest", "split": "sft"},
-            "sft": {
-                "steps": 2000, "batch_size": 16, "learning_rate": 5e-3, "validation_split": "validation",
-                "validate_from_step": 800,
-            },
-        },
-    },
-    {
-        "name": "letter-sum-rl",
-        "title": "Letter sum: asynchronous RL",
-        "description": "Goes on from a letter-sum warm start at max staleness 4; minutes on two cores.",
-        "spec": {
-            "kind": "rl",
-            "name": "letter-sum asynchronous RL",
-            "model": {"checkpoint": ""},
-            "dataset": {"version": "letter-sum@latest", "split": "train"},
-            "reward": {"name": "exact_match", "options": {"extract": "boxed_at_end"}},
-            "rollout": {"engines": 1, "group_size": 8, "max_new_tokens": 112},
-            "staleness": {"max": 4},
-            "trainer": {"total_train_steps": 60, "groups_per_step": 32, "minibatches": 4, "learning_rate": 2e-4},
-            "weight_sync": {"probe_first_versions": 60},
-            "evaluation": {"split": "eval", "prompts": 256},
-        },
-    },
-    {
-        "name": "grpo",
-        "title": "RL with group-normalised advantages",
-        "description": "Decoupled PPO with GRPO advantages on verifiable answers; a first choice for maths on GPUs.",
-        "spec": {
-            "kind": "rl",
-            "name": "grpo",
-            "model": {"base_model": ""},
-            "dataset": {"version": "", "split": "train"},
-            "reward": {"name": "math"},
-            "rollout": {
-                "engines": 1, "group_size": 8, "max_concurrent_groups": 128, "max_new_tokens": 1024,
-                "max_prompt_tokens": 1024, "engine_max_total_tokens": 131072,
-            },
-            "staleness": {"max": 4},
-            "trainer": {
-                "total_train_steps": 200, "groups_per_step": 64, "minibatches": 4, "learning_rate": 1e-6,
-                "warmup_steps": 10, "microbatch_tokens": 16384, "dtype": "bfloat16",
-            },
-        },
-    },
-    {
-        "name": "sft",
-        "title": "Supervised fine-tuning",
-        "description": "Trains on the completion column of a dataset.",
-        "spec": {
-            "kind": "sft",
-            "name": "sft",
-            "model": {"base_model": ""},
-            "dataset": {"version": "", "split": "train"},
-            "trainer": {"microbatch_tokens": 16384, "dtype": "bfloat16"},
-            "sft": {
-                "steps": 1000, "batch_size": 32, "learning_rate": 1e-5, "validation_split": None,
-                "stop_at_greedy_accuracy": None, "required_greedy_accuracy": None,
-            },
-        },
-    },
-]  # fmt: skip
+from oolong.presets import Preset, PresetUnusable, built_in_presets, read_preset
+
+log = logging.getLogger(__name__)
+
+
+@cache
+def _built_in() -> tuple[Preset, ...]:
+    return tuple(built_in_presets())
+
+
+def presets(data_dir: Path) -> list[Preset]:
+    """All presets in their order. A file in `data_dir/presets` replaces a built-in one of the same name.
+
+    Files are read anew each time. One that is no preset is left out, and the log names it with its fault.
+    """
+    found = {preset.name: preset for preset in _built_in()}
+    for file in sorted((data_dir / "presets").glob("*.yaml")):
+        try:
+            preset = read_preset(file)
+        except PresetUnusable as error:
+            log.warning("a preset is left out: %s", error)
+            continue
+        found[preset.name] = preset
+    return sorted(found.values(), key=lambda preset: (preset.order, preset.name))

@@ -237,6 +237,7 @@ class Preset(Answer):
     name: str
     title: str
     description: str
+    paper: str = ""  # link to where its numbers come from
     spec: dict[str, Any]
 
 

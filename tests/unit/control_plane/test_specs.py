@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from control_plane.runs.models import Run
-from control_plane.runs.presets import PRESETS
 from oolong.contracts.run_spec import spec_errors
 
 
@@ -99,11 +100,31 @@ def test_a_dataset_is_named_by_id_number_latest_or_bare(alice: Any) -> None:
         assert alice.get(f"/dataset-versions/resolve?ref={reference}").status_code == 404
 
 
-@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset["name"])
-def test_a_preset_is_sound_once_model_and_dataset_are_filled_in(preset: dict[str, Any]) -> None:
-    spec = {**preset["spec"], "model": {"base_model": "tiny"}}
-    spec["dataset"] = {**spec["dataset"], "version": "sums@1"}
-    assert spec_errors(spec) == []
+def test_presets_come_in_their_order_each_with_its_paper(alice: Any) -> None:
+    found = alice.get("/presets").json()
+    names = [preset["name"] for preset in found]
+    assert names[:3] == ["letter-sum-sft", "letter-sum-rl", "areal-paper"] and names[-1] == "sft"
+    assert {"grpo", "dr-grpo", "rloo", "reinforce-plus-plus", "ppo", "dapo", "gspo", "cispo"} <= set(names)
+    for preset in found:
+        assert set(preset) == {"name", "title", "description", "paper", "spec"}
+        of_a_paper = preset["spec"]["kind"] == "rl" and preset["name"] != "letter-sum-rl"
+        assert preset["paper"].startswith("https://arxiv.org/abs/") == of_a_paper
+
+
+def test_a_file_in_the_data_directory_is_a_preset_and_a_faulty_one_is_told_in_the_log(
+    alice: Any, settings: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, data_dir=tmp_path)
+    folder = tmp_path / "presets"
+    folder.mkdir()
+    text = "name: ours\ntitle: Ours\norder: 1\nspec: {kind: rl, algorithm: {clip_high: 0.3}}\n"
+    (folder / "ours.yaml").write_text(text)
+    (folder / "grpo.yaml").write_text(text.replace("ours", "grpo").replace("order: 1", "order: 2"))
+    (folder / "bad.yaml").write_text(text.replace("clip_high", "clip_higher"))
+    found = alice.get("/presets").json()
+    assert [preset["name"] for preset in found][:2] == ["ours", "grpo"]
+    assert [preset["title"] for preset in found if preset["name"] == "grpo"] == ["Ours"]
+    assert "bad.yaml: spec/algorithm/clip_higher: unknown key" in caplog.text
 
 
 def test_the_same_idempotency_key_makes_one_run(alice: Any) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from oolong.contracts.run_spec import AlgorithmSection
+from oolong.contracts.run_spec.algorithm import OBJECTIVE_OPTIONS
 from trainers.algorithms.losses import OBJECTIVES, LossTokens, TokenLoss
 from trainers.algorithms.weights import behaviour_weights
 
@@ -273,3 +274,7 @@ def test_gradients_agree_with_finite_differences(objective: str) -> None:
         step[number] = 1e-6
         slope = (total(fixed + step) - total(fixed - step)) / 2e-6
         assert float(found[number]) == pytest.approx(float(slope), rel=1e-6, abs=1e-8)
+
+
+def test_the_spec_names_just_the_objectives_that_there_are() -> None:
+    assert set(OBJECTIVES) == set(OBJECTIVE_OPTIONS)

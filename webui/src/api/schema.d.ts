@@ -1494,6 +1494,8 @@ export interface components {
             name: string;
             title: string;
             description: string;
+            /** @description link to where its numbers come from, or empty */
+            paper: string;
             spec: {
                 [key: string]: unknown;
             };

@@ -78,6 +78,18 @@ class RunSpec(Section):
             )  # fmt: skip
         return self
 
+    @model_validator(mode="after")
+    def _the_overlong_margin_fits(self) -> Self:
+        overlong = self.algorithm.overlong
+        if overlong is not None and overlong.margin_tokens >= self.rollout.max_new_tokens:
+            raise refuse(
+                "margin_too_wide",
+                f"margin_tokens={overlong.margin_tokens} must be below "
+                f"rollout.max_new_tokens={self.rollout.max_new_tokens}: the penalty would begin before the first token",
+                "algorithm", "overlong", "margin_tokens",
+            )  # fmt: skip
+        return self
+
     @property
     def slots_needed(self) -> int:
         """Slots of the minimal gang: trainer ranks, and for rl the engines."""

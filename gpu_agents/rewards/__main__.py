@@ -3,59 +3,92 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import sys
+import time
+from pathlib import Path
 
 from gpu_agents.job import Job, address_of, leave, read_arguments, stop_event
-from gpu_agents.rewards.pool import ChildPool
-from gpu_agents.rewards.reward import OptionsRefused, Reward
+from gpu_agents.rewards.budget import ErrorBudget
+from gpu_agents.rewards.reward import OptionsRefused, Scorer
+from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import RewardService
-from gpu_agents.rewards.table import IN_CHILD_PROCESSES, REWARDS, build_reward
+from gpu_agents.rewards.table import Place, build_scorer, build_user_scorer
+from gpu_agents.rewards.telemetry import RewardTelemetry
 from oolong.contracts.lifecycle import EndReason
-from oolong.contracts.telemetry import Outbox, Summary
+from oolong.contracts.telemetry import Outbox
+from oolong.contracts.user_source import SourceKind
+from oolong.sandbox import SandboxRefused
 
 log = logging.getLogger(__name__)
 
-CHILDREN = 2
+REPORT_SECONDS = 10.0
 
 
 def main() -> int:
     job = read_arguments("gpu_agents.rewards")
-    section = job.attempt.run_spec.reward
-    with_test_rewards = os.environ.get("OOLONG_TEST_REWARDS") == "1"
+    sandboxes = Sandboxes()
     try:
-        reward = build_reward(section.name, section.options, with_test_rewards=with_test_rewards)
+        scorer = scorer_of(job, sandboxes)
     except OptionsRefused as error:
         return leave(job, EndReason.CONFIG_REFUSED, f"reward: {error.code}: {error}")
-    return asyncio.run(serve(job, reward))
+    return asyncio.run(serve(job, scorer, sandboxes))
 
 
-async def serve(job: Job, reward: Reward) -> int:
+def scorer_of(job: Job, sandboxes: Sandboxes) -> Scorer:
+    """The spec's uploaded function, or its built-in one."""
+    section = job.attempt.run_spec.reward
+    place = Place(
+        sandboxes=sandboxes,
+        timeout_seconds=section.timeout_seconds,
+        with_test_rewards=os.environ.get("OOLONG_TEST_REWARDS") == "1",
+    )
+    if section.function is not None:
+        source = Path(job.attempt.source_files[SourceKind.REWARD]).read_text()
+        return build_user_scorer(source, section.options, place)
+    return build_scorer(section.name, section.options, place)
+
+
+async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
     section = job.attempt.run_spec.reward
     outbox = Outbox(job.directory, job.job.incarnation)
-    pool = None
-    if section.name in IN_CHILD_PROCESSES:
-        pool = ChildPool(
-            REWARDS[section.name], section.options, size=CHILDREN, timeout_seconds=section.timeout_seconds
-        )
-        await pool.start()
-    service = RewardService(pool or reward, token=job.attempt.token)
-    await service.door.open(*address_of(job.attempt.reward_url))
-    log.info("reward %s serves on %s", section.name, job.attempt.reward_url)
-    await stop_event().wait()
-    await service.door.close()
-    if pool is not None:
-        await pool.close()
-    counts = service.counts
-    outbox.write(
-        Summary(
-            name="reward",
-            value={"scored": counts.scored, "failed": dict(counts.failed), "seconds": counts.seconds},
-        )
+    sandboxes.start()
+    try:
+        await scorer.start()
+    except SandboxRefused as refused:
+        await sandboxes.close()
+        return leave(job, EndReason.CONFIG_REFUSED, f"reward {section.function or section.name}: {refused}")
+    service = RewardService(
+        scorer, token=job.attempt.token, sandboxes=sandboxes, budget=ErrorBudget(section.max_error_share)
     )
-    outbox.close()
+    telemetry = RewardTelemetry(job, outbox, service, sandboxes)
+    await service.door.open(*address_of(job.attempt.reward_url))
+    log.info("reward %s serves on %s", section.function or section.name, job.attempt.reward_url)
+    reports = asyncio.create_task(report(telemetry))
+    stopped = asyncio.create_task(stop_event().wait())
+    over_budget = asyncio.create_task(service.over_budget.wait())
+    await asyncio.wait({stopped, over_budget}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (reports, stopped, over_budget):
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    await service.door.close()
+    await scorer.close()
+    await sandboxes.close()
+    telemetry.publish(now=time.time())
+    telemetry.close()
+    if service.budget.exceeded:
+        return leave(job, EndReason.REWARD_ERRORS, service.budget.exceeded)
     return leave(job, EndReason.STOPPED_BY_USER)
+
+
+async def report(telemetry: RewardTelemetry) -> None:
+    await telemetry.examined()
+    while True:
+        await asyncio.sleep(REPORT_SECONDS)
+        telemetry.publish(now=time.time())
 
 
 if __name__ == "__main__":

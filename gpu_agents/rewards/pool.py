@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing
-from collections.abc import Callable
+import resource
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from gpu_agents.rewards.reward import Completion, Factory, NoScore
+from gpu_agents.rewards.reward import Completion, Factory, NoScore, Reward, Score, VerifierFailed, as_score
 
 log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0
+MEMORY_BYTES = (
+    2 * 1024**3
+)  # address space of a child: a text that unfolds beyond it is an error of that child
 _spawn = multiprocessing.get_context("spawn")
 
 
-class TimedOut(Exception):
+class TimedOut(VerifierFailed):
     """The function did not end in time; its process was killed."""
 
 
@@ -45,8 +48,8 @@ class ChildPool:
         for _ in range(self._size):
             await self._start_child()
 
-    async def score(self, completion: Completion) -> float:
-        """Raises NoScore, TimedOut."""
+    async def score(self, completion: Completion) -> Score:
+        """Raises NoScore, VerifierFailed; TimedOut when the child had to be killed."""
         child = await self._free.get()
         try:
             reply = await asyncio.to_thread(_ask, child.connection, completion, self._timeout_seconds)
@@ -54,11 +57,15 @@ class ChildPool:
             await self._replace(child)
             if isinstance(error, TimedOut):
                 raise
-            raise NoScore("the reward process died while it scored") from error
+            raise VerifierFailed("the reward process died while it scored") from error
+        except BaseException:
+            # Cancelled: the answer that is still to come must not be taken for the next one's.
+            await asyncio.shield(self._replace(child))
+            raise
         self._free.put_nowait(child)
-        if isinstance(reply, float):
-            return reply
-        raise NoScore(reply)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     async def close(self) -> None:
         for child in self._children:
@@ -89,16 +96,18 @@ class ChildPool:
         await self._start_child()
 
 
-def _ask(connection: Connection, completion: Completion, timeout_seconds: float) -> float | str:
+def _ask(connection: Connection, completion: Completion, timeout_seconds: float) -> Score | Exception:
     connection.send(completion)
     if not connection.poll(timeout_seconds):
         raise TimedOut(f"no score within {timeout_seconds:g} s")
-    reply: float | str = connection.recv()
+    reply: Score | Exception = connection.recv()
     return reply
 
 
 def _serve(connection: Connection, build: Factory, options: dict[str, Any]) -> None:
-    """The child's loop: a score, or a sentence when there is none."""
+    """The child's loop: a score, or what says why there is none."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     reward = build(options)
     connection.send("ready")
     while True:
@@ -109,8 +118,10 @@ def _serve(connection: Connection, build: Factory, options: dict[str, Any]) -> N
         connection.send(_score_or_reason(reward, completion))
 
 
-def _score_or_reason(reward: Callable[[Completion], float], completion: Completion) -> float | str:
+def _score_or_reason(reward: Reward, completion: Completion) -> Score | Exception:
     try:
-        return float(reward(completion))
+        return as_score(reward(completion))
+    except NoScore as error:
+        return NoScore(str(error))
     except Exception as error:  # noqa: BLE001 - whatever a reward raises is the reason of this completion's error
-        return f"{type(error).__name__}: {error}"
+        return VerifierFailed(f"{type(error).__name__}: {error}")

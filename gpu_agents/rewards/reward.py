@@ -1,10 +1,10 @@
-"""What a reward function is: pure, from one completion to one score."""
+"""What a reward function is: from one completion to one score, by the completion alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,6 +14,16 @@ class Completion:
     answer: str
     finish_reason: str  # stop, length
     row: int = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """A score with what led to it. A function without more to say returns a plain number."""
+
+    value: float
+    parts: dict[str, float] = field(default_factory=dict)  # each part's own score, before its weight
+    verdict: str = ""  # one word of the function's own: exact, wrong_answer, time_limit ...
+    weak: bool = False  # the completion could have forged it (see the code reward's asserts)
 
 
 class OptionsRefused(ValueError):
@@ -26,11 +36,34 @@ class OptionsRefused(ValueError):
 
 
 class NoScore(Exception):
-    """The function cannot score this completion; its group is failed, never scored 0."""
+    """The function cannot score this completion, now or later; its group is failed, never scored 0."""
 
 
-Reward = Callable[[Completion], float]
+class VerifierFailed(Exception):
+    """The function hung, died or raised: its own fault, not the completion's. Worth another try."""
+
+
+class SandboxFailed(Exception):
+    """The sandbox could not be made or broke by itself: not the program's fault. Worth another try."""
+
+
+Reward = Callable[[Completion], "float | Score"]
 Factory = Callable[[dict[str, Any]], Reward]
+
+
+class Scorer(Protocol):
+    """A reward function as the service calls it, wherever it runs: here, in a child process, in the sandbox."""
+
+    async def start(self) -> None: ...
+
+    async def score(self, completion: Completion) -> Score:
+        """Raises NoScore, VerifierFailed, SandboxFailed."""
+
+    async def close(self) -> None: ...
+
+
+def as_score(result: float | Score) -> Score:
+    return result if isinstance(result, Score) else Score(value=float(result))
 
 
 def refuse_unknown(options: dict[str, Any], known: set[str], *, reward: str) -> None:

@@ -1,21 +1,41 @@
-"""POST /score: one completion in, one score or one reason out. An error is never a score of 0."""
+"""The reward service: POST /score, one completion in, one score or one reason out; POST /execute, code to be run.
+
+An error is never a score of 0. What the verifier or the sandbox got wrong is tried again, then counted.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
+from typing import Any
 
-from gpu_agents.channel import Door
-from gpu_agents.rewards.pool import ChildPool, TimedOut
-from gpu_agents.rewards.reward import Completion, Reward
-from oolong.contracts.rollout import ScoreReply, ScoreRequest
+from gpu_agents.channel import Door, Refuse
+from gpu_agents.rewards import execute
+from gpu_agents.rewards.budget import ErrorBudget
+from gpu_agents.rewards.reward import (
+    Completion,
+    NoScore,
+    Reward,
+    SandboxFailed,
+    Score,
+    Scorer,
+    VerifierFailed,
+    as_score,
+)
+from gpu_agents.rewards.sandboxes import Sandboxes
+from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
+from oolong.sandbox import SandboxRefused
 
 log = logging.getLogger(__name__)
 
 LOGGED_ERRORS = 20
+ATTEMPTS = {VerifierFailed: 2, SandboxFailed: 3}  # in all
+PAUSE_SECONDS = 0.2
+KEPT_LATENCIES = 4096
 
 
 @dataclass(kw_only=True)
@@ -23,18 +43,55 @@ class ScoreCounts:
     """How many completions were scored, and how the others failed."""
 
     scored: int = 0
-    failed: Counter[str] = field(default_factory=Counter)  # error, timeout, not_finite
+    failed: Counter[str] = field(default_factory=Counter)  # verifier_error, sandbox_error
+    retried: Counter[str] = field(default_factory=Counter)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    weak: int = 0
+    executed: int = 0
     seconds: float = 0.0
+    latencies: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_LATENCIES))  # newest last
+
+
+class InThisProcess:
+    """A quick function of ours that looks at text only."""
+
+    def __init__(self, reward: Reward) -> None:
+        self._reward = reward
+
+    async def start(self) -> None:
+        pass
+
+    async def score(self, completion: Completion) -> Score:
+        try:
+            return as_score(self._reward(completion))
+        except NoScore:
+            raise
+        except Exception as error:
+            raise VerifierFailed(f"{type(error).__name__}: {error}") from error
+
+    async def close(self) -> None:
+        pass
 
 
 class RewardService:
-    """Serves one reward function: in this process, or in killable children when it may hang."""
+    """Serves one reward function, and the sandbox where there is one."""
 
-    def __init__(self, reward: Reward | ChildPool, *, token: str) -> None:
-        self._reward = reward
+    def __init__(
+        self,
+        scorer: Scorer,
+        *,
+        token: str,
+        sandboxes: Sandboxes | None = None,
+        budget: ErrorBudget | None = None,
+    ) -> None:
+        self._scorer = scorer
+        self._sandboxes = sandboxes
+        self.budget = budget or ErrorBudget(1.0)
+        self.over_budget = asyncio.Event()
         self.counts = ScoreCounts()
         self.door = Door(token)
         self.door.verb("score", ScoreRequest, self._score)
+        self.door.verb("execute", ExecuteRequest, self._execute)
 
     async def _score(self, request: ScoreRequest) -> ScoreReply:
         started = time.monotonic()
@@ -46,23 +103,98 @@ class RewardService:
             row=request.row,
         )
         try:
-            if isinstance(self._reward, ChildPool):
-                score = await self._reward.score(completion)
-            else:
-                score = float(self._reward(completion))
-        except TimedOut as error:
-            return self._error("timeout", str(error), started)
-        except Exception as error:  # noqa: BLE001 - whatever a reward raises is the reason of this completion's error
-            return self._error("error", f"{type(error).__name__}: {error}", started)
-        if not math.isfinite(score):
-            return self._error("not_finite", f"the score is {score}", started)
+            score = await self._tried(completion)
+        except SandboxFailed as error:
+            return self._error("sandbox_error", str(error), started)
+        except (VerifierFailed, NoScore) as error:
+            return self._error("verifier_error", str(error), started)
         seconds = time.monotonic() - started
         self.counts.scored += 1
+        self.counts.weak += score.weak
         self.counts.seconds += seconds
-        return ScoreReply(status="ok", score=score, seconds=seconds)
+        self.counts.latencies.append(seconds)
+        if score.verdict:
+            self.counts.verdicts[score.verdict] += 1
+        self.budget.note(error=False, now=time.monotonic())
+        return ScoreReply(
+            status="ok",
+            score=score.value,
+            parts=score.parts,
+            verdict=score.verdict,
+            weak=score.weak,
+            seconds=seconds,
+        )
+
+    async def _tried(self, completion: Completion) -> Score:
+        """One score; what is worth another try gets one. Raises NoScore, VerifierFailed, SandboxFailed."""
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                score = await self._scorer.score(completion)
+                if not math.isfinite(score.value):
+                    raise NoScore(f"the score is {score.value}")
+                return score
+            except (VerifierFailed, SandboxFailed) as error:
+                kind = SandboxFailed if isinstance(error, SandboxFailed) else VerifierFailed
+                if tries >= ATTEMPTS[kind]:
+                    raise
+                self.counts.retried[kind.__name__] += 1
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _execute(self, request: ExecuteRequest) -> ExecuteReply:
+        if len(request.code.encode()) > execute.MAX_CODE_BYTES:
+            raise Refuse(413, "too_large", f"code of more than {execute.MAX_CODE_BYTES} bytes is not run")
+        if self._sandboxes is None:
+            raise Refuse(409, "no_sandbox", "this reward service was started without a sandbox")
+        try:
+            execute.limits_of(request)
+        except ValueError as error:
+            raise Refuse(400, "malformed", str(error)) from error
+        for _ in range(ATTEMPTS[SandboxFailed]):
+            try:
+                reply = await execute.execute(self._sandboxes, request)
+            except SandboxRefused as refused:
+                raise Refuse(409, "no_sandbox", str(refused)) from refused
+            except SandboxFailed as error:
+                failure = str(error)
+                self.counts.retried[SandboxFailed.__name__] += 1
+                await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                self.counts.executed += 1
+                return reply
+        self.counts.failed["sandbox_error"] += 1
+        self._note_error(f"sandbox_error: {failure}")
+        raise Refuse(503, "sandbox_error", failure)
 
     def _error(self, kind: str, message: str, started: float) -> ScoreReply:
         self.counts.failed[kind] += 1
         if self.counts.failed.total() <= LOGGED_ERRORS:
             log.warning("no score (%s): %s", kind, message)
-        return ScoreReply(status="error", message=message, seconds=time.monotonic() - started)
+        self._note_error(f"{kind}: {message}")
+        return ScoreReply(status="error", kind=kind, message=message, seconds=time.monotonic() - started)
+
+    def _note_error(self, message: str) -> None:
+        self.budget.note(error=True, now=time.monotonic(), message=message)
+        if self.budget.exceeded:
+            self.over_budget.set()
+
+    def document(self) -> dict[str, Any]:
+        """What the service has done so far, for the run's page."""
+        counts = self.counts
+        value: dict[str, Any] = {
+            "scored": counts.scored,
+            "failed": dict(counts.failed),
+            "retried": dict(counts.retried),
+            "verdicts": dict(counts.verdicts),
+            "weak": counts.weak,
+            "seconds": counts.seconds,
+            "executed": counts.executed,
+        }
+        if self._sandboxes is not None:
+            value["sandbox"] = {
+                "runs": self._sandboxes.runs,
+                "tests": dict(self._sandboxes.tests),
+                "failed": self._sandboxes.failed,
+            }
+        return value

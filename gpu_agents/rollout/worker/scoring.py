@@ -5,7 +5,9 @@ from __future__ import annotations
 from gpu_agents.channel import CallRefused, Peer, PeerGone
 from oolong.contracts.rollout import ScoreReply, ScoreRequest
 
-EXTRA_SECONDS = 10.0  # the service ends a slow reward itself and says so
+# The service ends a slow reward itself, tries some again, and says so; before that a completion may have to wait
+# for its turn behind those of every other group.
+EXTRA_SECONDS = 900.0
 
 
 class RewardFailed(Exception):

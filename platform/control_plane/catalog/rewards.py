@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-BUILT_IN = ("exact_match", "math")
+BUILT_IN = ("exact_match", "math", "code", "format", "length", "composite")
 
 
 def known_rewards() -> tuple[str, ...]:

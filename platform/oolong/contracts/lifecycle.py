@@ -127,7 +127,7 @@ OUTCOMES: dict[EndReason, Outcome] = {
     EndReason.DATASET_UNUSABLE: Outcome(RunStatus.FAILED, Fault.DATA, Retry.NEVER, "The event names the row and the reason."),
     EndReason.MODEL_UNUSABLE: Outcome(RunStatus.FAILED, Fault.DATA, Retry.NEVER, "The event names the file or tensor."),
     EndReason.ALL_FILTERED: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Every group was filtered: the prompts are all too easy or all too hard for the model. Widen rollout.filter, choose other rows, or a warm start."),
-    EndReason.REWARD_ERRORS: Outcome(RunStatus.FAILED, Fault.REWARD, Retry.NEVER, "Every group's reward failed; read the reward service's log."),
+    EndReason.REWARD_ERRORS: Outcome(RunStatus.FAILED, Fault.REWARD, Retry.NEVER, "Too many completions got no score; the event says why. A reward that cannot judge a row is no reward of 0: mend the reward function or the rows, or raise reward.max_error_share."),
     EndReason.WORKFLOW_ERRORS: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Every group's workflow failed; the event says how the last one did."),
     EndReason.WALL_TIME_OVER: Outcome(RunStatus.STOPPED, Fault.USER, Retry.NEVER, "budget.max_wall_seconds is over; start again from the last checkpoint."),
     EndReason.CONFIG_REFUSED: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "The event names the field."),

@@ -125,6 +125,15 @@ memory/accelerator_peak_bytes | bytes | most accelerator memory that rank 0 has 
 engine/version | versions | version that the engine has loaded
 engine/running_requests | requests | requests in the engine
 engine/restarts | | restarts of the engine so far
+reward/latency_p50_seconds | seconds | median time from a completion's arrival at the reward service to its score, waiting included
+reward/latency_p95_seconds | seconds | its 95th percentile
+reward/scored | | completions scored so far
+reward/verifier_errors | | completions without a score so far because the reward function failed; never a reward of 0
+reward/sandbox_errors | | completions or tool calls without a result so far because the sandbox failed
+reward/weak_share | share | scores that the completion's own code could have forged
+sandbox/runs | | sandboxes run so far
+sandbox/tests | | programs and tests run in them so far
+sandbox/timeouts | | of those, stopped at their time limit
 sft/loss | nats | warm start: token mean loss
 sft/greedy_accuracy | share | warm start: validation rows whose every target token is the model's first choice
 sft/learning_rate | | warm start: learning rate

@@ -357,6 +357,28 @@ class ScoreReply(Message, frozen=True, kw_only=True):
 
     status: Literal["ok", "error"]
     score: float | None = None
-    parts: dict[str, float] = {}
+    parts: dict[str, float] = {}  # of a composite: each part's own score
+    verdict: str = ""  # the function's own word for it: exact, wrong_answer, time_limit ...
+    weak: bool = False  # the completion could have forged the score
+    kind: str = ""  # of an error: verifier_error | sandbox_error
     message: str = ""
     seconds: float = 0.0
+
+
+class ExecuteRequest(Message, frozen=True, kw_only=True):
+    """POST /execute: Python run in a sandbox of its own. Refused (no_sandbox) where the node has none."""
+
+    code: str
+    stdin: str = ""
+    wall_seconds: float = 10.0
+    memory_bytes: int = 512 * 1024**2
+    output_bytes: int = 16 * 1024  # of standard output, standard error and value, each
+
+
+class ExecuteReply(Message, frozen=True, kw_only=True):
+    status: str  # an oolong.sandbox.Status: ok, failed, wall_limit, memory_limit ...
+    stdout: str = ""
+    stderr: str = ""  # with the traceback
+    value: str | None = None  # repr of the last expression, if the code ends with one
+    seconds: float = 0.0
+    wait_seconds: float = 0.0  # for a free sandbox, before that

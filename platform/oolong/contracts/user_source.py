@@ -39,7 +39,7 @@ ENTRY_POINTS: dict[SourceKind, EntryPoint] = {
     SourceKind.REWARD: EntryPoint(
         name="score",
         parameters=("prompt", "completion", "answer"),  # texts
-        returns="the score, a finite number",
+        returns='the score, a finite number, or {"score": number, "parts": {name: number}}',
     ),
     SourceKind.WORKFLOW: EntryPoint(
         name="run",
@@ -55,4 +55,4 @@ ENTRY_POINTS: dict[SourceKind, EntryPoint] = {
 }
 
 # Kinds that the jobs of a node know how to run. A run that names another kind is refused (not_supported_yet).
-RUNNABLE_KINDS: frozenset[SourceKind] = frozenset({SourceKind.LOSS, SourceKind.WORKFLOW})
+RUNNABLE_KINDS: frozenset[SourceKind] = frozenset(SourceKind)

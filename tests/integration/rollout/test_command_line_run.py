@@ -50,6 +50,7 @@ def spec() -> RunSpec:
             "reward": {
                 "name": "fails_every_third_row",
                 "options": {"extract": "regex", "pattern": "()"},
+                "max_error_share": 1.0,
             },
             "rollout": {"group_size": 4, "max_new_tokens": 100, "engine_max_running_requests": 32},
             "staleness": {"max": 3},

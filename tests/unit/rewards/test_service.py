@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gpu_agents.channel import CallRefused, Peer
+from gpu_agents.rewards.budget import ErrorBudget
 from gpu_agents.rewards.pool import ChildPool
-from gpu_agents.rewards.reward import Reward
-from gpu_agents.rewards.service import RewardService
+from gpu_agents.rewards.reward import Completion, SandboxFailed, Score, Scorer
+from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rewards.table import build_reward
 from oolong.contracts.rollout import ScoreReply, ScoreRequest
 from tests.unit.rewards import hanging_reward
@@ -18,8 +19,8 @@ from tests.unit.rewards import hanging_reward
 class Served:
     """A service on a free port and a client of it."""
 
-    def __init__(self, reward: Reward | ChildPool) -> None:
-        self.service = RewardService(reward, token="secret")
+    def __init__(self, scorer: Scorer, budget: ErrorBudget | None = None) -> None:
+        self.service = RewardService(scorer, token="secret", budget=budget)
 
     async def __aenter__(self) -> Served:
         port = await self.service.door.open("127.0.0.1", 0)
@@ -38,7 +39,7 @@ class Served:
 
 
 async def test_a_score_and_a_token() -> None:
-    async with Served(build_reward("exact_match", {})) as served:
+    async with Served(InThisProcess(build_reward("exact_match", {}))) as served:
         assert (await served.score(r"\boxed{4}")).score == 1.0
         assert (await served.score(r"\boxed{5}")).score == 0.0
         request = ScoreRequest(prompt="", completion="", answer="", finish_reason="stop")
@@ -47,17 +48,19 @@ async def test_a_score_and_a_token() -> None:
 
 
 async def test_a_reward_that_raises_gives_an_error_and_no_score() -> None:
-    async with Served(build_reward("fails_every_third_row", {}, with_test_rewards=True)) as served:
+    async with Served(
+        InThisProcess(build_reward("fails_every_third_row", {}, with_test_rewards=True))
+    ) as served:
         replies = [await served.score(r"\boxed{4}", row=row) for row in range(6)]
         assert [reply.status for reply in replies] == ["error", "ok", "ok", "error", "ok", "ok"]
         assert replies[0].score is None and "row 0" in replies[0].message
-        assert served.service.counts.failed == {"error": 2}
+        assert served.service.counts.failed == {"verifier_error": 2}
 
 
 async def test_a_score_that_is_not_finite_is_an_error() -> None:
-    async with Served(lambda completion: float("nan")) as served:
+    async with Served(InThisProcess(lambda completion: float("nan"))) as served:
         assert (await served.score("x")).status == "error"
-        assert served.service.counts.failed == {"not_finite": 1}
+        assert served.service.counts.failed == {"verifier_error": 1}
 
 
 @pytest.fixture
@@ -71,13 +74,56 @@ async def pool() -> AsyncIterator[ChildPool]:
 async def test_a_hung_child_is_killed_and_replaced_and_the_next_call_is_served(pool: ChildPool) -> None:
     async with Served(pool) as served:
         hung = await served.score("hang")
-        assert (hung.status, hung.score) == ("error", None)
-        assert served.service.counts.failed == {"timeout": 1}
-        assert pool.killed == 1
+        assert (hung.status, hung.score, hung.kind) == ("error", None, "verifier_error")
+        assert pool.killed == 2, "it is tried twice, and each time its process is killed"
         assert (await served.score("fine")).score == 0.5
         died = await served.score("die")
         assert died.status == "error" and "died" in died.message
         raised = await served.score("raise")
         assert "ZeroDivisionError: by design" in raised.message
         assert (await served.score("fine")).score == 0.5
-        assert pool.killed == 2
+        assert pool.killed == 4, "one that raises is not killed"
+        assert served.service.counts.failed == {"verifier_error": 3}
+
+
+class BrokenAtFirst:
+    """A scorer whose sandbox fails `times` times."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    async def start(self) -> None: ...
+
+    async def score(self, completion: Completion) -> Score:
+        self.left -= 1
+        if self.left >= 0:
+            raise SandboxFailed("bubblewrap made no sandbox")
+        return Score(value=1.0, parts={"part": 0.5}, verdict="passed", weak=True)
+
+    async def close(self) -> None: ...
+
+
+async def test_a_sandbox_that_fails_is_tried_again_and_then_is_no_score(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gpu_agents.rewards.service.PAUSE_SECONDS", 0.0)
+    async with Served(BrokenAtFirst(2)) as served:
+        reply = await served.score("x")
+        assert (reply.status, reply.score, reply.parts, reply.verdict) == ("ok", 1.0, {"part": 0.5}, "passed")
+        assert reply.weak and served.service.counts.weak == 1
+        assert served.service.counts.retried == {"SandboxFailed": 2} and not served.service.counts.failed
+    async with Served(BrokenAtFirst(3)) as served:
+        reply = await served.score("x")
+        assert (reply.status, reply.score, reply.kind) == ("error", None, "sandbox_error")
+        assert served.service.counts.failed == {"sandbox_error": 1}
+
+
+async def test_too_many_errors_raise_the_alarm_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpu_agents.rewards.service.PAUSE_SECONDS", 0.0)
+    async with Served(BrokenAtFirst(10**6), ErrorBudget(0.01)) as served:
+        for _ in range(4):
+            await served.score("x")
+        assert not served.service.over_budget.is_set()
+        await served.score("x")
+        assert served.service.over_budget.is_set()
+        assert served.service.budget.exceeded.startswith("5 completions in a row got no score")

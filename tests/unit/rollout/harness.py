@@ -19,7 +19,7 @@ import msgspec
 from gpu_agents.channel import Peer
 from gpu_agents.job import Job
 from gpu_agents.rewards.reward import Reward
-from gpu_agents.rewards.service import RewardService
+from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rewards.table import build_reward
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.controller.__main__ import build
@@ -95,7 +95,7 @@ class Harness:
     async def __aenter__(self) -> Harness:
         self.directory.mkdir(parents=True, exist_ok=True)
         reward = self.reward or build_reward(self.spec.reward.name, self.spec.reward.options)
-        self.reward_service = RewardService(reward, token=TOKEN)
+        self.reward_service = RewardService(InThisProcess(reward), token=TOKEN)
         reward_port = await self.reward_service.door.open("127.0.0.1", 0)
         job = self._job("controller", JobKind.CONTROLLER, controller_port=0, reward_port=reward_port)
         self.controller, template = build(job)

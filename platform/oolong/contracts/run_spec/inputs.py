@@ -38,6 +38,11 @@ class RewardSection(Section):
     timeout_seconds: PositiveFloat = Field(
         15.0, description="one scoring call that takes longer is an error, never a reward of 0"
     )
+    max_error_share: PositiveFloat = Field(
+        0.01,
+        description="the run ends (reward_errors) when more of the completions of five minutes got no score, for an "
+        "error of the reward function or of the sandbox, and at 5 such errors in a row; 1: they are only counted",
+    )
 
     @model_validator(mode="after")
     def _one_function(self) -> Self:

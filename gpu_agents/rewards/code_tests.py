@@ -1,0 +1,186 @@
+"""1 if the completion's Python passes every test of its row, else 0 (or the share of tests it passes).
+
+The tests run in one sandbox per completion, forked from a process that has never seen its code. Only inputs go in;
+what a program printed or returned comes out and is compared here. The one exception are asserts: they run beside
+the code that they check, which can forge them, so their scores are marked weak.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from gpu_agents.rewards.code_compare import same_output, same_value
+from gpu_agents.rewards.code_rows import CodeTask, read_task
+from gpu_agents.rewards.reward import Completion, OptionsRefused, Score, refuse_unknown
+from gpu_agents.rewards.sandboxes import Sandboxes
+from oolong.sandbox import MEBIBYTE, Limits, Program, Status, Test, TestOutcome
+
+NO_CODE, PASSED, WRONG_ANSWER, COMPILE_ERROR = "no_code", "passed", "wrong_answer", "compile_error"
+_VERDICTS = {
+    Status.FAILED: "runtime_error",
+    Status.KILLED: "runtime_error",
+    Status.CPU_LIMIT: "time_limit",
+    Status.WALL_LIMIT: "time_limit",
+    Status.NOT_RUN: "time_limit",  # the whole time was over before its turn
+    Status.MEMORY_LIMIT: "memory_limit",
+    Status.PROCESS_LIMIT: "process_limit",
+    Status.OUTPUT_LIMIT: "output_limit",
+}
+_CANNOT_COMPILE = 113  # exit status; a program that takes it only gives itself another name for failing
+_FENCE = re.compile(r"^```[ \t]*(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+# What solutions of such tasks use without importing it. Imported once per sandbox, before the tests are forked.
+PRELUDE = (
+    "bisect", "collections", "copy", "functools", "heapq", "itertools", "math", "operator", "random", "re", "string",
+    "sys", "typing",
+)  # fmt: skip
+_PRELUDE_SOURCE = f"import {', '.join(PRELUDE)}\n" + "".join(
+    f"from {name} import *\n"
+    for name in ("typing", "collections", "itertools", "functools", "heapq", "bisect", "math")
+)
+_COMPILE = f"""
+import sys, traceback
+try:
+    code = compile(common["source"], "solution.py", "exec")
+except (SyntaxError, ValueError, RecursionError, MemoryError):
+    traceback.print_exc(limit=0)
+    sys.exit({_CANNOT_COMPILE})
+"""
+_STREAM = (
+    _COMPILE
+    + """
+exec(code, globals())
+"""
+)
+_CALL = (
+    _COMPILE
+    + """
+space = {"__name__": "solution", "__builtins__": __builtins__}
+exec(common["prelude"], space)
+exec(code, space)
+owner = space.get("Solution")
+name = common["function"]
+function = getattr(owner(), name) if owner is not None and hasattr(owner, name) else space[name]
+report(function(*payload))
+"""
+)
+_ASSERTS = (
+    _COMPILE
+    + """
+def check(nonce, lines, tell):
+    space = {"__name__": "solution", "__builtins__": __builtins__}
+    exec(common["prelude"], space)
+    exec(code, space)
+    held = 0
+    for line in lines:
+        exec(compile(line, "asserts.py", "exec"), space)
+        held += 1
+    tell([nonce, held])
+given, payload = payload, None
+check(given.pop("nonce"), given.pop("asserts"), report)
+"""
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    word: str
+    passed: int
+    total: int
+
+
+class CodeTests:
+    """Options: `extract` = fence (default: the last fenced block, python if there is one) | whole; `score` = all
+    (default) | share; `timeout_seconds` per test (6); `memory_mib` (512); `max_tests` (all)."""
+
+    def __init__(self, options: dict[str, Any], sandboxes: Sandboxes) -> None:
+        known = {"extract", "score", "timeout_seconds", "memory_mib", "max_tests"}
+        refuse_unknown(options, known, reward="code")
+        self._extract = _one_of(options, "extract", ("fence", "whole"))
+        self._share = _one_of(options, "score", ("all", "share")) == "share"
+        self._max_tests = int(_positive(options, "max_tests", 10_000))
+        seconds = _positive(options, "timeout_seconds", 6.0)
+        self._limits = Limits(
+            cpu_seconds=seconds,
+            wall_seconds=seconds + 4.0,  # on a busy machine a test may wait for a core
+            total_wall_seconds=max(60.0, seconds + 10.0),
+            memory_bytes=int(_positive(options, "memory_mib", 512)) * MEBIBYTE,
+            output_bytes=4 * MEBIBYTE,
+            stop_at_first_failure=not self._share,
+        )
+        self._sandboxes = sandboxes
+
+    async def start(self) -> None:
+        """Raise SandboxRefused where the node cannot run programs of the policy."""
+        (await self._sandboxes.capabilities()).require()
+
+    async def score(self, completion: Completion) -> Score:
+        task = read_task(completion.answer, row=completion.row)
+        source = completion.text if self._extract == "whole" else extract_code(completion.text)
+        if not source.strip() or "\0" in source:
+            return Score(value=0.0, verdict=NO_CODE, weak=task.kind == "asserts")
+        verdict = await self._judge(task, source)
+        value = verdict.passed / verdict.total if self._share else float(verdict.passed == verdict.total)
+        return Score(value=value, verdict=verdict.word, weak=task.kind == "asserts")
+
+    async def _judge(self, task: CodeTask, source: str) -> Verdict:
+        nonce = secrets.token_hex(16)
+        outcome = await self._sandboxes.run(program_of(task, source, nonce, self._max_tests), self._limits)
+        words = [verdict_of(task, number, test, nonce) for number, test in enumerate(outcome.tests)]
+        failed = [word for word in words if word != PASSED]
+        return Verdict(failed[0] if failed else PASSED, words.count(PASSED), len(outcome.tests))
+
+    async def close(self) -> None:
+        pass
+
+
+def program_of(task: CodeTask, source: str, nonce: str, max_tests: int = 10_000) -> Program:
+    """What enters the sandbox: the code and the inputs. No expected output, but for asserts, which are code."""
+    common: dict[str, Any] = {"source": source}
+    if task.kind == "stream":
+        tests = tuple(Test(stdin=test.stdin.encode()) for test in task.streams[:max_tests])
+        imports = tuple(name for name in PRELUDE if re.search(rf"\b{name}\b", source))
+        return Program(source=_STREAM, common=common, tests=tests, imports=imports)
+    common |= {"prelude": _PRELUDE_SOURCE, "function": task.function}
+    if task.kind == "call":
+        tests = tuple(Test(payload=test.arguments) for test in task.calls[:max_tests])
+        return Program(source=_CALL, common=common, tests=tests, imports=PRELUDE)
+    test = Test(payload={"nonce": nonce, "asserts": list(task.asserts)})
+    return Program(source=_ASSERTS, common=common, tests=(test,), imports=PRELUDE)
+
+
+def verdict_of(task: CodeTask, number: int, test: TestOutcome, nonce: str) -> str:
+    """In one word. Exit status 0 alone is never a pass."""
+    if test.status is not Status.OK:
+        return COMPILE_ERROR if test.exit_code == _CANNOT_COMPILE else _VERDICTS[test.status]
+    if task.kind == "stream":
+        right = same_output(test.stdout.decode(errors="replace"), task.streams[number].output)
+    elif task.kind == "call":
+        right = same_value(test.value, task.calls[number].result)
+    else:
+        right = same_value(test.value, [nonce, len(task.asserts)])
+    return PASSED if right else WRONG_ANSWER
+
+
+def extract_code(text: str) -> str:
+    """The last fenced block that says python, else the last one; "" when there is none."""
+    blocks = _FENCE.findall(text)
+    python = [body for language, body in blocks if language.lower() in ("python", "python3", "py")]
+    return python[-1] if python else blocks[-1][1] if blocks else ""
+
+
+def _one_of(options: dict[str, Any], name: str, known: tuple[str, ...]) -> str:
+    value = options.get(name, known[0])
+    if value not in known:
+        raise OptionsRefused(f"code has no {name} {value!r}; it has {', '.join(known)}")
+    return str(value)
+
+
+def _positive(options: dict[str, Any], name: str, default: float) -> float:
+    value = options.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+        raise OptionsRefused(f"code: {name}={value!r} is no number above 0")
+    return float(value)

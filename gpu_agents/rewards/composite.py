@@ -1,0 +1,89 @@
+"""A weighted sum of other reward functions, each with its own options; every part's score is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpu_agents.rewards.reward import Completion, OptionsRefused, Score, Scorer, refuse_unknown
+
+
+@dataclass(frozen=True)
+class Part:
+    label: str  # its name, or name-2 where a function is there twice
+    weight: float
+    scorer: Scorer
+
+
+@dataclass(frozen=True)
+class PartOptions:
+    label: str
+    name: str
+    weight: float
+    options: dict[str, Any]
+
+
+def read_parts(options: dict[str, Any]) -> list[PartOptions]:
+    """`parts`: a list of {name, weight (default 1), options (default none)}. Raises OptionsRefused."""
+    refuse_unknown(options, {"parts"}, reward="composite")
+    listed = options.get("parts")
+    if not isinstance(listed, list) or not listed:
+        raise OptionsRefused(
+            "composite needs parts: a list like [{name: exact_match}, {name: format, weight: 0.2, options: …}]"
+        )
+    found: list[PartOptions] = []
+    for place, part in enumerate(listed):
+        if not isinstance(part, dict) or "name" not in part:
+            raise OptionsRefused(f"parts[{place}] = {part!r} has no name")
+        refuse_unknown(part, {"name", "weight", "options"}, reward=f"composite, parts[{place}]")
+        weight, own = part.get("weight", 1.0), part.get("options", {})
+        if not isinstance(weight, (int, float)) or isinstance(weight, bool):
+            raise OptionsRefused(f"parts[{place}].weight = {weight!r} is no number")
+        if not isinstance(own, dict):
+            raise OptionsRefused(f"parts[{place}].options = {own!r} is no mapping")
+        if part["name"] == "composite":
+            raise OptionsRefused(f"parts[{place}] is a composite itself; list its parts here instead")
+        same = sum(before.name == part["name"] for before in found)
+        label = part["name"] if not same else f"{part['name']}-{same + 1}"
+        found.append(PartOptions(label, str(part["name"]), float(weight), own))
+    return found
+
+
+class Composite:
+    """All parts at once; one that has no score leaves the completion without one."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+
+    async def start(self) -> None:
+        for part in self._parts:
+            await part.scorer.start()
+
+    async def score(self, completion: Completion) -> Score:
+        results = await asyncio.gather(
+            *(part.scorer.score(completion) for part in self._parts), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        scores = [result for result in results if isinstance(result, Score)]
+        parts: dict[str, float] = {}
+        for part, score in zip(self._parts, scores, strict=True):
+            parts[part.label] = score.value
+            parts |= {f"{part.label}/{name}": value for name, value in score.parts.items()}
+        return Score(
+            value=sum(part.weight * score.value for part, score in zip(self._parts, scores, strict=True)),
+            parts=parts,
+            verdict=" ".join(
+                f"{part.label}:{score.verdict}"
+                for part, score in zip(self._parts, scores, strict=True)
+                if score.verdict
+            ),
+            weak=any(score.weak for score in scores),
+        )
+
+    async def close(self) -> None:
+        for part in self._parts:
+            await part.scorer.close()

@@ -1,0 +1,69 @@
+"""What the reward service leaves in its outbox: latencies and errors, what its sandbox can do, a closing summary."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gpu_agents.job import Job
+from gpu_agents.rewards.sandboxes import Sandboxes
+from gpu_agents.rewards.service import RewardService
+from oolong.contracts.telemetry import Document, Outbox, Points, Summary
+
+DOCUMENT = "reward_service"
+
+
+class RewardTelemetry:
+    def __init__(self, job: Job, outbox: Outbox, service: RewardService, sandboxes: Sandboxes) -> None:
+        self._job = job
+        self._outbox = outbox
+        self._service = service
+        self._sandboxes = sandboxes
+        self._capabilities: dict[str, Any] = {}
+        self._last_x = -1
+
+    async def examined(self) -> None:
+        """Say what the sandbox of this node can do, as soon as that is known."""
+        self._capabilities = (await self._sandboxes.capabilities()).as_document()
+        self._write_document()
+
+    def publish(self, *, now: float) -> None:
+        x = self._job.seconds_since_start(now)
+        if x <= self._last_x:  # a second point at one x would be a conflict
+            return
+        self._last_x = x
+        values = values_of(self._service, self._sandboxes)
+        self._outbox.write(Points(axis="time", x=x, values=values))
+        self._write_document()
+
+    def close(self) -> None:
+        self._outbox.write(Summary(name="reward", value=self._service.document()))
+        self._outbox.close()
+
+    def _write_document(self) -> None:
+        value = {"capabilities": self._capabilities, **self._service.document()}
+        self._outbox.write(Document(name=DOCUMENT, value=value))
+
+
+def values_of(service: RewardService, sandboxes: Sandboxes) -> dict[str, float]:
+    """Of the catalogue's reward/ and sandbox/ metrics, those that can be told: no latency without a score."""
+    counts = service.counts
+    values = {
+        "reward/scored": float(counts.scored),
+        "reward/verifier_errors": float(counts.failed["verifier_error"]),
+        "reward/sandbox_errors": float(counts.failed["sandbox_error"]),
+        "sandbox/runs": float(sandboxes.runs),
+        "sandbox/tests": float(sandboxes.tests.total()),
+        "sandbox/timeouts": float(sandboxes.timeouts),
+    }
+    if counts.latencies:
+        values["reward/latency_p50_seconds"] = percentile(list(counts.latencies), 0.5)
+        values["reward/latency_p95_seconds"] = percentile(list(counts.latencies), 0.95)
+        values["reward/weak_share"] = counts.weak / counts.scored
+    return values
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The smallest value that at least `share` of the values do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

@@ -1,0 +1,89 @@
+"""A reward function that a user uploaded: `score(prompt, completion, answer, **options)`, run in the sandbox.
+
+It returns a finite number, or a mapping {"score": number, "parts": {name: number}}. One sandbox per completion;
+nothing is kept between two calls. An exception, a limit or another result is an error, never a score.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpu_agents.rewards.reward import Completion, NoScore, Score, VerifierFailed
+from gpu_agents.rewards.sandboxes import Sandboxes
+from oolong.sandbox import MEBIBYTE, Limits, Program, Status, Test
+
+MESSAGE_CHARACTERS = 600
+_CALL = """
+import sys, traceback
+space = {"__name__": "reward", "__builtins__": __builtins__}
+try:
+    exec(compile(common["source"], "reward.py", "exec"), space)
+    report(space["score"](**payload, **common["options"]))
+except (MemoryError, BlockingIOError):
+    raise
+except BaseException as error:
+    traceback.print_exception(type(error), error, error.__traceback__.tb_next)
+    sys.exit(1)
+"""
+
+
+class UserFunction:
+    def __init__(
+        self, source: str, options: dict[str, Any], *, sandboxes: Sandboxes, timeout_seconds: float
+    ) -> None:
+        self._common = {"source": source, "options": options}
+        self._sandboxes = sandboxes
+        self._limits = Limits(
+            cpu_seconds=timeout_seconds,
+            wall_seconds=timeout_seconds,
+            total_wall_seconds=timeout_seconds + 10,
+            memory_bytes=512 * MEBIBYTE,
+        )
+
+    async def start(self) -> None:
+        """Raise SandboxRefused where the node cannot run code of users."""
+        (await self._sandboxes.capabilities()).require()
+
+    async def score(self, completion: Completion) -> Score:
+        given = {
+            "prompt": completion.prompt,
+            "completion": completion.text,
+            "answer": completion.answer,
+        }
+        program = Program(source=_CALL, common=self._common, tests=(Test(payload=given),))
+        test = (await self._sandboxes.run(program, self._limits)).only
+        if test.status is not Status.OK:
+            said = test.stderr.decode(errors="replace").strip()[-MESSAGE_CHARACTERS:]
+            raise VerifierFailed(f"the reward function ended with {test.status}: {said}")
+        return read_result(test.value)
+
+    async def close(self) -> None:
+        pass
+
+
+def read_result(reported: bytes | None) -> Score:
+    """What the function returned, as JSON. Raise NoScore when it is no score."""
+    if reported is None:
+        raise NoScore("the reward function returned nothing that can be written as JSON")
+    try:
+        result = json.loads(reported)
+    except (ValueError, RecursionError) as error:
+        raise NoScore(
+            f"the reward function returned no JSON: {reported[:80].decode(errors='replace')}"
+        ) from error
+    if isinstance(result, dict) and "score" in result:
+        parts = result.get("parts", {})
+        if not isinstance(parts, dict):
+            raise NoScore(f"parts must be a mapping of names to numbers, got {parts!r:.80}")
+        return Score(
+            value=_number(result["score"], "score"),
+            parts={str(name): _number(value, f"parts[{name!r}]") for name, value in parts.items()},
+        )
+    return Score(value=_number(result, "the score"))
+
+
+def _number(value: object, what: str) -> float:
+    if isinstance(value, (bool, int, float)):
+        return float(value)
+    raise NoScore(f"{what} must be a number, got {value!r:.80}")

@@ -1,0 +1,130 @@
+"""What else the service runs in the sandbox: uploaded reward functions, and code as a tool of a workflow."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from gpu_agents.channel import CallRefused, Peer
+from gpu_agents.rewards.reward import Completion, NoScore, Score, VerifierFailed
+from gpu_agents.rewards.sandboxes import Sandboxes
+from gpu_agents.rewards.service import InThisProcess, RewardService
+from gpu_agents.rewards.user_function import UserFunction
+from oolong.contracts.rollout import ExecuteReply, ExecuteRequest
+from oolong.sandbox import Capabilities, Findings, SandboxRefused
+
+
+async def judge(sandboxes: Sandboxes, source: str, **options: Any) -> Score:
+    function = UserFunction(source, options, sandboxes=sandboxes, timeout_seconds=1.0)
+    return await function.score(
+        Completion(prompt="2 + 2?", text="it is 4", answer="4", finish_reason="stop", row=1)
+    )
+
+
+async def test_an_uploaded_function_scores(sandboxes: Sandboxes) -> None:
+    source = """
+import re
+def score(prompt, completion, answer, bonus=0.0):
+    return float(re.findall(r"\\d+", completion)[-1] == answer) + bonus
+"""
+    assert (await judge(sandboxes, source)).value == 1.0
+    assert (await judge(sandboxes, source, bonus=0.5)).value == 1.5
+
+
+async def test_it_may_tell_the_parts(sandboxes: Sandboxes) -> None:
+    source = 'def score(prompt, completion, answer):\n    return {"score": 1, "parts": {"brief": 0.5}}'
+    assert await judge(sandboxes, source) == Score(value=1.0, parts={"brief": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("1 / 0", 'File "reward.py", line 2, in score'),
+        ("while True: pass", "(cpu|wall)_limit"),
+        ("import os; os._exit(3)", "ended with failed"),
+        ("import socket; socket.create_connection(('127.0.0.1', 80))", "Permission|Operation|Network"),
+    ],
+)
+async def test_a_function_that_fails_is_an_error_and_not_0(
+    sandboxes: Sandboxes, body: str, message: str
+) -> None:
+    with pytest.raises(VerifierFailed, match=message):
+        await judge(sandboxes, f"def score(prompt, completion, answer):\n    {body}")
+
+
+@pytest.mark.parametrize("result", ["'1'", "None", "[1]", "{'score': 'high'}", "{'score': 1, 'parts': 2}"])
+async def test_what_is_no_number_is_no_score(sandboxes: Sandboxes, result: str) -> None:
+    with pytest.raises(NoScore):
+        await judge(sandboxes, f"def score(prompt, completion, answer):\n    return {result}")
+
+
+# --- /execute ---------------------------------------------------------------------------------------------
+
+
+class Served:
+    def __init__(self, sandboxes: Sandboxes | None) -> None:
+        self.service = RewardService(InThisProcess(lambda _: 0.0), token="secret", sandboxes=sandboxes)
+
+    async def __aenter__(self) -> Served:
+        port = await self.service.door.open("127.0.0.1", 0)
+        self.peer = Peer("reward", f"http://127.0.0.1:{port}", "secret", connect_seconds=5)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.peer.close()
+        await self.service.door.close()
+
+    async def execute(self, code: str, **more: Any) -> ExecuteReply:
+        return await self.peer.call("execute", ExecuteRequest(code=code, **more), ExecuteReply)
+
+
+@pytest.fixture
+async def served(sandboxes: Sandboxes) -> AsyncIterator[Served]:
+    async with Served(sandboxes) as served:
+        yield served
+
+
+async def test_code_gives_its_output_and_the_value_of_its_last_expression(served: Served) -> None:
+    reply = await served.execute("x = 6\nprint('seen', input())\nx * 7", stdin="this\n")
+    assert (reply.status, reply.stdout, reply.value) == ("ok", "seen this\n", "42")
+    assert (await served.execute("y = 1")).value is None
+
+
+async def test_an_exception_comes_back_as_a_traceback_of_the_code_alone(served: Served) -> None:
+    reply = await served.execute("def f():\n    return 1 / 0\nf()")
+    assert reply.status == "failed" and reply.value is None
+    assert 'File "code.py", line 2, in f' in reply.stderr and "program.py" not in reply.stderr
+    assert "SyntaxError" in (await served.execute("def")).stderr
+
+
+async def test_code_has_limits_and_nothing_stays_between_calls(served: Served) -> None:
+    assert (await served.execute("while True: pass", wall_seconds=0.5)).status in ("wall_limit", "cpu_limit")
+    assert (await served.execute("x = b'x' * 10**9", memory_bytes=64 * 1024**2)).status == "memory_limit"
+    await served.execute("open('/tmp/kept', 'w').close(); kept = 1")
+    assert (await served.execute("import os; ('kept' in globals(), os.listdir('/tmp'))")).value == (
+        "(False, ['.stdin'])"
+    )
+
+
+async def test_without_a_sandbox_code_is_refused_with_the_command_and_scores_go_on() -> None:
+    command = "sudo sysctl -w kernel.unprivileged_userns_clone=1"
+    capabilities = Capabilities(
+        user_namespace=False, seccomp=False, memory_bound="none", process_bound="none", own_uid=False,
+        message="no sandbox can be made", command=command,
+    )  # fmt: skip
+    none = Sandboxes.of(Findings(capabilities=capabilities, sandbox=None), slots=1)
+    async with Served(none) as served:
+        with pytest.raises(CallRefused, match=f"no_sandbox.*{command}") as refused:
+            await served.execute("1 + 1")
+        assert refused.value.code == "no_sandbox"
+    with pytest.raises(SandboxRefused, match=command):
+        await UserFunction("", {}, sandboxes=none, timeout_seconds=1.0).start()
+
+
+async def test_code_that_is_too_long_and_limits_that_are_none_are_refused(served: Served) -> None:
+    with pytest.raises(CallRefused, match="too_large"):
+        await served.execute("#" * 300_000)
+    with pytest.raises(CallRefused, match="memory_bytes=-1"):
+        await served.execute("1", memory_bytes=-1)

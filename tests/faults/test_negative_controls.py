@@ -53,7 +53,9 @@ def test_a_reward_that_raises_costs_exactly_its_groups(new_stack: Callable[..., 
     client = stack.client()
     document = small_runs.spec(
         inputs, steps=20,
-        reward={"name": "fails_every_third_row", "options": {"extract": "regex", "pattern": "[01]"}, "max_error_share": 1.0},
+        reward={
+            "name": "fails_every_third_row", "options": {"extract": "regex", "pattern": "[01]"}, "max_error_share": 1.0,
+        },
         # Two groups a step: of so few, the trajectory browser keeps every one.
         trainer={"total_train_steps": 20, "groups_per_step": 2, "minibatches": 1},
     )  # fmt: skip

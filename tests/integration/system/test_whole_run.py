@@ -28,7 +28,11 @@ def test_a_run_goes_through_one_fault_after_the_other(stack: Stack, inputs: Inpu
         )
 
     node = stack.add_node("only", slots=2, switches={"jobs": {"OOLONG_TEST_REWARDS": "1"}})
-    reward = {"name": "fails_every_third_row", "options": {"extract": "regex", "pattern": "[01]"}, "max_error_share": 1.0}
+    reward = {
+        "name": "fails_every_third_row",
+        "options": {"extract": "regex", "pattern": "[01]"},
+        "max_error_share": 1.0,
+    }
     client = stack.client()
     run_id = client.runs.create(small_runs.spec(inputs, steps=STEPS, reward=reward)).id
     small_runs.wait_for_step(stack, run_id, 7)

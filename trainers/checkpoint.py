@@ -7,15 +7,18 @@
       trainer.json         step, seed, random state, place in the schedule, who wrote it, from what it went on
       MANIFEST.json        written last: every file with its size and sha256
 
-It is written under a temporary name, fsynced, and renamed. The sha256 of MANIFEST.json is its identity.
+It is written under a temporary name, behind the train steps, fsynced, and renamed. The sha256 of MANIFEST.json is its
+identity.
 """
 
 from __future__ import annotations
 
 import base64
+import copy
 import hashlib
 import os
 import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,17 +26,20 @@ from typing import Any
 import msgspec
 import torch
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.metadata import Metadata
 
 from trainers.models.critic import Critic
 from trainers.models.export import (
     WEIGHTS_FILE,
     companion_files,
+    exchange,
     file_sha256,
     fsync_directory,
     link_or_copy,
     write_json,
     write_weights,
 )
+from trainers.models.optimizer import OffloadedAdamW
 from trainers.models.policy import Policy
 from trainers.models.shard import reshard
 from trainers.ranks import Ranks
@@ -49,6 +55,10 @@ TrainedCritic = tuple[Critic, torch.optim.Optimizer]
 
 class NoValidCheckpoint(Exception):
     """A resume was asked for, and what it names is not a committed, intact checkpoint."""
+
+
+class CheckpointIncomplete(Exception):
+    """The ranks did not write to one directory."""
 
 
 class TrainerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,60 +99,124 @@ class Committed:
     bytes: int
 
 
-def commit(
-    checkpoints: Path,
-    record: TrainerRecord,
-    *,
-    policy: Policy,
-    optimizer: torch.optim.Optimizer,
-    critic: TrainedCritic | None = None,
-    ranks: Ranks,
-    snapshot: bytes | None,
-    model_directory: Path,
-    weights: dict[str, torch.Tensor] | Path | None,
-    keep_last: int,
-) -> Committed | None:
-    """Write and commit one checkpoint, then let go of all but the newest `keep_last`. Collective.
+class CheckpointWriter:
+    """Writes checkpoints behind the train steps, one at a time. Every rank has one.
 
-    `weights` are rank 0's full tensors, or the safetensors file that already holds them. Returns what was
-    committed on rank 0, None elsewhere.
+    `begin` copies the sharded state to the host, which is all that a train step waits for. Threads then write it, and
+    rank 0 commits: manifest, fsync, rename. What is committed is told by `committed` and `finish`, once.
     """
-    target = checkpoints / f"step-{record.step:08d}"
-    temporary = checkpoints / f".tmp-{target.name}"
-    if ranks.first:
-        checkpoints.mkdir(parents=True, exist_ok=True)
-        for left_over in checkpoints.glob(".tmp-*"):
-            shutil.rmtree(left_over)
-        temporary.mkdir()
-    ranks.wait_for_all()
-    dcp.save(
-        training_state(policy, optimizer, critic), checkpoint_id=temporary / STATE, no_dist=ranks.size == 1
-    )
-    ranks.wait_for_all()
-    if not ranks.first:
-        ranks.wait_for_all()
-        return None
-    if snapshot is not None:
-        _write(temporary / CONTROLLER_FILE, snapshot)
-    write_json(temporary / TRAINER_FILE, record)
-    assert weights is not None
-    _export(temporary / EXPORT, model_directory, weights)
-    manifest = Manifest(step=record.step, files=_table(temporary))
-    data = write_json(temporary / MANIFEST, manifest)
-    for directory in (temporary / STATE, temporary / EXPORT, temporary):
-        fsync_directory(directory)
-    if target.exists():
-        shutil.rmtree(target)
-    temporary.rename(target)
-    fsync_directory(checkpoints)
-    _forget_old(checkpoints, keep_last)
-    ranks.wait_for_all()
-    return Committed(
-        directory=target,
-        step=record.step,
-        manifest_sha256=hashlib.sha256(data).hexdigest(),
-        bytes=sum(file.bytes for file in manifest.files) + len(data),
-    )
+
+    def __init__(self, checkpoints: Path, *, ranks: Ranks, model_directory: Path, keep_last: int) -> None:
+        self._checkpoints = checkpoints
+        self._ranks = ranks
+        self._model_directory = model_directory
+        self._keep_last = keep_last
+        self._underway: Future[Committed | None] | None = None
+        self._committer = ThreadPoolExecutor(1, thread_name_prefix="commit")
+
+    def begin(
+        self,
+        record: TrainerRecord,
+        *,
+        policy: Policy,
+        optimizer: torch.optim.Optimizer,
+        critic: TrainedCritic | None = None,
+        snapshot: bytes | None,
+        weights: dict[str, torch.Tensor] | Path | None,
+    ) -> None:
+        """Stage one checkpoint. Collective; the one before must have been waited for.
+
+        `weights` are rank 0's full tensors, or the safetensors file that already holds them: it may be deleted as soon
+        as this returns.
+        """
+        assert self._underway is None, "finish() the checkpoint under way first"
+        temporary = self._checkpoints / f".tmp-{_name(record.step)}"
+        if self._ranks.first:
+            self._checkpoints.mkdir(parents=True, exist_ok=True)
+            for left_over in self._checkpoints.glob(".tmp-*"):
+                shutil.rmtree(left_over)
+            (temporary / EXPORT).mkdir(parents=True)
+            if isinstance(weights, Path):
+                link_or_copy(weights, temporary / EXPORT / WEIGHTS_FILE)
+        self._ranks.wait_for_all()
+        written = dcp.async_save(
+            training_state(policy, optimizer, critic),
+            checkpoint_id=temporary / STATE,
+            process_group=self._ranks.background,
+            no_dist=self._ranks.size == 1,
+        )
+        if self._ranks.first:
+            tensors = None if isinstance(weights, Path) else weights
+            self._underway = self._committer.submit(
+                self._commit, temporary, written, copy.deepcopy(record), snapshot=snapshot, tensors=tensors
+            )
+        else:
+            self._underway = self._committer.submit(lambda: written.result() and None)
+
+    def committed(self) -> Committed | None:
+        """The checkpoint under way, if rank 0 has committed it by now. An error of its writing is raised here."""
+        return self.finish() if self._underway is not None and self._underway.done() else None
+
+    def finish(self) -> Committed | None:
+        """Wait for the checkpoint under way. Rank 0 is told what was committed, once; the others None."""
+        underway, self._underway = self._underway, None
+        return underway.result() if underway is not None else None
+
+    def close(self) -> Committed | None:
+        last = self.finish()
+        self._committer.shutdown()
+        return last
+
+    def _commit(
+        self,
+        temporary: Path,
+        written: Future[Metadata],
+        record: TrainerRecord,
+        *,
+        snapshot: bytes | None,
+        tensors: dict[str, torch.Tensor] | None,
+    ) -> Committed:
+        _refuse_missing_shards(temporary / STATE, written.result())
+        if snapshot is not None:
+            _write(temporary / CONTROLLER_FILE, snapshot)
+        write_json(temporary / TRAINER_FILE, record)
+        if tensors is not None:
+            write_weights(tensors, temporary / EXPORT / WEIGHTS_FILE)
+        for path in companion_files(self._model_directory):
+            shutil.copyfile(path, temporary / EXPORT / path.name)
+        manifest = Manifest(step=record.step, files=_table(temporary))
+        data = write_json(temporary / MANIFEST, manifest)
+        for directory in (temporary / STATE, temporary / EXPORT, temporary):
+            fsync_directory(directory)
+        target = self._checkpoints / _name(record.step)
+        if target.exists():
+            exchange(temporary, target)  # never a moment without one of the two
+            shutil.rmtree(temporary)
+        else:
+            temporary.rename(target)
+        fsync_directory(self._checkpoints)
+        _forget_old(self._checkpoints, self._keep_last)
+        return Committed(
+            directory=target,
+            step=record.step,
+            manifest_sha256=hashlib.sha256(data).hexdigest(),
+            bytes=sum(file.bytes for file in manifest.files) + len(data),
+        )
+
+
+def _name(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def _refuse_missing_shards(state: Path, metadata: Metadata) -> None:
+    """Ranks on other nodes write to this directory too: without a shared filesystem their parts are not here."""
+    wanted = {info.relative_path for info in metadata.storage_data.values()}
+    missing = sorted(name for name in wanted if not (state / name).exists())
+    if missing:
+        raise CheckpointIncomplete(
+            f"{len(missing)} of {len(wanted)} parts are not in {state} ({', '.join(missing[:3])}): a trainer on "
+            "several nodes needs its attempt directory on a filesystem that all of them share"
+        )
 
 
 def verify(directory: Path) -> tuple[TrainerRecord, str]:
@@ -192,12 +266,13 @@ def load_state(
 
 def _make_room(optimizer: torch.optim.Optimizer, ranks: Ranks) -> None:
     """Moments of an optimizer that has not stepped yet."""
+    home = torch.device("cpu") if isinstance(optimizer, OffloadedAdamW) else ranks.device
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             optimizer.state[parameter] = {
                 "step": torch.zeros((), dtype=torch.float32, device=ranks.device),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
+                "exp_avg": torch.zeros_like(parameter, device=home),
+                "exp_avg_sq": torch.zeros_like(parameter, device=home),
             }
 
 
@@ -229,16 +304,6 @@ def random_state() -> str:
 
 def restore_random_state(text: str) -> None:
     torch.set_rng_state(torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8))
-
-
-def _export(directory: Path, model_directory: Path, weights: dict[str, torch.Tensor] | Path) -> None:
-    directory.mkdir()
-    if isinstance(weights, Path):
-        link_or_copy(weights, directory / WEIGHTS_FILE)
-    else:
-        write_weights(weights, directory / WEIGHTS_FILE)
-    for path in companion_files(model_directory):
-        shutil.copyfile(path, directory / path.name)
 
 
 def _table(directory: Path) -> list[ManifestFile]:

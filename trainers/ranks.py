@@ -25,6 +25,9 @@ class Ranks:
     size: int
     device: torch.device
     mesh: DeviceMesh
+    background: dist.ProcessGroup | None = (
+        None  # gloo, for threads: their messages must not mix with the loop's
+    )
 
     @property
     def first(self) -> bool:
@@ -78,6 +81,7 @@ def join_ranks(device: str) -> Ranks:
         size=size,
         device=local,
         mesh=init_device_mesh(local.type, (size,), mesh_dim_names=("shard",)),
+        background=dist.new_group(backend="gloo", timeout=PATIENCE),
     )
 
 

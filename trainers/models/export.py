@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import shutil
@@ -69,6 +70,14 @@ def write_json(path: Path, value: Any) -> bytes:
         file.flush()
         os.fsync(file.fileno())
     return data
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Swap two names in one step (renameat2 with RENAME_EXCHANGE); the standard library has no call for it."""
+    library = ctypes.CDLL(None, use_errno=True)
+    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if library.renameat2(here, os.fsencode(one), here, os.fsencode(other), swap) != 0:
+        raise OSError(ctypes.get_errno(), f"cannot exchange {one} and {other}")
 
 
 def fsync_directory(path: Path) -> None:

@@ -44,11 +44,20 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
         front.record_progress("boot", version, "weights loaded")
         if attempt.resume_directory is not None:
             front.check_ledger(version)
+    writer = checkpoint.CheckpointWriter(
+        attempt.checkpoints_directory,
+        ranks=ranks,
+        model_directory=Path(attempt.model_directory),
+        keep_last=spec.checkpoint.keep_last,
+    )
     watch = Stopwatch()
     _publish(version, learner, front, dtype=dtype, first=True, watch=watch)
     watch.lap("wait_batch")
 
     total, failures, stopped = spec.trainer.total_train_steps, 0, False
+    begun: int | None = (
+        None  # step of the newest checkpoint that was begun; it is written behind the next steps
+    )
     newest: checkpoint.Committed | None = None
     while version < total:
         order: Order = ranks.deal(
@@ -73,13 +82,15 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
         metrics = front.account_batch(outcome.metrics) if front is not None else {}
         if version % spec.checkpoint.every_steps == 0 and version < total:
             watch.enter("checkpoint")
-            newest = _checkpoint(version, attempt, learner, front, account, parent)
-            if front is not None and newest is not None:
-                front.record_checkpoint(newest, final=False)
+            newest = _told(front, writer.finish()) or newest
+            _begin_checkpoint(writer, version, attempt, learner, front, account, parent)
+            begun = version
+        newest = _told(front, writer.committed()) or newest
         if front is not None:
             front.record_step(version, metrics, watch.lap("prepare"))
 
     if failures == NONFINITE_LIMIT:
+        _told(front, writer.close())
         if front is not None:
             front.close(version, "failed")
         return JobResult(
@@ -87,10 +98,12 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
             message=f"{failures} steps in a row after version {version} gave a non-finite loss or gradient at "
             f"trainer.learning_rate={spec.trainer.learning_rate:g}",
         )
-    if ranks.tell(newest is None or newest.step != version):
-        newest = _checkpoint(version, attempt, learner, front, account, parent)
+    if begun != version:
+        _told(front, writer.finish())
+        _begin_checkpoint(writer, version, attempt, learner, front, account, parent)
+    newest = writer.close() or newest
     if front is not None:
-        assert newest is not None
+        assert newest is not None and newest.step == version
         front.record_checkpoint(newest, final=True)
         front.close(version, "stopped" if stopped else "completed")
     if stopped:
@@ -158,18 +171,25 @@ def _publish(
         front.publish(version, tensors, first=first, watch=watch)
 
 
-def _checkpoint(
+def _told(front: Front | None, committed: checkpoint.Committed | None) -> checkpoint.Committed | None:
+    """What was committed meanwhile, after the control plane has been told of it."""
+    if front is not None and committed is not None:
+        front.record_checkpoint(committed, final=False)
+    return committed
+
+
+def _begin_checkpoint(
+    writer: checkpoint.CheckpointWriter,
     version: int,
     attempt: AttemptFile,
     learner: Learner,
     front: Front | None,
     account: Account,
     parent: str | None,
-) -> checkpoint.Committed | None:
+) -> None:
     """At the boundary after `version` was announced and before the next take."""
     spec: RunSpec = attempt.run_spec
-    return checkpoint.commit(
-        attempt.checkpoints_directory,
+    writer.begin(
         checkpoint.TrainerRecord(
             kind="rl",
             step=version,
@@ -187,9 +207,6 @@ def _checkpoint(
         policy=learner.policy,
         optimizer=learner.optimizer,
         critic=learner.trained_critic,
-        ranks=learner.ranks,
         snapshot=front.controller.snapshot(version) if front is not None else None,
-        model_directory=Path(attempt.model_directory),
         weights=front.published_file if front is not None else None,
-        keep_last=spec.checkpoint.keep_last,
     )

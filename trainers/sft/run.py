@@ -264,8 +264,13 @@ def _commit(
 ) -> None:
     spec = attempt.run_spec
     tensors = full_tensors(warm_up.policy, dtype=DTYPES[spec.trainer.dtype], keep=ranks.first)
-    committed = checkpoint.commit(
+    writer = checkpoint.CheckpointWriter(
         attempt.checkpoints_directory,
+        ranks=ranks,
+        model_directory=Path(attempt.model_directory),
+        keep_last=spec.checkpoint.keep_last,
+    )
+    writer.begin(
         checkpoint.TrainerRecord(
             kind="sft",
             step=warmed.steps,
@@ -277,12 +282,10 @@ def _commit(
         ),
         policy=warm_up.policy,
         optimizer=warm_up.optimizer,
-        ranks=ranks,
         snapshot=None,
-        model_directory=Path(attempt.model_directory),
         weights=tensors if ranks.first else None,
-        keep_last=spec.checkpoint.keep_last,
     )
+    committed = writer.close()
     if outbox is not None and committed is not None:
         outbox.write(
             CheckpointLine(

@@ -1,6 +1,8 @@
 """Started by torchrun: train steps on recorded batches, the plain way and with each option; rank 0 writes JSON.
 
-rank_program.py MODEL_DIRECTORY OUT.json [plain | options]
+rank_program.py MODEL_DIRECTORY OUT.json plain | options | resume CHECKPOINTS
+
+plain writes a checkpoint behind step 5 into CHECKPOINTS, resume goes on from it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from torch.distributed.tensor import DTensor
 
 from oolong.contracts.run_spec import RunSpec
 from tests.integration.trainers.scripted_controller import recorded_batches
+from trainers import checkpoint
 from trainers.models.policy import load_policy
 from trainers.models.shard import full_tensors, shard_as_asked
 from trainers.ranks import Ranks, join_ranks, leave_ranks
@@ -37,15 +40,27 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def main() -> None:
     model_directory, out = Path(sys.argv[1]), Path(sys.argv[2])
     ranks = join_ranks("cpu")
-    told = {"plain": train(model_directory, ranks, {}, steps=10)}
-    if sys.argv[3:] == ["options"]:
+    mode, checkpoints = sys.argv[3], Path(sys.argv[4])
+    told = {"plain": train(model_directory, ranks, {}, steps=10, checkpoints=checkpoints / str(ranks.size))}
+    if mode == "options":
         told |= {name: train(model_directory, ranks, option, steps=4) for name, option in OPTIONS.items()}
+    if mode == "resume":
+        resume = checkpoints / "1" / "step-00000005"
+        told["resumed"] = train(model_directory, ranks, {}, steps=10, resume=resume)
     if ranks.first:
         out.write_text(json.dumps(told))
     leave_ranks()
 
 
-def train(model_directory: Path, ranks: Ranks, option: dict[str, Any], *, steps: int) -> dict[str, Any]:
+def train(
+    model_directory: Path,
+    ranks: Ranks,
+    option: dict[str, Any],
+    *,
+    steps: int,
+    checkpoints: Path | None = None,
+    resume: Path | None = None,
+) -> dict[str, Any]:
     spec = RunSpec.model_validate(
         {
             "name": "ranks", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"},
@@ -60,7 +75,23 @@ def train(model_directory: Path, ranks: Ranks, option: dict[str, Any], *, steps:
     learner = Learner(policy, spec, ranks)
     batches = recorded_batches(groups=4, members=4, seed=9, longest=90)
     losses, norms, counts, metrics = [], [], [], {}
-    for version in range(steps):
+    first = 0
+    if resume is not None:
+        first = checkpoint.verify(resume)[0].step
+        checkpoint.load_state(resume, policy=policy, optimizer=learner.optimizer, ranks=ranks)
+    writer = checkpoint.CheckpointWriter(
+        checkpoints or Path(), ranks=ranks, model_directory=model_directory, keep_last=1
+    )
+    for version in range(first, steps):
+        if version == 5 and checkpoints is not None:
+            whole = full_tensors(policy, dtype=torch.float32, keep=ranks.first)
+            record = checkpoint.TrainerRecord(
+                kind="rl", step=version, seed=1, random_state=checkpoint.random_state(), run_id="r", attempt_id="a",
+                epoch=1,
+            )  # fmt: skip
+            writer.begin(
+                record, policy=policy, optimizer=learner.optimizer, snapshot=None, weights=whole or None
+            )
         plans = plan_batch(
             batches(version), version=version, ranks=ranks.size, minibatches=2, token_budget=200
         )
@@ -69,6 +100,7 @@ def train(model_directory: Path, ranks: Ranks, option: dict[str, Any], *, steps:
         losses += outcome.minibatch_losses
         norms += outcome.grad_norms
         metrics = outcome.metrics
+    writer.close()
     weights = full_tensors(policy, dtype=torch.float32, keep=ranks.first)
     return {
         "shards": shards, "losses": losses, "norms": norms, "counts": counts, "metrics": metrics,

@@ -31,13 +31,21 @@ def told(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
                  "--rdzv-endpoint", rendezvous]  # fmt: skip
     alone = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
     running = [
-        start([*alone, "--nproc-per-node", "1"], tiny_model, directory / "one rank.json", "plain"),
-        start([*alone, "--nproc-per-node", "2"], tiny_model, directory / "two ranks.json", "options"),
+        start([*alone, "--nproc-per-node", "1"], tiny_model, directory / "one rank.json", "plain", directory),
+        start(
+            [*alone, "--nproc-per-node", "2"], tiny_model, directory / "two ranks.json", "options", directory
+        ),
     ]
     for process in running:
         finish(process)
     nodes = [
-        start([*two_nodes, "--node-rank", str(number)], tiny_model, directory / "two nodes.json", "plain")
+        start(
+            [*two_nodes, "--node-rank", str(number)],
+            tiny_model,
+            directory / "two nodes.json",
+            "resume",
+            directory,
+        )
         for number in range(2)
     ]
     for process in nodes:
@@ -107,6 +115,15 @@ def test_two_nodes_that_meet_by_rendezvous_compute_what_two_ranks_of_one_node_do
     one, two = told["two ranks"]["plain"], told["two nodes"]["plain"]
     assert two["losses"] == one["losses"] and two["norms"] == one["norms"]
     assert two["shards"] == one["shards"]
+
+
+def test_a_checkpoint_written_by_one_rank_behind_its_steps_resumes_on_two(
+    told: dict[str, dict[str, Any]],
+) -> None:
+    uninterrupted, resumed = told["one rank"]["plain"], told["two nodes"]["resumed"]
+    assert len(resumed["losses"]) == 10
+    assert resumed["losses"] == pytest.approx(uninterrupted["losses"][10:], abs=2e-6)
+    assert resumed["norms"] == pytest.approx(uninterrupted["norms"][10:], rel=2e-5)
 
 
 @pytest.mark.parametrize("option", [name for name in OPTIONS if name != "bfloat16"])

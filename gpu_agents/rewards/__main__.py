@@ -12,12 +12,14 @@ from pathlib import Path
 
 from gpu_agents.job import Job, address_of, leave, read_arguments, stop_event
 from gpu_agents.rewards.budget import ErrorBudget
+from gpu_agents.rewards.by_purpose import ByPurpose
 from gpu_agents.rewards.reward import OptionsRefused, Scorer
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import RewardService
 from gpu_agents.rewards.table import Place, build_scorer, build_user_scorer
 from gpu_agents.rewards.telemetry import RewardTelemetry
 from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.run_spec import RewardSection
 from oolong.contracts.telemetry import Outbox
 from oolong.contracts.user_source import SourceKind
 from oolong.sandbox import SandboxRefused
@@ -38,8 +40,17 @@ def main() -> int:
 
 
 def scorer_of(job: Job, sandboxes: Sandboxes) -> Scorer:
-    """The spec's uploaded function, or its built-in one."""
-    section = job.attempt.run_spec.reward
+    """Training's scorer, and beside it the evaluation's where the spec names one of its own."""
+    spec = job.attempt.run_spec
+    training = scorer_of_section(spec.reward, job, sandboxes)
+    own = spec.evaluation.reward if spec.evaluation is not None else None
+    if own is None:
+        return training
+    return ByPurpose(training=training, evaluation=scorer_of_section(own, job, sandboxes))
+
+
+def scorer_of_section(section: RewardSection, job: Job, sandboxes: Sandboxes) -> Scorer:
+    """The section's uploaded function, or its built-in one."""
     place = Place(
         sandboxes=sandboxes,
         timeout_seconds=section.timeout_seconds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,6 +14,7 @@ class Completion:
     answer: str
     finish_reason: str  # stop, length
     row: int = -1
+    purpose: Literal["training", "evaluation"] = "training"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,6 +101,7 @@ class RewardService:
             answer=request.answer,
             finish_reason=request.finish_reason,
             row=request.row,
+            purpose=request.purpose,
         )
         try:
             score = await self._tried(completion)

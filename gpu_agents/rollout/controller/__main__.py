@@ -102,13 +102,23 @@ def _evaluation_plan(job: Job, spec: RunSpec, template: ChatTemplate) -> Evaluat
         return None
     file = job.attempt.evaluation_file or job.attempt.dataset_file
     book = PromptBook(read_rows(file, split=evaluation.split), template)
-    book.check(spec.rollout, job.attempt.model_directory)
+    rollout = spec.rollout
+    if evaluation.max_new_tokens is not None:
+        rollout = rollout.model_copy(update={"max_new_tokens": evaluation.max_new_tokens})
+    book.check(rollout, job.attempt.model_directory)
+    reward = evaluation.reward or spec.reward
     return EvaluationPlan(
         prompts=book.first(evaluation.prompts),
         samples=evaluation.samples,
         temperature=evaluation.temperature,
         at_start=evaluation.at_start,
         at_end=evaluation.at_end,
+        greedy=evaluation.greedy,
+        every_steps=evaluation.every_steps,
+        max_new_tokens=evaluation.max_new_tokens,
+        success_score=evaluation.success_score,
+        on_only_engine=evaluation.on_only_engine,
+        reward_timeout_seconds=reward.timeout_seconds,
     )
 
 

@@ -22,7 +22,8 @@ from gpu_agents.rollout.controller.consumption import (
     version_span,
 )
 from gpu_agents.rollout.controller.engines import Engine, Engines
-from gpu_agents.rollout.controller.evaluations import EvaluationPlan, Evaluations, EvaluationScores
+from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
+from gpu_agents.rollout.controller.evaluations import EvaluationPlan, Evaluations
 from gpu_agents.rollout.controller.filtering import FilterCounts, is_filtered
 from gpu_agents.rollout.controller.gate import Admission, admit
 from gpu_agents.rollout.controller.group_shape import check_group
@@ -42,6 +43,7 @@ from oolong.contracts.rollout import (
     EndRequest,
     EvaluationPrompt,
     EvaluationResult,
+    EvaluationTask,
     FailRequest,
     GiveBackRequest,
     Group,
@@ -124,6 +126,7 @@ class Controller:
         self._straggler_since: float | None = None
         self._probes: list[AckedProbe] = []
         self._all_stale_since: float | None = None
+        self._notes: list[str] = []  # for the run's events, at the next tick
 
     # --- workers ------------------------------------------------------------------------------------------
 
@@ -133,7 +136,7 @@ class Controller:
         if self.ended:
             engine.told_end = True
             return ClaimReply(ended=True, newest_version=self.versions.number)
-        task = None if engine.stale else self.evaluations.lease(request.worker_id, request.engine_version)
+        task = None if engine.stale else self._lease_evaluation(request, now=now)
         if task is not None:
             return ClaimReply(evaluation=task, newest_version=self.versions.number)
         groups: list[ClaimedGroup] = []
@@ -237,6 +240,9 @@ class Controller:
             return None
         task, scores = finished
         self.versions.unpin(task.version)
+        self._notes.append(
+            f"evaluation {task.label} of version {task.version} took one engine for {scores.seconds:.1f} s"
+        )
         if self.ending:
             self.ended = True
         return task.label, scores
@@ -262,6 +268,7 @@ class Controller:
             bound = self.rules.gate.max_staleness
             self.groups.cancel_what_will_be_too_old(request.version, max_staleness=bound)
         self._publish(request.weights)
+        self._request_evaluation_if_due()
         return batch
 
     def take(self, request: TakeRequest, *, now: float) -> TakeReply:
@@ -324,16 +331,14 @@ class Controller:
             self.versions.unpin(self.evaluations.pending.version)
             self.evaluations.abandon()
         wanted = request.reason == "completed" and plan is not None and plan.at_end
-        if wanted and self.evaluations.request("end", self.versions.number):
-            self.versions.pin(self.versions.number)
-        else:
+        if not wanted or not self._request_evaluation("end"):
             self.ended = True
 
     # --- time and files -----------------------------------------------------------------------------------
 
     def tick(self, *, now: float) -> list[str]:
         """What time alone changes. Returns sentences about it for the run's events."""
-        notes = []
+        notes, self._notes = self._notes, []
         claims = self.groups.claims
         for claim in claims.silent(now=now):
             claims.end(claim)
@@ -397,6 +402,12 @@ class Controller:
         self.versions.hear(worker_id, now=now)
         return self.engines.hear(worker_id, now=now)
 
+    def _lease_evaluation(self, request: ClaimRequest, *, now: float) -> EvaluationTask | None:
+        others = [e for e in self.engines.live(now=now) if not e.stale and e.version >= 0]
+        return self.evaluations.lease(
+            request.worker_id, request.engine_version, live_engines=len(others), now=now
+        )
+
     def _claim_refusal(self, engine: Engine, engine_version: int) -> Refusal | None:
         if self.ending:
             return "run_ending"
@@ -455,13 +466,34 @@ class Controller:
             raise OutOfOrder(f"version {request.version} was announced without its weights")
         self._publish(request.weights)
         plan = self.evaluations.plan
-        if (
-            request.version == 0
-            and plan is not None
-            and plan.at_start
-            and self.evaluations.request("start", 0)
-        ):
-            self.versions.pin(0)
+        if request.version == 0 and plan is not None and plan.at_start:
+            self._request_evaluation("start")
+        self._request_evaluation_if_due()
+
+    def _request_evaluation(self, label: str) -> bool:
+        """Of the newest version, whose files stay until it is done."""
+        weights = self.versions.newest
+        if weights is None or not self.evaluations.request(label, weights):
+            return False
+        self.versions.pin(weights.version)
+        return True
+
+    def _request_evaluation_if_due(self) -> None:
+        plan, version = self.evaluations.plan, self.versions.number
+        if plan is None or not plan.is_due(version) or version >= self.rules.gate.total_train_steps:
+            return  # that of the last version is the closing one
+        pending = self.evaluations.pending
+        if pending is not None and self.evaluations.worker_id:
+            self._notes.append(f"the evaluation step-{version} was left out: {pending.label} still goes on")
+            return
+        if pending is not None:
+            self._notes.append(
+                f"the evaluation {pending.label} was left out: no engine could be leased for it before "
+                f"step-{version} (it takes two engines, or evaluation.on_only_engine)"
+            )
+            self.versions.unpin(pending.version)
+            self.evaluations.abandon()
+        self._request_evaluation(f"step-{version}")
 
     def _publish(self, weights: PublishedWeights) -> None:
         self.versions.announce(weights)

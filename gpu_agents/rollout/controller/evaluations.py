@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
+from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores, score_evaluation
+from oolong.contracts.rollout import EvaluationPrompt, EvaluationResult, EvaluationTask, PublishedWeights
 
-from oolong.contracts.rollout import EvaluationPrompt, EvaluationResult, EvaluationTask
-
-
-class EvaluationScores(msgspec.Struct, frozen=True, kw_only=True):
-    """Mean scores of one evaluation, as the summary keeps them."""
-
-    version: int
-    prompts: int
-    greedy: float
-    sampled: float | None  # None when no completion was sampled
-    mean_tokens: float
-    seconds: float
+# An engine that has the version already is asked for first; after this time any engine may load it again.
+SAME_VERSION_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +18,15 @@ class EvaluationPlan:
     temperature: float
     at_start: bool
     at_end: bool
+    greedy: bool = True
+    every_steps: int | None = None
+    max_new_tokens: int | None = None
+    success_score: float = 1.0
+    on_only_engine: bool = False  # consent that generation stands still while it lasts
+    reward_timeout_seconds: float = 15.0
+
+    def is_due(self, version: int) -> bool:
+        return self.every_steps is not None and version > 0 and version % self.every_steps == 0
 
 
 class Evaluations:
@@ -39,31 +39,54 @@ class Evaluations:
         self.scores: dict[str, EvaluationScores] = dict(scores or {})
         self.pending: EvaluationTask | None = None
         self._worker_id = ""
+        self._open_since: float | None = None  # first moment at which an engine asked and had another version
 
-    def request(self, label: str, version: int) -> bool:
+    def request(self, label: str, weights: PublishedWeights) -> bool:
         """Ask for one; False when there is no plan or it is done already (before a recovery)."""
         if self.plan is None or label in self.scores:
             return False
         self.pending = EvaluationTask(
-            task_id=f"{label}-v{version}",
-            version=version,
+            task_id=f"{label}-v{weights.version}",
+            version=weights.version,
+            weights=weights,
             label=label,
             prompts=self.plan.prompts,
+            greedy=self.plan.greedy,
             samples=self.plan.samples,
             temperature=self.plan.temperature,
+            max_new_tokens=self.plan.max_new_tokens,
+            reward_timeout_seconds=self.plan.reward_timeout_seconds,
         )
         self._worker_id = ""
+        self._open_since = None
         return True
 
-    def lease(self, worker_id: str, engine_version: int) -> EvaluationTask | None:
-        """The pending task, if this engine has its version and nobody else is at it."""
-        if self.pending is None or self._worker_id not in ("", worker_id):
+    def lease(
+        self, worker_id: str, engine_version: int, *, live_engines: int, now: float
+    ) -> EvaluationTask | None:
+        """The pending task, if this engine may have it and nobody else is at it."""
+        task = self.pending
+        if task is None or self.plan is None or self._worker_id not in ("", worker_id):
             return None
-        if engine_version != self.pending.version:
-            self.release(worker_id)  # it loaded a newer version before it began
+        between_steps = task.label not in ("start", "end")
+        if between_steps and live_engines < 2 and not self.plan.on_only_engine and not self._worker_id:
+            return None
+        if engine_version != task.version and not self._may_load_again(between_steps, now=now):
             return None
         self._worker_id = worker_id
-        return self.pending
+        return task
+
+    def _may_load_again(self, between_steps: bool, *, now: float) -> bool:
+        if (
+            not between_steps
+        ):  # the run waits for these: they come while their version is the newest, or not at all
+            self._worker_id = ""
+            return False
+        if self._worker_id:
+            return True
+        if self._open_since is None:
+            self._open_since = now
+        return now - self._open_since >= SAME_VERSION_SECONDS
 
     @property
     def worker_id(self) -> str:
@@ -77,15 +100,15 @@ class Evaluations:
     def finish(self, result: EvaluationResult) -> tuple[EvaluationTask, EvaluationScores] | None:
         """Record a result; None when it is not the pending task (a repeated or outdated call)."""
         task = self.pending
-        if task is None or result.task_id != task.task_id:
+        if task is None or self.plan is None or result.task_id != task.task_id:
             return None
-        sampled = [score for row in result.sampled_scores for score in row]
-        scores = EvaluationScores(
+        scores = score_evaluation(
             version=task.version,
-            prompts=len(result.greedy_scores),
-            greedy=sum(result.greedy_scores) / len(result.greedy_scores),
-            sampled=sum(sampled) / len(sampled) if sampled else None,
+            greedy=result.greedy_scores,
+            sampled=result.sampled_scores,
+            success_score=self.plan.success_score,
             mean_tokens=result.mean_tokens,
+            truncated_share=result.truncated_share,
             seconds=result.seconds,
         )
         self.scores[task.label] = scores

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gpu_agents.rollout.controller.consumption import ConsumedTotals, DroppedTotals, LengthBias
-from gpu_agents.rollout.controller.evaluations import EvaluationScores
+from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
 from gpu_agents.rollout.controller.held_group import HeldGroup
 from gpu_agents.rollout.controller.prompts import Draw, PromptCursor
 from oolong.contracts.rollout import Group, LedgerCounts, PartialTrajectory, TokenCounts

@@ -12,7 +12,7 @@ from gpu_agents.job import Job
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.controller.consumption import BatchStaleness, mean, percentile, share_over
 from gpu_agents.rollout.controller.controller import Controller, TrainedBatch
-from gpu_agents.rollout.controller.evaluations import EvaluationScores
+from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
 from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.telemetry import Document, Histogram, Note, Outbox, Points, Summary, TrajectoryLine
 
@@ -55,21 +55,17 @@ class ControllerTelemetry:
         for name, histogram in (
             ("staleness/consumed_trajectories", staleness.by_trajectory),
             ("staleness/consumed_tokens", staleness.by_token),
+            ("staleness/dropped_tokens", batch.dropped.tokens_by_lag()),
         ):
+            if not histogram:
+                continue
             self._outbox.write(Histogram(name=name, x=batch.version, counts=_labelled(histogram)))
-        dropped = batch.dropped.tokens_by_lag()
-        if dropped:
-            self._outbox.write(
-                Histogram(name="staleness/dropped_tokens", x=batch.version, counts=_labelled(dropped))
-            )
         for group in sample_groups(batch.groups):
             for trajectory in group.trajectories:
                 self._outbox.write(self._sample(batch.version, group, trajectory))
 
     def evaluation(self, scores: EvaluationScores) -> None:
-        values = {"eval/greedy": scores.greedy}
-        if scores.sampled is not None:
-            values["eval/sampled"] = scores.sampled
+        values = evaluation_values(scores)
         self._outbox.write(Points(axis="step", x=scores.version, values=values))
 
     def note(self, kind: str, message: str) -> None:
@@ -215,6 +211,26 @@ def staleness_values(staleness: BatchStaleness, *, bound: int) -> dict[str, floa
         "staleness/version_span_max": float(max(staleness.spans)),
         "staleness/interrupted_share": staleness.interrupted / staleness.trajectories,
     }
+
+
+def evaluation_values(scores: EvaluationScores) -> dict[str, float]:
+    """The chart's part of an evaluation; the summary has every k of pass@k."""
+    best = scores.pass_at.get(scores.samples)
+    values: dict[str, float | None] = {
+        "eval/greedy": scores.greedy,
+        "eval/greedy_low": scores.greedy_interval[0] if scores.greedy_interval else None,
+        "eval/greedy_high": scores.greedy_interval[1] if scores.greedy_interval else None,
+        "eval/sampled": scores.sampled,
+        "eval/sampled_low": scores.sampled_interval[0] if scores.sampled_interval else None,
+        "eval/sampled_high": scores.sampled_interval[1] if scores.sampled_interval else None,
+        "eval/pass_at_k": best.value if best else None,
+        "eval/pass_at_k_low": best.low if best else None,
+        "eval/pass_at_k_high": best.high if best else None,
+        "eval/mean_tokens": scores.mean_tokens,
+        "eval/truncated_share": scores.truncated_share,
+        "eval/seconds": scores.seconds,
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def left_values(batch: TrainedBatch) -> dict[str, float]:

@@ -35,6 +35,13 @@ class EngineSlot:
     def is_open(self) -> bool:
         return self._open.is_set()
 
+    @property
+    def client(self) -> EngineClient:
+        """Of the engine that serves now. Raises EngineGone."""
+        if self._client is None:
+            raise EngineGone("there is no engine at the moment")
+        return self._client
+
     def open(self, client: EngineClient, version: int) -> None:
         self._client = client
         self.loaded_version = version

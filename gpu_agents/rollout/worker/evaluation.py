@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
+from itertools import compress
 
+from gpu_agents.rollout.engines.errors import EngineError
 from gpu_agents.rollout.worker.episode import Prompt, Stage
 from gpu_agents.rollout.worker.member import Member
 from oolong.contracts.rollout import EvaluationPrompt, EvaluationResult, EvaluationTask
@@ -13,10 +16,17 @@ from oolong.contracts.rollout import EvaluationPrompt, EvaluationResult, Evaluat
 async def evaluate(task: EvaluationTask, stage: Stage, *, worker_id: str) -> EvaluationResult:
     """By the run's own workflow; the score is the reward function's last value, without discount.
 
-    Raises RewardFailed, WorkflowFailed when a completion cannot be scored: a mean over the rest would mislead.
+    Raises EngineError unless every token is of the task's version, and RewardFailed or WorkflowFailed when a completion
+    cannot be scored: a mean over the rest would mislead.
     """
     started = time.monotonic()
+    stage = replace(
+        stage,
+        limits=replace(stage.limits, max_new_tokens=task.max_new_tokens or stage.limits.max_new_tokens),
+        scorer=stage.scorer.for_evaluation(timeout_seconds=task.reward_timeout_seconds),
+    )
     tokens: list[int] = []
+    truncated: list[bool] = []
 
     async def score(prompt: EvaluationPrompt, temperature: float) -> float:
         member = Member(index=0)
@@ -28,11 +38,17 @@ async def evaluate(task: EvaluationTask, stage: Stage, *, worker_id: str) -> Eva
             temperature=temperature,
             interrupted=lambda: False,
         )
+        if set(compress(member.versions, member.loss_mask)) != {task.version}:
+            raise EngineError(
+                f"evaluation {task.label}: a completion was sampled by versions {sorted(set(member.versions))}, "
+                f"not by {task.version} alone"
+            )
         tokens.append(member.sampled_tokens)
+        truncated.append(member.finish_reason == "length")
         return worth if member.score is None else member.score
 
     greedy, sampled = await asyncio.gather(
-        asyncio.gather(*(score(prompt, 0.0) for prompt in task.prompts)),
+        asyncio.gather(*(score(prompt, 0.0) for prompt in task.prompts if task.greedy)),
         asyncio.gather(
             *(
                 asyncio.gather(*(score(prompt, task.temperature) for _ in range(task.samples)))
@@ -46,5 +62,6 @@ async def evaluate(task: EvaluationTask, stage: Stage, *, worker_id: str) -> Eva
         greedy_scores=list(greedy),
         sampled_scores=[list(scores) for scores in sampled],
         mean_tokens=sum(tokens) / len(tokens),
+        truncated_share=sum(truncated) / len(truncated),
         seconds=time.monotonic() - started,
     )

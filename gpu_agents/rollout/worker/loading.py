@@ -60,30 +60,43 @@ class WeightLoader:
         self._probe_prompt = probe_prompt
         self._loads = loads
         self.pinned = asyncio.Lock()
+        self._seen = -1  # newest version taken over, or tried
 
     async def keep_current(self, client: EngineClient) -> None:
         """Load every newest version until the run has ended. Raises EngineGone if the engine dies of it."""
-        seen = -1
+        self._seen = -1
         while True:
             state = await self._controller.call(
                 "state",
                 StateRequest(
-                    after_version=seen, wait_seconds=POLL_SECONDS, worker_id=self._options.worker_id
+                    after_version=self._seen, wait_seconds=POLL_SECONDS, worker_id=self._options.worker_id
                 ),
                 StateReply,
             )
             if state.ended:
                 return
-            if state.newest_version <= seen:
+            if state.newest_version <= self._seen:
                 continue
             learned_at = time.monotonic()
             async with self.pinned:
-                claim = await self._controller.call(
-                    "load_claim", LoadClaimRequest(worker_id=self._options.worker_id), LoadClaimReply
-                )
-                if claim.weights is not None:
-                    seen = claim.weights.version
-                    await self._take_over(client, claim.weights, learned_at)
+                if state.newest_version > self._seen:  # an evaluation may have come back to it meanwhile
+                    await self._take_newest_over(client, learned_at)
+
+    async def go_back(self, weights: PublishedWeights) -> None:
+        """Load an earlier version for an evaluation; the caller holds `pinned`, and returns to the newest."""
+        await self._load(self._slot.client, weights, time.monotonic())
+
+    async def return_to_newest(self) -> None:
+        """What the engine missed while it was leased; the caller holds `pinned`."""
+        await self._take_newest_over(self._slot.client, time.monotonic())
+
+    async def _take_newest_over(self, client: EngineClient, learned_at: float) -> None:
+        claim = await self._controller.call(
+            "load_claim", LoadClaimRequest(worker_id=self._options.worker_id), LoadClaimReply
+        )
+        if claim.weights is not None:
+            self._seen = claim.weights.version
+            await self._take_over(client, claim.weights, learned_at)
 
     async def _take_over(self, client: EngineClient, weights: PublishedWeights, learned_at: float) -> None:
         if self._options.skip_loads and self._slot.loaded_version >= 0:

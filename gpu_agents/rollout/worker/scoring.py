@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from gpu_agents.channel import CallRefused, Peer, PeerGone
 from oolong.contracts.rollout import ScoreReply, ScoreRequest
+
+Purpose = Literal["training", "evaluation"]
 
 # The service ends a slow reward itself, tries some again, and says so; before that a completion may have to wait
 # for its turn behind those of every other group.
@@ -15,9 +19,14 @@ class RewardFailed(Exception):
 
 
 class Scorer:
-    def __init__(self, service: Peer, *, timeout_seconds: float) -> None:
+    def __init__(self, service: Peer, *, timeout_seconds: float, purpose: Purpose = "training") -> None:
         self._service = service
         self._timeout_seconds = timeout_seconds
+        self._purpose = purpose
+
+    def for_evaluation(self, *, timeout_seconds: float) -> Scorer:
+        """By the evaluation's own reward, where the spec names one."""
+        return Scorer(self._service, timeout_seconds=timeout_seconds, purpose="evaluation")
 
     async def score(
         self, *, prompt: str, answer: str, completion: str, finish_reason: str, row: int = -1
@@ -28,6 +37,7 @@ class Scorer:
             answer=answer,
             finish_reason=finish_reason,
             row=row,
+            purpose=self._purpose,
         )
         try:
             reply = await self._service.call(

@@ -14,6 +14,7 @@ from gpu_agents.rollout.worker.episode import Stage
 from gpu_agents.rollout.worker.evaluation import evaluate
 from gpu_agents.rollout.worker.group_task import GroupTask
 from gpu_agents.rollout.worker.loading import Load, WeightLoader
+from gpu_agents.rollout.worker.manifest import WeightsRefused
 from gpu_agents.rollout.worker.options import WorkerOptions
 from gpu_agents.rollout.worker.places import Places
 from gpu_agents.rollout.worker.scoring import RewardFailed
@@ -23,6 +24,7 @@ from oolong.contracts.rollout import (
     ClaimReply,
     ClaimRequest,
     Done,
+    EvaluationResult,
     EvaluationTask,
     RenewReply,
     RenewRequest,
@@ -158,26 +160,38 @@ class Worker:
     async def _evaluate(self, task: EvaluationTask) -> None:
         """Hold the version while it lasts; a result that cannot be had is left to the controller's clock."""
         async with self._loader.pinned:
-            if self._slot.loaded_version != task.version:
-                return
-            log.info("evaluation %s: %d prompts at version %d", task.label, len(task.prompts), task.version)
-            scoring = asyncio.create_task(evaluate(task, self._stage, worker_id=self._options.worker_id))
-            gone = asyncio.create_task(self._slot.wait_gone())
+            newest = self._slot.loaded_version
             try:
-                await asyncio.wait({scoring, gone}, return_when=asyncio.FIRST_COMPLETED)
-                if not scoring.done():
-                    # The next engine must load before it can serve, and this evaluation holds the version.
-                    self._telemetry.note("evaluation_repeated", f"evaluation {task.label}: its engine died")
-                    return
-                result = scoring.result()
-            except (RewardFailed, WorkflowFailed, EngineError) as error:
+                if newest != task.version:
+                    if task.weights is None:
+                        return
+                    # Their next tokens are not to be of old weights: they go on elsewhere, or here afterwards.
+                    await self._hand_everything_back()
+                    await self._loader.go_back(task.weights)
+                result = await self._play_evaluation(task)
+            except (RewardFailed, WorkflowFailed, WeightsRefused, EngineError) as error:
                 self._telemetry.note("evaluation_failed", f"evaluation {task.label}: {error}")
+                result = None
                 await asyncio.sleep(1.0)
-                return
-            finally:
-                scoring.cancel()
-                gone.cancel()
+            if self._slot.is_open and self._slot.loaded_version < newest:
+                await self._loader.return_to_newest()
+        if result is not None:
             await self._controller.call("evaluation_result", result, Done)
+
+    async def _play_evaluation(self, task: EvaluationTask) -> EvaluationResult | None:
+        """None when the engine died of it: the next one must load before it can serve, and this holds the version."""
+        log.info("evaluation %s: %d prompts at version %d", task.label, len(task.prompts), task.version)
+        scoring = asyncio.create_task(evaluate(task, self._stage, worker_id=self._options.worker_id))
+        gone = asyncio.create_task(self._slot.wait_gone())
+        try:
+            await asyncio.wait({scoring, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not scoring.done():
+                self._telemetry.note("evaluation_repeated", f"evaluation {task.label}: its engine died")
+                return None
+            return scoring.result()
+        finally:
+            scoring.cancel()
+            gone.cancel()
 
     async def _let_everything_go(self) -> None:
         """The run has ended: nobody wants what is left, and the controller may be gone already."""

@@ -160,10 +160,14 @@ def _check_reward(spec: RunSpec, resolved: Resolved) -> None:
             "or take one of " + ", ".join(known_rewards()),
         )  # fmt: skip
     elif spec.reward.name not in known_rewards():
-        resolved.refuse(
-            "/reward/name", "unknown_reward",
-            f"there is no reward {spec.reward.name!r}; known: {', '.join(known_rewards())}",
-        )  # fmt: skip
+        resolved.refuse("/reward/name", "unknown_reward", _no_reward(spec.reward.name))
+    own = spec.evaluation.reward if spec.evaluation is not None else None
+    if own is not None and own.name not in known_rewards():
+        resolved.refuse("/evaluation/reward/name", "unknown_reward", _no_reward(own.name))
+
+
+def _no_reward(name: str) -> str:
+    return f"there is no reward {name!r}; known: {', '.join(known_rewards())}"
 
 
 def _resolve_functions(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:

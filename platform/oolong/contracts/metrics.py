@@ -138,13 +138,24 @@ sft/loss | nats | warm start: token mean loss
 sft/greedy_accuracy | share | warm start: validation rows whose every target token is the model's first choice
 sft/learning_rate | | warm start: learning rate
 eval/greedy | share | mean score of the greedy completions at a pinned version
-eval/sampled | share | mean score of the sampled completions at a pinned version
+eval/greedy_low | share | lower end of its 95 % interval: Wilson's for scores of 0 and 1, else bootstrap over prompts
+eval/greedy_high | share | upper end of that interval
+eval/sampled | share | avg@k: mean score of the k sampled completions of each prompt at a pinned version
+eval/sampled_low | share | lower end of its 95 % interval, bootstrap over prompts
+eval/sampled_high | share | upper end of that interval
+eval/pass_at_k | share | prompts that one of the k samples solves (unbiased estimator), k = evaluation.samples
+eval/pass_at_k_low | share | lower end of its 95 % interval
+eval/pass_at_k_high | share | upper end of that interval
+eval/mean_tokens | tokens | mean length of the evaluation's completions
+eval/truncated_share | share | of them, those that ended at the length limit
+eval/seconds | seconds | an engine was leased for the evaluation
 """
 
 
 _HISTOGRAMS = """
 staleness/consumed_trajectories | versions | trajectories of the step's batch by staleness
 staleness/consumed_tokens | versions | tokens of the step's batch by the lag of the version that sampled them
+staleness/dropped_tokens | versions | tokens dropped since the step before, for any reason, by their lag when they were dropped
 """
 
 

@@ -114,6 +114,10 @@ class EvaluationTask(Message, frozen=True, kw_only=True):
     prompts: list[EvaluationPrompt]
     samples: int  # sampled completions per prompt besides the greedy one
     temperature: float
+    greedy: bool = True
+    max_new_tokens: int | None = None  # None: the training rollouts' own limit
+    reward_timeout_seconds: float = 15.0
+    weights: PublishedWeights | None = None  # to be loaded by an engine that has another version
 
 
 class ClaimReply(Message, frozen=True, kw_only=True):
@@ -171,9 +175,10 @@ class EvaluationResult(Message, frozen=True, kw_only=True):
 
     worker_id: str
     task_id: str
-    greedy_scores: list[float]  # [prompts]
+    greedy_scores: list[float]  # [prompts], or none
     sampled_scores: list[list[float]]  # [prompts][samples]
     mean_tokens: float
+    truncated_share: float = 0.0
     seconds: float
 
 
@@ -350,6 +355,7 @@ class ScoreRequest(Message, frozen=True, kw_only=True):
     answer: str
     finish_reason: str
     row: int = -1
+    purpose: Literal["training", "evaluation"] = "training"  # an evaluation may name a reward of its own
 
 
 class ScoreReply(Message, frozen=True, kw_only=True):

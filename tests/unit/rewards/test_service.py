@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpu_agents.channel import CallRefused, Peer
+from gpu_agents.job import Job
+from gpu_agents.rewards.__main__ import scorer_of
 from gpu_agents.rewards.budget import ErrorBudget
+from gpu_agents.rewards.by_purpose import ByPurpose
 from gpu_agents.rewards.pool import ChildPool
 from gpu_agents.rewards.reward import Completion, SandboxFailed, Score, Scorer
+from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rewards.table import build_reward
+from oolong.contracts.attempt import AttemptFile, JobFile
+from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import ScoreReply, ScoreRequest
+from oolong.contracts.run_spec import RunSpec
 from tests.unit.rewards import hanging_reward
 
 
@@ -127,3 +136,41 @@ async def test_too_many_errors_raise_the_alarm_with_the_reason(monkeypatch: pyte
         await served.score("x")
         assert served.service.over_budget.is_set()
         assert served.service.budget.exceeded.startswith("5 completions in a row got no score")
+
+
+async def test_an_evaluation_may_have_a_reward_of_its_own() -> None:
+    both = ByPurpose(training=InThisProcess(lambda c: 1.0), evaluation=InThisProcess(lambda c: 0.25))
+    async with Served(both) as served:
+        scores = {}
+        for purpose in ("training", "evaluation"):
+            request = ScoreRequest(
+                prompt="", completion="c", answer="a", finish_reason="stop", purpose=purpose
+            )
+            scores[purpose] = (await served.peer.call("score", request, ScoreReply)).score
+        assert scores == {"training": 1.0, "evaluation": 0.25}
+
+
+def test_the_spec_says_which_reward_an_evaluation_has(tmp_path: Path) -> None:
+    document = {
+        "name": "x",
+        "model": {"base_model": "m"},
+        "dataset": {"version": "d"},
+        "evaluation": {"reward": {"name": "math"}},
+    }
+    assert isinstance(scorer_of(job_of(document, tmp_path), Sandboxes()), ByPurpose)
+    del document["evaluation"]["reward"]
+    assert not isinstance(scorer_of(job_of(document, tmp_path), Sandboxes()), ByPurpose)
+
+
+def job_of(document: dict[str, Any], directory: Path) -> Job:
+    spec = RunSpec.model_validate(document).model_dump(mode="json")
+    attempt = AttemptFile(
+        run_id="r", attempt_id="a", attempt_number=1, epoch=1, spec=spec, directory=str(directory),
+        model_directory="", dataset_file="",
+    )  # fmt: skip
+    return Job(
+        attempt=attempt,
+        job=JobFile(job_id="j", name="reward", kind=JobKind.REWARD),
+        directory=directory,
+        began_at=0.0,
+    )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Self
 
-from oolong.contracts.run_spec.section import NonNegativeInt, PositiveFloat, PositiveInt, Section
+from pydantic import Field, model_validator
+
+from oolong.contracts.run_spec.inputs import RewardSection
+from oolong.contracts.run_spec.section import NonNegativeInt, PositiveFloat, PositiveInt, Section, refuse
 
 
 class EvaluationSection(Section):
@@ -14,6 +17,39 @@ class EvaluationSection(Section):
     split: str = Field("eval", description="rows of this split are scored")
     prompts: PositiveInt = Field(256, description="rows scored, from the first on")
     at_start: bool = Field(True, description="score the initial weights before training")
+    every_steps: PositiveInt | None = Field(
+        None, description="score every so many train steps as well, while the run goes on"
+    )
+    on_only_engine: bool = Field(
+        False,
+        description="consent to every_steps with rollout.engines: 1, where generation stands still while it lasts",
+    )
     at_end: bool = Field(True, description="score the last version after training")
-    samples: NonNegativeInt = Field(1, description="sampled completions per prompt, besides the greedy one")
+    greedy: bool = Field(True, description="score one greedy completion per prompt")
+    samples: NonNegativeInt = Field(1, description="sampled completions per prompt (k of avg@k and pass@k)")
     temperature: PositiveFloat = Field(1.0, description="of the sampled completions")
+    max_new_tokens: PositiveInt | None = Field(
+        None, description="completion tokens at most; rollout.max_new_tokens when left out"
+    )
+    success_score: float = Field(
+        1.0, description="a completion counts as right for pass@k with this score or more"
+    )
+    reward: RewardSection | None = Field(
+        None,
+        description="scores these completions in place of the training reward; scale and bias are not used",
+    )
+
+    @model_validator(mode="after")
+    def _scores_something(self) -> Self:
+        if not self.greedy and self.samples == 0:
+            raise refuse(
+                "nothing_scored", "greedy=false and samples=0 score nothing; take samples >= 1", "samples"
+            )
+        if self.reward is not None and self.reward.function is not None:
+            raise refuse(
+                "not_supported_yet",
+                f"reward.function={self.reward.function!r}: an evaluation's own reward is a built-in one; leave "
+                "evaluation.reward out to score by the function that training uses",
+                "reward", "function",
+            )  # fmt: skip
+        return self

@@ -76,6 +76,15 @@ class RunSpec(Section):
                 "and a success rate of 0 or 1; take group_size >= 2 or filter.kind: none",
                 "rollout", "filter", "kind",
             )  # fmt: skip
+        evaluation = self.evaluation if self.kind == "rl" else None
+        every = evaluation.every_steps if evaluation is not None and not evaluation.on_only_engine else None
+        if every is not None and self.rollout.engines == 1:
+            raise refuse(
+                "evaluation_takes_the_only_engine",
+                f"evaluation.every_steps={every} leases an engine, and rollout.engines=1: nothing is generated while "
+                "it lasts. Say evaluation.on_only_engine: true, take 2 engines, or leave every_steps out",
+                "evaluation", "every_steps",
+            )  # fmt: skip
         return self
 
     @model_validator(mode="after")

@@ -1,0 +1,116 @@
+"""What an evaluation says, with how sure it is. Pure functions of the scores; intervals are at 95 %.
+
+Of scores that are 0 or 1, one per prompt: Wilson's interval (Wilson 1927). Of everything else, the mean over prompts
+of what the completions of a prompt have together: a percentile bootstrap over prompts, 1,000 resamples from a fixed
+seed, because completions of one prompt are not independent of each other.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from math import prod, sqrt
+
+import msgspec
+
+Z = 1.959964  # 97.5 % of the normal distribution
+RESAMPLES = 1000
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    value: float
+    low: float
+    high: float
+
+
+class EvaluationScores(msgspec.Struct, frozen=True, kw_only=True):
+    """One evaluation, as the summary keeps it. `sampled` is avg@k: the mean over prompts and their k samples."""
+
+    version: int
+    prompts: int
+    greedy: float | None  # None when no greedy completion was asked for
+    sampled: float | None  # None when no completion was sampled
+    mean_tokens: float
+    seconds: float
+    samples: int = 0  # k
+    greedy_interval: tuple[float, float] | None = None
+    sampled_interval: tuple[float, float] | None = None
+    success_score: float = 1.0
+    pass_at: dict[int, Estimate] = {}  # k -> share of prompts that one of k samples solves
+    truncated_share: float = 0.0
+
+
+def score_evaluation(
+    *,
+    version: int,
+    greedy: Sequence[float],
+    sampled: Sequence[Sequence[float]],
+    success_score: float,
+    mean_tokens: float,
+    truncated_share: float,
+    seconds: float,
+) -> EvaluationScores:
+    """`greedy` [prompts] or empty; `sampled` [prompts][k] or empty rows."""
+    samples = min((len(scores) for scores in sampled), default=0)
+    averages = [sum(scores) / len(scores) for scores in sampled] if samples else []
+    greedy_estimate = estimate(greedy) if greedy else None
+    sampled_estimate = estimate(averages) if averages else None
+    return EvaluationScores(
+        version=version,
+        prompts=max(len(greedy), len(sampled)),
+        greedy=greedy_estimate.value if greedy_estimate else None,
+        greedy_interval=(greedy_estimate.low, greedy_estimate.high) if greedy_estimate else None,
+        sampled=sampled_estimate.value if sampled_estimate else None,
+        sampled_interval=(sampled_estimate.low, sampled_estimate.high) if sampled_estimate else None,
+        samples=samples,
+        success_score=success_score,
+        pass_at={
+            k: estimate([pass_at_k(_successes(scores, success_score), samples, k) for scores in sampled])
+            for k in _ks(samples)
+        },
+        mean_tokens=mean_tokens,
+        truncated_share=truncated_share,
+        seconds=seconds,
+    )
+
+
+def pass_at_k(successes: int, samples: int, k: int) -> float:
+    """Chance that k of the n samples, drawn without replacement, hold a success: 1 - C(n-c, k) / C(n, k).
+
+    The unbiased estimator of eq. 1 of arXiv 2107.03374, as a product, so that no factorial overflows.
+    """
+    if samples - successes < k:
+        return 1.0
+    return 1.0 - prod(1.0 - k / i for i in range(samples - successes + 1, samples + 1))
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """The mean over prompts with its interval."""
+    mean = sum(values) / len(values)
+    low, high = wilson(values) if set(values) <= {0.0, 1.0} else bootstrap(values)
+    return Estimate(value=mean, low=low, high=high)
+
+
+def wilson(values: Sequence[float]) -> tuple[float, float]:
+    """Of a share of independent successes; never outside [0, 1], also for none or all of few."""
+    n, share = len(values), sum(values) / len(values)
+    middle = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
+    return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
+def bootstrap(values: Sequence[float]) -> tuple[float, float]:
+    """Percentiles 2.5 and 97.5 of the means of resamples."""
+    generator = random.Random(len(values))
+    means = sorted(sum(generator.choices(values, k=len(values))) / len(values) for _ in range(RESAMPLES))
+    return means[round(0.025 * RESAMPLES)], means[round(0.975 * RESAMPLES) - 1]
+
+
+def _successes(scores: Sequence[float], success_score: float) -> int:
+    return sum(score >= success_score for score in scores)
+
+
+def _ks(samples: int) -> list[int]:
+    """1, 2, 4 ... and all of them."""
+    powers = [2**i for i in range(samples.bit_length()) if 2**i <= samples]
+    return sorted({*powers, samples} - {0})

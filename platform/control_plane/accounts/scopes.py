@@ -10,7 +10,7 @@ SCOPES = (
     "datasets:read", "datasets:write",
     "models:read", "models:write",
     "functions:read", "functions:write",
-    "checkpoints:read",
+    "checkpoints:read", "checkpoints:write", "checkpoints:admin",
     "pool:read", "pool:admin",
     "tokens:read", "tokens:write",
     "project:read", "project:admin",
@@ -19,7 +19,7 @@ SCOPES = (
 _READ = frozenset(scope for scope in SCOPES if scope.endswith(":read"))
 ROLE_SCOPES: dict[str, frozenset[str]] = {
     Role.VIEWER: _READ | {"tokens:write"},
-    Role.MEMBER: frozenset(SCOPES) - {"pool:admin", "project:admin"},
+    Role.MEMBER: frozenset(scope for scope in SCOPES if not scope.endswith(":admin")),
     Role.ADMIN: frozenset(SCOPES),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib.auth import authenticate, login
 from django.db import transaction
@@ -92,12 +93,18 @@ def set_trainer_code(caller: Caller, allowed: bool, *, now: datetime) -> Project
         if project.trainer_code != allowed:
             project.trainer_code = allowed
             project.save(update_fields=["trainer_code"])
-            ProjectEvent.objects.create(
-                project=project, actor=caller.user, at=now, kind="trainer_code",
-                message=f"{caller.user.username} turned trainer_code {'on' if allowed else 'off'}",
-                data={"from": not allowed, "to": allowed},
+            note_project(
+                caller, "trainer_code", f"{caller.user.username} turned trainer_code {'on' if allowed else 'off'}",
+                now=now, data={"from": not allowed, "to": allowed},
             )  # fmt: skip
     return project
+
+
+def note_project(caller: Caller, kind: str, message: str, *, now: datetime, data: dict[str, Any]) -> None:
+    """Write down who changed what of a project. Call inside the transaction of the change."""
+    ProjectEvent.objects.create(
+        project=caller.project, actor=caller.user, at=now, kind=kind, message=message, data=data
+    )
 
 
 def create_login_link(user: User, *, now: datetime) -> str:

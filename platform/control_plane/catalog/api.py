@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
@@ -12,17 +11,14 @@ from rest_framework.views import APIView
 
 from control_plane.accounts.api import NamedSerializer
 from control_plane.accounts.caller import Caller, caller_of
-from control_plane.catalog import rows, selectors, services, store
-from control_plane.catalog.models import CheckpointState
+from control_plane.catalog import rows, selectors, services
 from control_plane.catalog.show import (
-    checkpoint_as_json,
     dataset_as_json,
     model_as_json,
     upload_as_json,
     version_as_json,
 )
-from control_plane.common.errors import Problem, conflict, not_found
-from control_plane.common.files import file_response
+from control_plane.common.errors import Problem, not_found
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import encode, paginate, read_page
 from control_plane.common.parsing import StrictSerializer
@@ -154,12 +150,15 @@ class CheckpointSerializer(serializers.Serializer[Any]):
     sha256 = serializers.CharField(help_text="of its manifest")
     tar_sha256 = serializers.CharField(help_text="of the download; empty while LOCAL")
     bytes = serializers.IntegerField()
-    state = serializers.ChoiceField(choices=["LOCAL", "STORED"])
+    state = serializers.ChoiceField(choices=["LOCAL", "STORED", "FREED"])
     final = serializers.BooleanField()
     metrics = serializers.DictField(child=serializers.FloatField(allow_null=True))
     parent = serializers.CharField(allow_null=True)
+    aliases = serializers.ListField(child=serializers.CharField())
+    pinned = serializers.BooleanField(help_text="never freed by a policy")
     created_at = serializers.DateTimeField()
     stored_at = serializers.DateTimeField(allow_null=True)
+    freed_at = serializers.DateTimeField(allow_null=True)
 
 
 def need_scope_of(caller: Caller, purpose: str) -> None:
@@ -354,48 +353,3 @@ class ModelView(APIView):
     @extend_schema(operation_id="get_model", responses=ModelSerializer)
     def get(self, request: Request, model_id: str) -> Response:
         return Response(model_as_json(selectors.model_for(caller_of(request), model_id)))
-
-
-class CheckpointsView(APIView):
-    scopes = {"GET": "checkpoints:read"}
-
-    @extend_schema(
-        operation_id="list_checkpoints",
-        parameters=[*PAGE_PARAMETERS, OpenApiParameter("run", str, description="only of this run")],
-        responses=page_of(CheckpointSerializer),
-    )
-    def get(self, request: Request) -> Response:
-        found = selectors.checkpoints(caller_of(request))
-        if run := request.query_params.get("run"):
-            found = found.filter(run_id=run)
-        return Response(paginate(found, read_page(request), checkpoint_as_json))
-
-
-class CheckpointView(APIView):
-    scopes = {"GET": "checkpoints:read"}
-
-    @extend_schema(operation_id="get_checkpoint", responses=CheckpointSerializer)
-    def get(self, request: Request, checkpoint_id: str) -> Response:
-        return Response(checkpoint_as_json(selectors.checkpoint_for(caller_of(request), checkpoint_id)))
-
-
-class CheckpointDownloadView(APIView):
-    scopes = {"GET": "checkpoints:read"}
-
-    @extend_schema(
-        operation_id="download_checkpoint",
-        parameters=[OpenApiParameter("Range", str, OpenApiParameter.HEADER)],
-        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
-    )
-    def get(self, request: Request, checkpoint_id: str) -> HttpResponseBase:
-        checkpoint = selectors.checkpoint_for(caller_of(request), checkpoint_id)
-        if checkpoint.state != CheckpointState.STORED:
-            raise conflict(
-                "not_stored", "the checkpoint is only on its node so far; try again when it is STORED"
-            )
-        return file_response(
-            request._request,
-            store.blob_path(checkpoint.tar_sha256),
-            etag=checkpoint.tar_sha256,
-            filename=f"{checkpoint.pk}-step-{checkpoint.step}.tar",
-        )

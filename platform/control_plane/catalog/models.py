@@ -142,6 +142,7 @@ class FunctionVersion(models.Model):
 class CheckpointState(models.TextChoices):
     LOCAL = "LOCAL"  # committed on its node
     STORED = "STORED"  # in the blob store: serves recovery elsewhere and download
+    FREED = "FREED"  # its bytes are gone; the row and its place in the lineage stay
 
 
 def checkpoint_state_choices() -> list[tuple[str, str]]:
@@ -166,8 +167,10 @@ class Checkpoint(models.Model):
     state = models.CharField(max_length=8, choices=checkpoint_state_choices, default=CheckpointState.LOCAL)
     metrics = models.JSONField(default=dict)
     parent = models.ForeignKey("self", on_delete=models.SET_NULL, null=True)
+    pinned = models.BooleanField(default=False)  # never freed by a policy
     created_at = models.DateTimeField()
     stored_at = models.DateTimeField(null=True)
+    freed_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [
@@ -175,6 +178,28 @@ class Checkpoint(models.Model):
                 fields=["attempt_id", "manifest_sha256"], name="checkpoint_once_per_attempt"
             )
         ]
+
+
+class CheckpointAlias(models.Model):
+    """A name that means one checkpoint at a time: best, prod."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="checkpoint_aliases")
+    name = models.CharField(max_length=60)
+    checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, related_name="aliases")
+    protected = models.BooleanField(default=False)  # moved only with checkpoints:admin
+    updated_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="alias_name_in_project")]
+
+
+class RetentionPolicy(models.Model):
+    """Which checkpoints a project keeps; without a row, all."""
+
+    project = models.OneToOneField(Project, on_delete=models.CASCADE, related_name="retention_policy")
+    rules = models.JSONField()  # of retention.Policy
+    automatic = models.BooleanField(default=False)  # applied by the clean-up, not only when asked
 
 
 class CheckpointUpload(models.Model):

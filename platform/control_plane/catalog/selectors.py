@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from control_plane.accounts.caller import Caller
 from control_plane.catalog import store
 from control_plane.catalog.models import (
     BaseModel,
     Checkpoint,
+    CheckpointAlias,
+    CheckpointState,
     Dataset,
     DatasetVersion,
     Function,
@@ -163,7 +165,26 @@ def find_function_version(caller: Caller, reference: str) -> FunctionVersion | N
 
 
 def checkpoints(caller: Caller) -> QuerySet[Checkpoint]:
-    return Checkpoint.objects.filter(project=caller.project)
+    return Checkpoint.objects.filter(project=caller.project).prefetch_related("aliases")
+
+
+def checkpoint_aliases(caller: Caller) -> QuerySet[CheckpointAlias]:
+    own = CheckpointAlias.objects.filter(project=caller.project)
+    return own.select_related("checkpoint", "updated_by").prefetch_related("checkpoint__aliases")
+
+
+def find_checkpoint(caller: Caller, reference: str) -> Checkpoint | None:
+    """By id, by alias, or of a run: `run_…@20`, `run_…@latest`, and the same with the run's name."""
+    own = checkpoints(caller)
+    if reference.startswith("ckpt_"):
+        return own.filter(pk=reference).first()
+    run, at, step = reference.rpartition("@")
+    if not at:
+        return own.filter(aliases__name=reference).first()
+    of_run = own.filter(Q(run_id=run) | Q(run_name=run)).exclude(state=CheckpointState.FREED)
+    if step == "latest":
+        return of_run.order_by("-run_id", "-step", "-pk").first()
+    return of_run.filter(step=int(step)).order_by("-run_id", "-pk").first() if _is_number(step) else None
 
 
 def checkpoint_for(caller: Caller, checkpoint_id: str) -> Checkpoint:

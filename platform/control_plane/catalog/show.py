@@ -7,6 +7,7 @@ from typing import Any
 from control_plane.catalog.models import (
     BaseModel,
     Checkpoint,
+    CheckpointAlias,
     Dataset,
     DatasetVersion,
     Function,
@@ -109,6 +110,19 @@ def checkpoint_as_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "final": checkpoint.final,
         "metrics": checkpoint.metrics,
         "parent": checkpoint.parent_id,
+        "aliases": sorted(alias.name for alias in checkpoint.aliases.all()),
+        "pinned": checkpoint.pinned,
         "created_at": rfc3339(checkpoint.created_at),
         "stored_at": rfc3339(checkpoint.stored_at),
+        "freed_at": rfc3339(checkpoint.freed_at),
+    }
+
+
+def alias_as_json(alias: CheckpointAlias) -> dict[str, Any]:
+    return {
+        "name": alias.name,
+        "checkpoint": checkpoint_as_json(alias.checkpoint),
+        "protected": alias.protected,
+        "updated_by": alias.updated_by.username,
+        "updated_at": rfc3339(alias.updated_at),
     }

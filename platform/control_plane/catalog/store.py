@@ -105,6 +105,11 @@ def open_blob(sha256: str) -> IO[bytes]:
     return blob_path(sha256).open("rb")
 
 
+def delete(sha256: str) -> None:
+    """Drop a blob that no row names any more. One that is gone already is no fault."""
+    blob_path(sha256).unlink(missing_ok=True)
+
+
 def scratch_folder() -> Path:
     folder = _root() / "tmp"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from control_plane.catalog import api, function_api, upload_api
+from control_plane.catalog import api, checkpoint_api, function_api, upload_api
 
 urlpatterns = [
     path("uploads", api.UploadsView.as_view()),
@@ -21,7 +21,13 @@ urlpatterns = [
     path("functions/<str:function_id>", function_api.FunctionView.as_view()),
     path("function-versions/resolve", function_api.ResolveFunctionView.as_view()),
     path("function-versions/<str:function_version_id>/source", function_api.FunctionSourceView.as_view()),
-    path("checkpoints", api.CheckpointsView.as_view()),
-    path("checkpoints/<str:checkpoint_id>", api.CheckpointView.as_view()),
-    path("checkpoints/<str:checkpoint_id>/download", api.CheckpointDownloadView.as_view()),
+    path("checkpoints", checkpoint_api.CheckpointsView.as_view()),
+    path("checkpoints/resolve", checkpoint_api.ResolveCheckpointView.as_view()),
+    path("checkpoints/<str:checkpoint_id>", checkpoint_api.CheckpointView.as_view()),
+    path("checkpoints/<str:checkpoint_id>/download", checkpoint_api.CheckpointDownloadView.as_view()),
+    path("checkpoints/<str:checkpoint_id>/files", checkpoint_api.CheckpointFilesView.as_view()),
+    path("checkpoints/<str:checkpoint_id>/links", checkpoint_api.CheckpointLinkView.as_view()),
+    path("checkpoint-downloads/<str:link>", checkpoint_api.SignedDownloadView.as_view()),
+    path("checkpoint-aliases", checkpoint_api.AliasesView.as_view()),
+    path("checkpoint-aliases/<str:alias>", checkpoint_api.AliasView.as_view()),
 ]

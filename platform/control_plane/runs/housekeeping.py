@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from control_plane.accounts.services import forget_old_failures
 from control_plane.catalog.housekeeping import drop_stale_files
 from control_plane.common.idempotency import forget_old_keys
+from control_plane.runs.checkpoints import apply_automatic_retention
 
 STALE = timedelta(days=1)
 
@@ -13,4 +14,5 @@ def clean_up(*, now: datetime) -> None:
     """Forget what has outlived its use: answers kept for repeats, failed logins, files of broken uploads."""
     forget_old_keys(now)
     forget_old_failures(now)
+    apply_automatic_retention(now=now)
     drop_stale_files(before=now - STALE)

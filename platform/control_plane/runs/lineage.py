@@ -8,6 +8,7 @@ from typing import Any, Literal
 from django.db import transaction
 
 from control_plane.accounts.caller import Caller
+from control_plane.catalog.checkpoint_services import hold_stored
 from control_plane.catalog.models import Checkpoint
 from control_plane.common.errors import FieldError, conflict, unprocessable
 from control_plane.runs import selectors
@@ -54,6 +55,10 @@ def retry_run(caller: Caller, parent: Run, *, now: datetime) -> Run:
         )  # fmt: skip
     checkpoint = selectors.newest_stored_checkpoint(parent) or parent.resume_checkpoint
     with transaction.atomic():
+        if checkpoint is not None and not hold_stored(checkpoint.pk):
+            raise conflict(
+                "freed", f"checkpoint {checkpoint.pk}, from which it would go on, was freed; clone it instead"
+            )
         run = create_run(caller, parent.spec, now=now)
         return _descend(run, parent, "retry", checkpoint=checkpoint, now=now)
 

@@ -68,12 +68,16 @@ def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
                 f"there is no base model {spec.model.base_model!r}; register one, or see GET /api/v1/models",
             )  # fmt: skip
         return
-    checkpoint = catalog.checkpoints(caller).filter(pk=spec.model.checkpoint).first()
+    checkpoint = catalog.find_checkpoint(caller, spec.model.checkpoint or "")
     if checkpoint is None:
         resolved.refuse(
             "/model/checkpoint", "unknown_checkpoint",
             f"there is no checkpoint {spec.model.checkpoint!r}; take a STORED one's id, see GET /api/v1/checkpoints",
         )  # fmt: skip
+    elif checkpoint.state == CheckpointState.FREED:
+        resolved.refuse(
+            "/model/checkpoint", "freed", f"the bytes of checkpoint {checkpoint.pk} were freed; take another"
+        )
     elif checkpoint.state != CheckpointState.STORED:
         resolved.refuse(
             "/model/checkpoint", "not_stored",
@@ -249,6 +253,8 @@ def _exact(spec: RunSpec, resolved: Resolved) -> dict[str, Any]:
     document["dataset"]["version"] = resolved.dataset_version.pk
     if resolved.base_model is not None:
         document["model"]["base_model"] = resolved.base_model.pk
+    if resolved.initial_checkpoint is not None:
+        document["model"]["checkpoint"] = resolved.initial_checkpoint.pk
     if document["evaluation"] is not None and resolved.evaluation_version is not None:
         document["evaluation"]["dataset"] = resolved.evaluation_version.pk
     for place in _function_places(spec):

@@ -8,6 +8,7 @@ from typing import Any
 from django.db import transaction
 
 from control_plane.accounts.caller import Caller
+from control_plane.catalog.checkpoint_services import hold_stored
 from control_plane.common.errors import conflict, unprocessable
 from control_plane.fleet import services as fleet
 from control_plane.runs.ending import begin_pause, begin_stop, rest, verdict_of
@@ -29,6 +30,10 @@ def create_run(caller: Caller, document: Any, *, now: datetime) -> Run:
     spec = resolved.spec
     assert spec is not None and resolved.dataset_version is not None
     with transaction.atomic():
+        if resolved.initial_checkpoint is not None and not hold_stored(resolved.initial_checkpoint.pk):
+            raise conflict(
+                "freed", f"checkpoint {resolved.initial_checkpoint.pk} was freed just now; take another"
+            )
         run = Run.objects.create(
             project=caller.project, created_by=caller.user, name=spec.name, kind=spec.kind,
             spec=resolved.document, dataset_version=resolved.dataset_version,

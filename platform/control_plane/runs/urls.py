@@ -1,6 +1,6 @@
 from django.urls import path
 
-from control_plane.runs import agent_api, api
+from control_plane.runs import agent_api, api, checkpoint_api
 
 urlpatterns = [
     path("presets", api.PresetsView.as_view()),
@@ -16,6 +16,11 @@ urlpatterns = [
     path("runs/<str:run_id>/events", api.EventsView.as_view()),
     path("runs/<str:run_id>/attempts", api.AttemptsView.as_view()),
     path("runs/<str:run_id>/jobs", api.JobsView.as_view()),
+    path("checkpoints/<str:checkpoint_id>/lineage", checkpoint_api.LineageView.as_view()),
+    path("checkpoints/<str:checkpoint_id>/card", checkpoint_api.ModelCardView.as_view()),
+    path("checkpoint-retention", checkpoint_api.RetentionView.as_view()),
+    path("checkpoint-retention/plan", checkpoint_api.RetentionPlanView.as_view()),
+    path("checkpoint-retention/apply", checkpoint_api.RetentionApplyView.as_view()),
     path("pool", api.PoolView.as_view()),
     path("agent/enrol", agent_api.EnrolView.as_view()),
     path("agent/heartbeat", agent_api.HeartbeatView.as_view()),

@@ -1,4 +1,4 @@
-"""`oolong checkpoint …`"""
+"""`oolong ckpt …`"""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli.output import JsonOption, byte_progress, show_json, show_table
+from oolong.cli.exit_codes import ExitCode
+from oolong.cli.output import JsonOption, byte_progress, notes, show_fields, show_json, show_table
 from oolong.client import Client
+from oolong.client.models import RetentionPlan
 
 app = typer.Typer(no_args_is_help=True, help="Checkpoints that runs leave behind.")
+
+ReferenceArgument = Annotated[
+    str, typer.Argument(help="id (ckpt_…), alias, or a run with its step: run_…@20, name@latest")
+]
 
 
 @app.command("list")
@@ -24,23 +30,173 @@ def list_checkpoints(
         show_json(found)
         return
     show_table(
-        ("ID", "RUN", "STEP", "STATE", "FINAL", "BYTES"),
+        ("ID", "RUN", "STEP", "STATE", "FINAL", "BYTES", "ALIASES"),
         (
-            (item.id, item.run.name or item.run.id, item.step, item.state, item.final, item.bytes)
+            (
+                item.id, item.run.name or item.run.id, item.step, item.state, item.final, item.bytes,
+                ", ".join(item.aliases) or None,
+            )
             for item in found
         ),
+    )  # fmt: skip
+
+
+@app.command()
+def show(checkpoint: ReferenceArgument, json: JsonOption = False) -> None:
+    """One checkpoint, and what it comes from."""
+    with Client() as client:
+        found = client.checkpoints.resolve(checkpoint)
+        graph = client.checkpoints.lineage(found.id)
+    if json:
+        show_json({"checkpoint": found.model_dump(mode="json"), "lineage": graph.model_dump(mode="json")})
+        return
+    names = {node.id: f"{node.kind} {node.name}" for node in graph.nodes}
+    show_fields(
+        {
+            "id": found.id,
+            "run": f"{found.run.name} ({found.run.id})",
+            "step": found.step,
+            "state": found.state,
+            "aliases": ", ".join(found.aliases) or None,
+            "pinned": found.pinned,
+            "bytes": found.bytes,
+            "sha256": found.sha256,
+        }
     )
+    for edge in graph.edges:
+        print(f"{names[edge.source]} → {names[edge.to]} ({edge.kind})")
+
+
+@app.command()
+def promote(
+    checkpoint: ReferenceArgument,
+    alias: Annotated[str, typer.Argument(help="the name that shall mean it: best, prod")],
+    protected: Annotated[
+        bool | None,
+        typer.Option("--protected/--not-protected", help="whether moving it needs checkpoints:admin"),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Let an alias mean this checkpoint; it moves when it meant another."""
+    with Client() as client:
+        moved = client.checkpoints.promote(checkpoint, alias, protected=protected)
+    if json:
+        show_json(moved)
+        return
+    print(f"{moved.name} → {moved.checkpoint.run.name} step {moved.checkpoint.step} ({moved.checkpoint.id})")
+
+
+@app.command()
+def pin(checkpoint: ReferenceArgument) -> None:
+    """Keep it whatever the retention policy says."""
+    _pin(checkpoint, pinned=True)
+
+
+@app.command()
+def unpin(checkpoint: ReferenceArgument) -> None:
+    """Let the retention policy decide again."""
+    _pin(checkpoint, pinned=False)
 
 
 @app.command()
 def download(
-    checkpoint: Annotated[str, typer.Argument(help="id of the checkpoint (ckpt_…)")],
+    checkpoint: ReferenceArgument,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="file to write (default: <id>.tar)")
     ] = None,
 ) -> None:
     """Download a stored checkpoint as a tar archive; a broken download is gone on with."""
-    target = output or Path(f"{checkpoint}.tar")
-    with Client() as client, byte_progress(target.name) as progress:
-        client.checkpoints.download(checkpoint, target, progress=progress)
+    with Client() as client:
+        found = client.checkpoints.resolve(checkpoint)
+        target = output or Path(f"{found.id}.tar")
+        with byte_progress(target.name) as progress:
+            client.checkpoints.download(found.id, target, progress=progress)
     print(target)
+
+
+@app.command()
+def export(
+    checkpoint: ReferenceArgument,
+    folder: Annotated[Path, typer.Argument(help="folder to make; transformers and SGLang load it")],
+) -> None:
+    """Write the model alone as a Hugging Face directory with a model card, each file's sha256 verified."""
+    with Client() as client, byte_progress(folder.name) as progress:
+        client.checkpoints.export(checkpoint, folder, progress=progress)
+    print(folder)
+
+
+@app.command()
+def link(
+    checkpoint: ReferenceArgument,
+    expires_in: Annotated[int, typer.Option(min=60, help="seconds that it works")] = 3600,
+    json: JsonOption = False,
+) -> None:
+    """An address that downloads the checkpoint without a token, for a while."""
+    with Client() as client:
+        made = client.checkpoints.link(client.checkpoints.resolve(checkpoint).id, seconds=expires_in)
+    if json:
+        show_json(made)
+        return
+    print(made.url)
+    notes.print(f"until {made.expires_at:%Y-%m-%d %H:%M} UTC, sha256 {made.sha256}", markup=False)
+
+
+@app.command()
+def prune(
+    apply: Annotated[
+        bool, typer.Option("--apply", help="free it; without this, only say what would go")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """What the project's retention policy frees: a dry run, unless --apply is given."""
+    with Client() as client:
+        plan = client.checkpoints.apply_retention() if apply else client.checkpoints.plan_retention()
+    if json:
+        show_json(plan)
+        return
+    _print_plan(plan, applied=apply)
+
+
+@app.command()
+def retention(
+    keep_last: Annotated[int | None, typer.Option(min=1, help="newest of each run")] = None,
+    best_metric: Annotated[str, typer.Option(help="best of each run by this metric")] = "",
+    best_mode: Annotated[str, typer.Option(help="max or min")] = "max",
+    best_count: Annotated[int, typer.Option(min=1, help="so many of the best")] = 1,
+    every_steps: Annotated[int | None, typer.Option(min=1, help="steps that are a multiple of it")] = None,
+    ttl_days: Annotated[int | None, typer.Option(min=1, help="younger ones")] = None,
+    automatic: Annotated[bool, typer.Option("--automatic", help="apply it every ten minutes")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="say what this policy would free; set nothing")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Set which checkpoints the project keeps; a checkpoint is kept when any rule keeps it."""
+    policy = {
+        "keep_last": keep_last, "best_metric": best_metric, "best_mode": best_mode, "best_count": best_count,
+        "every_steps": every_steps, "ttl_days": ttl_days,
+    }  # fmt: skip
+    if not (keep_last or best_metric or every_steps or ttl_days):
+        notes.print("error: give at least one of --keep-last, --best-metric, --every-steps, --ttl-days")
+        raise typer.Exit(ExitCode.USAGE)
+    with Client() as client:
+        if dry_run:
+            plan = client.checkpoints.plan_retention(policy)
+            show_json(plan) if json else _print_plan(plan, applied=False)
+            return
+        kept = client.checkpoints.set_retention(policy, automatic=automatic)
+    show_json(kept) if json else show_fields(kept.model_dump())
+
+
+def _pin(reference: str, *, pinned: bool) -> None:
+    with Client() as client:
+        found = client.checkpoints.pin(client.checkpoints.resolve(reference).id, pinned)
+    print(f"{found.id} {'is pinned' if found.pinned else 'is not pinned'}")
+
+
+def _print_plan(plan: RetentionPlan, *, applied: bool) -> None:
+    for verdict in plan.free:
+        print(f"{'freed' if applied else 'would free'}\t{verdict.id}\t{verdict.bytes}")
+    for verdict in plan.keep:
+        print(f"keep\t{verdict.id}\t{verdict.bytes}\t{'; '.join(verdict.kept_because)}")
+    notes.print(f"{plan.free_bytes} bytes {'freed' if applied else 'would be freed'}")

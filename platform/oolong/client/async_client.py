@@ -23,6 +23,7 @@ from oolong.client.exchange import (
     retry_after,
     worth_repeating,
 )
+from oolong.client.exports import Export, PartDownload
 from oolong.client.functions import source_text, verified
 from oolong.client.settings import ClientSettings, read_settings
 
@@ -218,6 +219,26 @@ class AsyncClient:
                     raise Unreachable(f"GET {path}: {error or type(error).__name__}") from error
                 await asyncio.sleep(self._retries.wait(failures, None))
         download.finish()
+
+    async def download_part(self, path: str, part: PartDownload) -> None:
+        """GET a range of bytes into a file, going on where a broken connection ended."""
+        failures = 0
+        while not part.complete:
+            try:
+                async with self._http.stream("GET", path, headers=part.headers()) as response:
+                    if not response.is_success:
+                        await response.aread()
+                        raise error_of(response.status_code, _document(response))
+                    part.begin(response.status_code)
+                    async for chunk in response.aiter_bytes():
+                        part.write(chunk)
+                        failures = 0
+            except (httpx.HTTPError, ServerError) as error:
+                failures += 1
+                if failures >= self._retries.tries:
+                    raise Unreachable(f"GET {path}: {error or type(error).__name__}") from error
+                await asyncio.sleep(self._retries.wait(failures, None))
+        part.finish()
 
     async def _repeat(
         self, send: Callable[[], Awaitable[httpx.Response]], *, repeatable: bool
@@ -524,6 +545,61 @@ class AsyncCheckpoints:
         download = Download(Path(target), sha256=checkpoint.tar_sha256, progress=progress)
         await self._client.download(f"checkpoints/{checkpoint_id}/download", download)
         return download.target
+
+    async def resolve(self, reference: str) -> models.Checkpoint:
+        """By id, alias, run_…@20 or name@latest."""
+        return await self._client.send(calls.resolve_checkpoint(reference))
+
+    async def files(self, checkpoint_id: str) -> models.CheckpointFiles:
+        """What lies in it, and where in the download."""
+        return await self._client.send(calls.checkpoint_files(checkpoint_id))
+
+    async def lineage(self, checkpoint_id: str) -> models.Lineage:
+        return await self._client.send(calls.checkpoint_lineage(checkpoint_id))
+
+    def aliases(self) -> AsyncIterator[models.CheckpointAlias]:
+        return self._client.pages("checkpoint-aliases", models.CheckpointAlias)
+
+    async def promote(
+        self, reference: str, alias: str, *, protected: bool | None = None, expected: str | None = None
+    ) -> models.CheckpointAlias:
+        """Let an alias mean this checkpoint; with `expected`, only if it means that one now (raises Conflict)."""
+        return await self._client.send(calls.set_alias(alias, reference, protected, expected))
+
+    async def delete_alias(self, alias: str) -> None:
+        await self._client.send(calls.delete_alias(alias))
+
+    async def pin(self, checkpoint_id: str, pinned: bool) -> models.Checkpoint:
+        """Whether it is kept whatever the retention policy says."""
+        return await self._client.send(calls.pin_checkpoint(checkpoint_id, pinned))
+
+    async def link(self, checkpoint_id: str, *, seconds: int = 3600) -> models.DownloadLink:
+        """An address that downloads it without a token."""
+        return await self._client.send(calls.checkpoint_link(checkpoint_id, seconds))
+
+    async def retention(self) -> models.RetentionPolicy:
+        return await self._client.send(calls.get_retention())
+
+    async def set_retention(
+        self, policy: Mapping[str, Any], *, automatic: bool = False
+    ) -> models.RetentionPolicy:
+        return await self._client.send(calls.set_retention(policy, automatic))
+
+    async def plan_retention(self, policy: Mapping[str, Any] | None = None) -> models.RetentionPlan:
+        """What would be freed now, by this policy or the project's own."""
+        return await self._client.send(calls.plan_retention(policy))
+
+    async def apply_retention(self) -> models.RetentionPlan:
+        """Free what the project's policy frees now."""
+        return await self._client.send(calls.apply_retention())
+
+    async def export(self, reference: str, folder: str | Path, *, progress: Progress | None = None) -> Path:
+        """Its model as a Hugging Face directory with a model card; every file's sha256 is verified."""
+        checkpoint = await self.resolve(reference)
+        export = Export(Path(folder), await self.files(checkpoint.id), progress)
+        for file in export.files:
+            await self._client.download_part(f"checkpoints/{checkpoint.id}/download", export.part(file))
+        return export.finish(await self._client.send(calls.model_card(checkpoint.id)))
 
 
 class AsyncPool:

@@ -239,6 +239,58 @@ def get_checkpoint(checkpoint_id: str) -> Call[models.Checkpoint]:
     return get(f"checkpoints/{checkpoint_id}", models.Checkpoint)
 
 
+def resolve_checkpoint(ref: str) -> Call[models.Checkpoint]:
+    return get("checkpoints/resolve", models.Checkpoint, ref=ref)
+
+
+def checkpoint_files(checkpoint_id: str) -> Call[models.CheckpointFiles]:
+    return get(f"checkpoints/{checkpoint_id}/files", models.CheckpointFiles)
+
+
+def checkpoint_lineage(checkpoint_id: str) -> Call[models.Lineage]:
+    return get(f"checkpoints/{checkpoint_id}/lineage", models.Lineage)
+
+
+def model_card(checkpoint_id: str) -> Call[bytes]:
+    return get(f"checkpoints/{checkpoint_id}/card", bytes)
+
+
+def set_alias(
+    name: str, checkpoint: str, protected: bool | None, expected: str | None
+) -> Call[models.CheckpointAlias]:
+    body = {"checkpoint": checkpoint, "protected": protected, "expected": expected}
+    return Call("PUT", f"checkpoint-aliases/{name}", models.CheckpointAlias, body=body)
+
+
+def delete_alias(name: str) -> Call[None]:
+    return Call("DELETE", f"checkpoint-aliases/{name}", None)
+
+
+def pin_checkpoint(checkpoint_id: str, pinned: bool) -> Call[models.Checkpoint]:
+    return Call("PATCH", f"checkpoints/{checkpoint_id}", models.Checkpoint, body={"pinned": pinned})
+
+
+def checkpoint_link(checkpoint_id: str, seconds: int) -> Call[models.DownloadLink]:
+    return post(f"checkpoints/{checkpoint_id}/links", models.DownloadLink, {"expires_in_seconds": seconds})
+
+
+def get_retention() -> Call[models.RetentionPolicy]:
+    return get("checkpoint-retention", models.RetentionPolicy)
+
+
+def set_retention(policy: Mapping[str, Any], automatic: bool) -> Call[models.RetentionPolicy]:
+    body = {**policy, "automatic": automatic}
+    return Call("PUT", "checkpoint-retention", models.RetentionPolicy, body=body)
+
+
+def plan_retention(policy: Mapping[str, Any] | None) -> Call[models.RetentionPlan]:
+    return post("checkpoint-retention/plan", models.RetentionPlan, dict(policy or {}))
+
+
+def apply_retention() -> Call[models.RetentionPlan]:
+    return post("checkpoint-retention/apply", models.RetentionPlan)
+
+
 def get_pool() -> Call[models.Pool]:
     return get("pool", models.Pool)
 

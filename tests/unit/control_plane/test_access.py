@@ -59,6 +59,20 @@ EXPECTED = {
     "GET /project": "project:read",
     "PATCH /project": "project:admin",
     "GET /project/events": "project:read",
+    "GET /checkpoints/resolve": "checkpoints:read",
+    "PATCH /checkpoints/{checkpoint_id}": "checkpoints:write",
+    "GET /checkpoints/{checkpoint_id}/files": "checkpoints:read",
+    "GET /checkpoints/{checkpoint_id}/lineage": "checkpoints:read",
+    "GET /checkpoints/{checkpoint_id}/card": "checkpoints:read",
+    "POST /checkpoints/{checkpoint_id}/links": "checkpoints:read",
+    "GET /checkpoint-downloads/{link}": OPEN,  # the signature is its credential: see its own test
+    "GET /checkpoint-aliases": "checkpoints:read",
+    "PUT /checkpoint-aliases/{alias}": "checkpoints:write",
+    "DELETE /checkpoint-aliases/{alias}": "checkpoints:write",
+    "GET /checkpoint-retention": "checkpoints:read",
+    "PUT /checkpoint-retention": "checkpoints:admin",
+    "POST /checkpoint-retention/plan": "checkpoints:read",
+    "POST /checkpoint-retention/apply": "checkpoints:admin",
     "GET /checkpoints": "checkpoints:read",
     "GET /checkpoints/{checkpoint_id}": "checkpoints:read",
     "GET /checkpoints/{checkpoint_id}/download": "checkpoints:read",
@@ -158,6 +172,7 @@ _BODIES = {
         "step": 1, "manifest_sha256": "0" * 64, "tar_sha256": "0" * 64, "bytes": 1, "epoch": 1,
     },
     "POST /agent/heartbeat": None,
+    "PUT /checkpoint-aliases/{alias}": {"checkpoint": "prod"},
 }  # fmt: skip
 
 
@@ -201,6 +216,7 @@ def objects(alice: Any, node: Any, start: Any, commit_checkpoint: Any) -> dict[s
     dataset = alice.get("/datasets").json()["data"][0]
     checkpoint = Checkpoint.objects.get()
     token = ApiToken.objects.get()
+    alice.call("PUT", "/checkpoint-aliases/prod", {"checkpoint": checkpoint.pk})
     session = alice.post("/upload-sessions", {"filename": "f", "purpose": "dataset", "bytes": 1}).json()
     source = "def score(prompt, completion, answer):\n    return 1.0\n"
     function = alice.post("/functions", {"name": "one", "kind": "reward", "source": source}).json()
@@ -209,7 +225,7 @@ def objects(alice: Any, node: Any, start: Any, commit_checkpoint: Any) -> dict[s
         "version_id": dataset["latest"]["id"], "model_id": alice.get("/models").json()["data"][0]["id"],
         "checkpoint_id": checkpoint.pk, "token_id": token.pk, "sha256": dataset["latest"]["sha256"],
         "upload_id": checkpoint.uploads.get().pk, "node": machine, "function_version_id": function["id"],
-        "session_id": session["id"], "function_id": function["function"]["id"],
+        "session_id": session["id"], "alias": "prod", "function_id": function["function"]["id"],
     }  # fmt: skip
 
 
@@ -239,7 +255,15 @@ def test_what_is_ones_own_exists(alice: Any, objects: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "route", ["GET /runs", "GET /datasets", "GET /models", "GET /checkpoints", "GET /functions"]
+    "route",
+    [
+        "GET /runs",
+        "GET /datasets",
+        "GET /models",
+        "GET /checkpoints",
+        "GET /functions",
+        "GET /checkpoint-aliases",
+    ],
 )
 def test_lists_hold_only_ones_own(alice: Any, person: Any, objects: dict[str, Any], route: str) -> None:
     charlie, bob = person("charlie", team="blue"), person("bob")

@@ -138,6 +138,105 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/checkpoint-aliases": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_checkpoint_aliases"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/checkpoint-aliases/{alias}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put: operations["set_checkpoint_alias"];
+        post?: never;
+        delete: operations["delete_checkpoint_alias"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/checkpoint-downloads/{link}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The signature in the address is the credential. */
+        get: operations["download_checkpoint_by_link"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/checkpoint-retention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_checkpoint_retention"];
+        put: operations["set_checkpoint_retention"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/checkpoint-retention/apply": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Frees, by the project's own policy, what a plan of this moment would free. */
+        post: operations["apply_checkpoint_retention"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/checkpoint-retention/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description What a policy would free now, and why the rest stays. Without a body, the project's own policy. */
+        post: operations["plan_checkpoint_retention"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/checkpoints": {
         parameters: {
             query?: never;
@@ -167,6 +266,22 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
+        patch: operations["change_checkpoint"];
+        trace?: never;
+    };
+    "/api/v1/checkpoints/{checkpoint_id}/card": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_model_card"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
         patch?: never;
         trace?: never;
     };
@@ -178,6 +293,70 @@ export interface paths {
             cookie?: never;
         };
         get: operations["download_checkpoint"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/checkpoints/{checkpoint_id}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_checkpoint_files"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/checkpoints/{checkpoint_id}/lineage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_checkpoint_lineage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/checkpoints/{checkpoint_id}/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["create_checkpoint_link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/checkpoints/resolve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["resolve_checkpoint"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1025,6 +1204,28 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        Alias: {
+            name: string;
+            checkpoint: components["schemas"]["Checkpoint"];
+            protected: boolean;
+            updated_by: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        AliasChangeRequest: {
+            /** @description id, alias, run@20 or run@latest */
+            checkpoint: string;
+            /** @description moved only with the scope checkpoints:admin */
+            protected?: boolean | null;
+            /** @description id of the checkpoint that the alias must mean now; refused when it moved */
+            expected?: string | null;
+        };
+        AliasPage: {
+            data: components["schemas"]["Alias"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
         Attempt: {
             id: string;
             number: number;
@@ -1048,6 +1249,8 @@ export interface components {
         };
         /** @enum {string} */
         AxisEnum: "step" | "time";
+        /** @enum {string} */
+        BestModeEnum: "max" | "min";
         CanonicalRow: {
             messages: components["schemas"]["Message"][];
             answer: string;
@@ -1077,10 +1280,15 @@ export interface components {
                 [key: string]: number | null;
             };
             parent: string | null;
+            aliases: string[];
+            /** @description never freed by a policy */
+            pinned: boolean;
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
             stored_at: string | null;
+            /** Format: date-time */
+            freed_at: string | null;
         };
         CheckpointAnnouncementRequest: {
             step: number;
@@ -1091,13 +1299,19 @@ export interface components {
             /** @default false */
             final: boolean;
         };
+        CheckpointFiles: {
+            id: string;
+            tar_sha256: string;
+            bytes: number;
+            files: components["schemas"]["StoredFile"][];
+        };
         CheckpointPage: {
             data: components["schemas"]["Checkpoint"][];
             next_cursor: string | null;
             has_more: boolean;
         };
         /** @enum {string} */
-        CheckpointStateEnum: "LOCAL" | "STORED";
+        CheckpointStateEnum: "LOCAL" | "STORED" | "FREED";
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         CloneRequest: {
             /** @description merged into the spec (RFC 7396): null puts a field's default back */
@@ -1313,6 +1527,38 @@ export interface components {
             id: string;
             step: number;
         };
+        Lineage: {
+            nodes: components["schemas"]["LineageNode"][];
+            edges: components["schemas"]["LineageEdge"][];
+            /** @description the graph has more nodes than are shown */
+            truncated: boolean;
+        };
+        LineageEdge: {
+            /** @description what was used */
+            from: string;
+            /** @description what came of it */
+            to: string;
+            kind: string;
+        };
+        LineageNode: {
+            id: string;
+            /** @description checkpoint, run, dataset_version, base_model, function_version */
+            kind: string;
+            name: string;
+        };
+        Link: {
+            /** @description fetches the tar without a token; takes Range */
+            url: string;
+            /** Format: date-time */
+            expires_at: string;
+            sha256: string;
+            bytes: number;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        LinkRequestRequest: {
+            /** @default 3600 */
+            expires_in_seconds: number;
+        };
         Log: {
             job: string;
             incarnation: number;
@@ -1469,6 +1715,10 @@ export interface components {
             relation: components["schemas"]["RelationEnum"];
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        PatchedCheckpointChangeRequest: {
+            pinned?: boolean;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PatchedProjectChangeRequest: {
             trainer_code?: boolean;
         };
@@ -1483,6 +1733,24 @@ export interface components {
             tags?: string[];
             /** @description of a run that waits or is paused; higher goes first */
             priority?: number;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        PolicyRequest: {
+            /** @description newest of each run */
+            keep_last?: number | null;
+            /**
+             * @description best of each run by this metric
+             * @default
+             */
+            best_metric: string;
+            /** @default max */
+            best_mode: components["schemas"]["BestModeEnum"];
+            /** @default 1 */
+            best_count: number;
+            /** @description steps that are a multiple of it */
+            every_steps?: number | null;
+            /** @description younger ones */
+            ttl_days?: number | null;
         };
         Pool: {
             slots: components["schemas"]["Slot"][];
@@ -1581,6 +1849,57 @@ export interface components {
             answer: string;
             completion: string | null;
             split: string;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        Retention: {
+            /** @description newest of each run */
+            keep_last?: number | null;
+            /**
+             * @description best of each run by this metric
+             * @default
+             */
+            best_metric: string;
+            /** @default max */
+            best_mode: components["schemas"]["BestModeEnum"];
+            /** @default 1 */
+            best_count: number;
+            /** @description steps that are a multiple of it */
+            every_steps?: number | null;
+            /** @description younger ones */
+            ttl_days?: number | null;
+            /**
+             * @description applied every ten minutes; else only when asked
+             * @default false
+             */
+            automatic: boolean;
+        };
+        RetentionPlan: {
+            free: components["schemas"]["Verdict"][];
+            keep: components["schemas"]["Verdict"][];
+            free_bytes: number;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        RetentionRequest: {
+            /** @description newest of each run */
+            keep_last?: number | null;
+            /**
+             * @description best of each run by this metric
+             * @default
+             */
+            best_metric: string;
+            /** @default max */
+            best_mode: components["schemas"]["BestModeEnum"];
+            /** @default 1 */
+            best_count: number;
+            /** @description steps that are a multiple of it */
+            every_steps?: number | null;
+            /** @description younger ones */
+            ttl_days?: number | null;
+            /**
+             * @description applied every ten minutes; else only when asked
+             * @default false
+             */
+            automatic: boolean;
         };
         Run: {
             id: string;
@@ -1757,6 +2076,14 @@ export interface components {
                 [key: string]: unknown;
             };
         };
+        StoredFile: {
+            name: string;
+            bytes: number;
+            /** @description of its first byte in the download: a ranged GET fetches it alone */
+            offset: number;
+            /** @description by the checkpoint's manifest; empty for the manifest itself */
+            sha256: string;
+        };
         Token: {
             id: string;
             name: string;
@@ -1845,6 +2172,11 @@ export interface components {
                 [key: string]: unknown;
             } | null;
         };
+        Verdict: {
+            id: string;
+            bytes: number;
+            kept_because: string[];
+        };
         Version: {
             id: string;
             dataset: components["schemas"]["Named"];
@@ -1877,13 +2209,18 @@ export interface components {
     headers: never;
     pathItems: never;
 }
+export type Alias = components['schemas']['Alias'];
+export type AliasChangeRequest = components['schemas']['AliasChangeRequest'];
+export type AliasPage = components['schemas']['AliasPage'];
 export type Attempt = components['schemas']['Attempt'];
 export type AttemptPage = components['schemas']['AttemptPage'];
 export type AxisEnum = components['schemas']['AxisEnum'];
+export type BestModeEnum = components['schemas']['BestModeEnum'];
 export type CanonicalRow = components['schemas']['CanonicalRow'];
 export type CanonicalRowPage = components['schemas']['CanonicalRowPage'];
 export type Checkpoint = components['schemas']['Checkpoint'];
 export type CheckpointAnnouncementRequest = components['schemas']['CheckpointAnnouncementRequest'];
+export type CheckpointFiles = components['schemas']['CheckpointFiles'];
 export type CheckpointPage = components['schemas']['CheckpointPage'];
 export type CheckpointStateEnum = components['schemas']['CheckpointStateEnum'];
 export type CloneRequest = components['schemas']['CloneRequest'];
@@ -1913,6 +2250,11 @@ export type Job = components['schemas']['Job'];
 export type JobPage = components['schemas']['JobPage'];
 export type JobStateEnum = components['schemas']['JobStateEnum'];
 export type LatestCheckpoint = components['schemas']['LatestCheckpoint'];
+export type Lineage = components['schemas']['Lineage'];
+export type LineageEdge = components['schemas']['LineageEdge'];
+export type LineageNode = components['schemas']['LineageNode'];
+export type Link = components['schemas']['Link'];
+export type LinkRequestRequest = components['schemas']['LinkRequestRequest'];
 export type Log = components['schemas']['Log'];
 export type LogFile = components['schemas']['LogFile'];
 export type LogFiles = components['schemas']['LogFiles'];
@@ -1936,9 +2278,11 @@ export type Named = components['schemas']['Named'];
 export type Node = components['schemas']['Node'];
 export type NodeStatus = components['schemas']['NodeStatus'];
 export type Parent = components['schemas']['Parent'];
+export type PatchedCheckpointChangeRequest = components['schemas']['PatchedCheckpointChangeRequest'];
 export type PatchedProjectChangeRequest = components['schemas']['PatchedProjectChangeRequest'];
 export type PatchedQuotaChangeRequest = components['schemas']['PatchedQuotaChangeRequest'];
 export type PatchedRunPatchRequest = components['schemas']['PatchedRunPatchRequest'];
+export type PolicyRequest = components['schemas']['PolicyRequest'];
 export type Pool = components['schemas']['Pool'];
 export type Preset = components['schemas']['Preset'];
 export type Preview = components['schemas']['Preview'];
@@ -1953,6 +2297,9 @@ export type QueueEntry = components['schemas']['QueueEntry'];
 export type Quota = components['schemas']['Quota'];
 export type RelationEnum = components['schemas']['RelationEnum'];
 export type Rendered = components['schemas']['Rendered'];
+export type Retention = components['schemas']['Retention'];
+export type RetentionPlan = components['schemas']['RetentionPlan'];
+export type RetentionRequest = components['schemas']['RetentionRequest'];
 export type Run = components['schemas']['Run'];
 export type RunDetail = components['schemas']['RunDetail'];
 export type RunKind = components['schemas']['RunKind'];
@@ -1966,6 +2313,7 @@ export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
 export type SpecRequest = components['schemas']['SpecRequest'];
+export type StoredFile = components['schemas']['StoredFile'];
 export type Token = components['schemas']['Token'];
 export type TokenCreateRequest = components['schemas']['TokenCreateRequest'];
 export type TokenPage = components['schemas']['TokenPage'];
@@ -1975,6 +2323,7 @@ export type Upload = components['schemas']['Upload'];
 export type UploadReply = components['schemas']['UploadReply'];
 export type UploadSession = components['schemas']['UploadSession'];
 export type Validation = components['schemas']['Validation'];
+export type Verdict = components['schemas']['Verdict'];
 export type Version = components['schemas']['Version'];
 export type VersionCreateRequest = components['schemas']['VersionCreateRequest'];
 export type $defs = Record<string, never>;
@@ -2277,15 +2626,266 @@ export interface operations {
             };
         };
     };
-    list_checkpoints: {
+    list_checkpoint_aliases: {
         parameters: {
             query?: {
                 /** @description next_cursor of the page before */
                 cursor?: string;
                 /** @description 1 to 200; 50 when left out */
                 limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AliasPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_checkpoint_alias: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                alias: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AliasChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Alias"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_checkpoint_alias: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                alias: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    download_checkpoint_by_link: {
+        parameters: {
+            query?: never;
+            header?: {
+                Range?: string;
+            };
+            path: {
+                link: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_checkpoint_retention: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Retention"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_checkpoint_retention: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RetentionRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Retention"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    apply_checkpoint_retention: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RetentionPlan"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    plan_checkpoint_retention: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PolicyRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RetentionPlan"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_checkpoints: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description only those that ended their run, or only the others */
+                final?: boolean;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
                 /** @description only of this run */
                 run?: string;
+                state?: "FREED" | "LOCAL" | "STORED";
             };
             header?: never;
             path?: never;
@@ -2342,6 +2942,70 @@ export interface operations {
             };
         };
     };
+    change_checkpoint: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                checkpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedCheckpointChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Checkpoint"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_model_card: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                checkpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/markdown": string;
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     download_checkpoint: {
         parameters: {
             query?: never;
@@ -2361,6 +3025,131 @@ export interface operations {
                 };
                 content: {
                     "application/octet-stream": string;
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_checkpoint_files: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                checkpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointFiles"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_checkpoint_lineage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                checkpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Lineage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_checkpoint_link: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                checkpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LinkRequestRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Link"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resolve_checkpoint: {
+        parameters: {
+            query: {
+                /** @description id, alias, run@20 or run@latest */
+                ref: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Checkpoint"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

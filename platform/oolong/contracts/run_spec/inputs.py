@@ -13,7 +13,7 @@ class ModelSection(Section):
     """Where the initial weights come from: exactly one of the two."""
 
     base_model: str | None = Field(None, description="id or name of a registered base model")
-    checkpoint: str | None = Field(None, description="id of a stored checkpoint")
+    checkpoint: str | None = Field(None, description="a stored checkpoint: its id, an alias, or run@step")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:

@@ -1,0 +1,269 @@
+"""The checkpoint registry: list, one, its files, download with a token or a signed link, aliases, pins."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts.caller import caller_of
+from control_plane.catalog import checkpoint_services as services
+from control_plane.catalog import selectors, store
+from control_plane.catalog.api import CheckpointSerializer
+from control_plane.catalog.checkpoint_files import files_of
+from control_plane.catalog.models import Checkpoint, CheckpointState
+from control_plane.catalog.show import alias_as_json, checkpoint_as_json
+from control_plane.common import clock
+from control_plane.common.clock import rfc3339
+from control_plane.common.errors import Problem, conflict, not_found, unprocessable
+from control_plane.common.files import file_response
+from control_plane.common.pagination import paginate, read_page
+from control_plane.common.parsing import StrictSerializer
+from control_plane.common.schema import PAGE_PARAMETERS, page_of
+
+ALIAS_NAME = r"^[a-z][a-z0-9_-]{0,59}$"
+LONGEST_LINK_SECONDS = 7 * 24 * 3600
+REFERENCE = "id, alias, run@20 or run@latest"
+BINARY = {(200, "application/octet-stream"): OpenApiTypes.BINARY}
+
+
+class CheckpointChangeSerializer(StrictSerializer):
+    pinned = serializers.BooleanField()
+
+
+class StoredFileSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    bytes = serializers.IntegerField()
+    offset = serializers.IntegerField(
+        help_text="of its first byte in the download: a ranged GET fetches it alone"
+    )
+    sha256 = serializers.CharField(help_text="by the checkpoint's manifest; empty for the manifest itself")
+
+
+class CheckpointFilesSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    tar_sha256 = serializers.CharField()
+    bytes = serializers.IntegerField()
+    files = StoredFileSerializer(many=True)
+
+
+class LinkRequestSerializer(StrictSerializer):
+    expires_in_seconds = serializers.IntegerField(
+        min_value=60, max_value=LONGEST_LINK_SECONDS, required=False, default=3600
+    )
+
+
+class LinkSerializer(serializers.Serializer[Any]):
+    url = serializers.CharField(help_text="fetches the tar without a token; takes Range")
+    expires_at = serializers.DateTimeField()
+    sha256 = serializers.CharField()
+    bytes = serializers.IntegerField()
+
+
+class AliasChangeSerializer(StrictSerializer):
+    checkpoint = serializers.CharField(max_length=300, help_text=REFERENCE)
+    protected = serializers.BooleanField(
+        required=False, allow_null=True, default=None, help_text="moved only with the scope checkpoints:admin"
+    )
+    expected = serializers.CharField(
+        required=False, allow_null=True, default=None, max_length=60,
+        help_text="id of the checkpoint that the alias must mean now; refused when it moved",
+    )  # fmt: skip
+
+
+class AliasSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    checkpoint = CheckpointSerializer()
+    protected = serializers.BooleanField()
+    updated_by = serializers.CharField()
+    updated_at = serializers.DateTimeField()
+
+
+class CheckpointsView(APIView):
+    scopes = {"GET": "checkpoints:read"}
+
+    @extend_schema(
+        operation_id="list_checkpoints",
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("run", str, description="only of this run"),
+            OpenApiParameter("state", str, enum=["LOCAL", "STORED", "FREED"]),
+            OpenApiParameter(
+                "final", bool, description="only those that ended their run, or only the others"
+            ),
+        ],
+        responses=page_of(CheckpointSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        found = selectors.checkpoints(caller_of(request))
+        if run := request.query_params.get("run"):
+            found = found.filter(run_id=run)
+        if state := request.query_params.get("state"):
+            if state not in CheckpointState.values:
+                raise unprocessable("invalid", f"state={state!r}: one of {', '.join(CheckpointState.values)}")
+            found = found.filter(state=state)
+        if final := request.query_params.get("final"):
+            if final not in ("true", "false"):
+                raise unprocessable("invalid", f"final={final!r}: true or false")
+            found = found.filter(final=final == "true")
+        return Response(paginate(found, read_page(request), checkpoint_as_json))
+
+
+class ResolveCheckpointView(APIView):
+    scopes = {"GET": "checkpoints:read"}
+
+    @extend_schema(
+        operation_id="resolve_checkpoint",
+        parameters=[OpenApiParameter("ref", str, required=True, description=REFERENCE)],
+        responses=CheckpointSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        reference = request.query_params.get("ref", "")
+        found = selectors.find_checkpoint(caller_of(request), reference)
+        if found is None:
+            raise not_found("checkpoint", reference)
+        return Response(checkpoint_as_json(found))
+
+
+class CheckpointView(APIView):
+    scopes = {"GET": "checkpoints:read", "PATCH": "checkpoints:write"}
+
+    @extend_schema(operation_id="get_checkpoint", responses=CheckpointSerializer)
+    def get(self, request: Request, checkpoint_id: str) -> Response:
+        return Response(checkpoint_as_json(selectors.checkpoint_for(caller_of(request), checkpoint_id)))
+
+    @extend_schema(
+        operation_id="change_checkpoint", request=CheckpointChangeSerializer, responses=CheckpointSerializer
+    )
+    def patch(self, request: Request, checkpoint_id: str) -> Response:
+        checkpoint = selectors.checkpoint_for(caller_of(request), checkpoint_id)
+        form = CheckpointChangeSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        return Response(checkpoint_as_json(services.pin(checkpoint, form.validated_data["pinned"])))
+
+
+class CheckpointDownloadView(APIView):
+    scopes = {"GET": "checkpoints:read"}
+
+    @extend_schema(
+        operation_id="download_checkpoint",
+        parameters=[OpenApiParameter("Range", str, OpenApiParameter.HEADER)],
+        responses=BINARY,
+    )
+    def get(self, request: Request, checkpoint_id: str) -> HttpResponseBase:
+        return _send(request, selectors.checkpoint_for(caller_of(request), checkpoint_id))
+
+
+class CheckpointFilesView(APIView):
+    scopes = {"GET": "checkpoints:read"}
+
+    @extend_schema(operation_id="list_checkpoint_files", responses=CheckpointFilesSerializer)
+    def get(self, request: Request, checkpoint_id: str) -> Response:
+        checkpoint = selectors.checkpoint_for(caller_of(request), checkpoint_id)
+        need_stored(checkpoint)
+        found = files_of(store.blob_path(checkpoint.tar_sha256))
+        return Response(
+            {
+                "id": checkpoint.pk, "tar_sha256": checkpoint.tar_sha256, "bytes": checkpoint.bytes,
+                "files": [asdict(file) for file in found],
+            }
+        )  # fmt: skip
+
+
+class CheckpointLinkView(APIView):
+    scopes = {"POST": "checkpoints:read"}
+
+    @extend_schema(
+        operation_id="create_checkpoint_link", request=LinkRequestSerializer, responses={201: LinkSerializer}
+    )
+    def post(self, request: Request, checkpoint_id: str) -> Response:
+        checkpoint = selectors.checkpoint_for(caller_of(request), checkpoint_id)
+        form = LinkRequestSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        need_stored(checkpoint)
+        path, expires_at = services.download_link(
+            checkpoint, seconds=form.validated_data["expires_in_seconds"], now=clock.now()
+        )
+        document = {
+            "url": f"{settings.ENVIRONMENT.public_url.rstrip('/')}{path}", "expires_at": rfc3339(expires_at),
+            "sha256": checkpoint.tar_sha256, "bytes": checkpoint.bytes,
+        }  # fmt: skip
+        return Response(document, status=201)
+
+
+class SignedDownloadView(APIView):
+    """The signature in the address is the credential."""
+
+    authentication_classes: list[Any] = []
+    permission_classes = [AllowAny]
+
+    @extend_schema(
+        operation_id="download_checkpoint_by_link",
+        parameters=[OpenApiParameter("Range", str, OpenApiParameter.HEADER)],
+        responses=BINARY,
+        auth=[],
+    )
+    def get(self, request: Request, link: str) -> HttpResponseBase:
+        return _send(request, services.checkpoint_of_link(link, now=clock.now()))
+
+
+class AliasesView(APIView):
+    scopes = {"GET": "checkpoints:read"}
+
+    @extend_schema(
+        operation_id="list_checkpoint_aliases", parameters=PAGE_PARAMETERS, responses=page_of(AliasSerializer)
+    )
+    def get(self, request: Request) -> Response:
+        found = selectors.checkpoint_aliases(caller_of(request))
+        return Response(paginate(found, read_page(request), alias_as_json, key="name", newest_first=False))
+
+
+class AliasView(APIView):
+    scopes = {"PUT": "checkpoints:write", "DELETE": "checkpoints:write"}
+
+    @extend_schema(
+        operation_id="set_checkpoint_alias", request=AliasChangeSerializer, responses=AliasSerializer
+    )
+    def put(self, request: Request, alias: str) -> Response:
+        caller = caller_of(request)
+        form = AliasChangeSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        serializers.RegexField(ALIAS_NAME).run_validation(alias)
+        given = dict(form.validated_data)
+        reference = given.pop("checkpoint")
+        checkpoint = selectors.find_checkpoint(caller, reference)
+        if checkpoint is None:
+            raise not_found("checkpoint", reference)
+        services.set_alias(caller, alias, checkpoint, now=clock.now(), **given)
+        return Response(alias_as_json(selectors.checkpoint_aliases(caller).get(name=alias)))
+
+    @extend_schema(operation_id="delete_checkpoint_alias", responses={204: None})
+    def delete(self, request: Request, alias: str) -> Response:
+        services.delete_alias(caller_of(request), alias, now=clock.now())
+        return Response(status=204)
+
+
+def need_stored(checkpoint: Checkpoint) -> None:
+    if checkpoint.state == CheckpointState.FREED:
+        raise Problem(410, "freed", f"the bytes of checkpoint {checkpoint.pk} were freed")
+    if checkpoint.state != CheckpointState.STORED:
+        raise conflict("not_stored", "the checkpoint is only on its node so far; try again when it is STORED")
+
+
+def _send(request: Request, checkpoint: Checkpoint) -> HttpResponseBase:
+    need_stored(checkpoint)
+    return file_response(
+        request._request,
+        store.blob_path(checkpoint.tar_sha256),
+        etag=checkpoint.tar_sha256,
+        filename=f"{checkpoint.pk}-step-{checkpoint.step}.tar",
+    )

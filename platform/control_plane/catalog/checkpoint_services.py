@@ -1,0 +1,204 @@
+"""Every write of the checkpoint registry: aliases, pins, the retention policy, and what it frees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from django.core import signing
+from django.db import transaction
+
+from control_plane.accounts.caller import Caller
+from control_plane.accounts.models import Project
+from control_plane.accounts.services import note_project
+from control_plane.catalog import store
+from control_plane.catalog.models import (
+    BaseModel,
+    Checkpoint,
+    CheckpointAlias,
+    CheckpointState,
+    RetentionPolicy,
+)
+from control_plane.catalog.retention import Candidate, Policy, Verdict, judge
+from control_plane.common.errors import Problem, conflict, not_found
+
+LINK_SALT = "checkpoint-download"
+Needs = Callable[[Project], Mapping[str, list[str]]]  # checkpoint id → who needs it
+
+
+def set_alias(
+    caller: Caller,
+    name: str,
+    checkpoint: Checkpoint,
+    *,
+    protected: bool | None = None,
+    expected: str | None = None,
+    now: datetime,
+) -> CheckpointAlias:
+    """Let a name mean this checkpoint. It moves; the move is written down.
+
+    403 when the alias is or becomes protected and the caller may not; 409 when `expected` was given and the
+    alias means another checkpoint by now, or when the checkpoint's bytes are gone.
+    """
+    with transaction.atomic():
+        held = Checkpoint.objects.select_for_update().get(pk=checkpoint.pk)
+        if held.state == CheckpointState.FREED:
+            raise conflict(
+                "freed", f"the bytes of {held.pk} were freed; an alias needs a checkpoint that is there"
+            )
+        alias = CheckpointAlias.objects.select_for_update().filter(project=caller.project, name=name).first()
+        before = alias.checkpoint_id if alias else None
+        if expected is not None and before != expected:
+            raise conflict("alias_moved", f"{name!r} means {before or 'nothing'} by now, not {expected}")
+        becomes = protected if protected is not None else bool(alias and alias.protected)
+        if becomes or (alias and alias.protected):
+            _need_admin(caller, name)
+        if alias is None:
+            alias = CheckpointAlias(project=caller.project, name=name)
+        alias.checkpoint, alias.protected, alias.updated_by, alias.updated_at = (
+            held,
+            becomes,
+            caller.user,
+            now,
+        )
+        alias.save()
+        note_project(
+            caller, "checkpoint_alias", f"{name} → {held.run_name} step {held.step} ({held.pk})", now=now,
+            data={"alias": name, "from": before, "to": held.pk, "protected": becomes},
+        )  # fmt: skip
+    return alias
+
+
+def delete_alias(caller: Caller, name: str, *, now: datetime) -> None:
+    with transaction.atomic():
+        alias = CheckpointAlias.objects.select_for_update().filter(project=caller.project, name=name).first()
+        if alias is None:
+            raise not_found("alias", name)
+        if alias.protected:
+            _need_admin(caller, name)
+        note_project(
+            caller, "checkpoint_alias", f"{name} removed", now=now,
+            data={"alias": name, "from": alias.checkpoint_id, "to": None},
+        )  # fmt: skip
+        alias.delete()
+
+
+def pin(checkpoint: Checkpoint, pinned: bool) -> Checkpoint:
+    """A pinned checkpoint is never freed by a policy."""
+    with transaction.atomic():
+        held = Checkpoint.objects.select_for_update().get(pk=checkpoint.pk)
+        if pinned and held.state == CheckpointState.FREED:
+            raise conflict("freed", f"the bytes of {held.pk} were freed; there is nothing to pin")
+        held.pinned = pinned
+        held.save(update_fields=["pinned"])
+    return held
+
+
+def hold_stored(checkpoint_id: str) -> bool:
+    """Whether a checkpoint is STORED, and stays so until the caller's transaction ends."""
+    found = Checkpoint.objects.select_for_update().filter(pk=checkpoint_id, state=CheckpointState.STORED)
+    return found.first() is not None
+
+
+# --- links ------------------------------------------------------------------------------------------------
+
+
+def download_link(checkpoint: Checkpoint, *, seconds: int, now: datetime) -> tuple[str, datetime]:
+    """A signed path that fetches this checkpoint without a token, until it expires."""
+    expires_at = now + timedelta(seconds=seconds)
+    text = signing.dumps([checkpoint.pk, int(expires_at.timestamp())], salt=LINK_SALT)
+    return f"/api/v1/checkpoint-downloads/{text}", expires_at
+
+
+def checkpoint_of_link(text: str, *, now: datetime) -> Checkpoint:
+    """404 for a link that is not ours, 410 for one that has expired."""
+    try:
+        checkpoint_id, expires = signing.loads(text, salt=LINK_SALT)
+    except signing.BadSignature as error:
+        raise not_found("download link", text[:20]) from error
+    if now.timestamp() > expires:
+        raise Problem(410, "link_expired", "this download link has expired; ask for another")
+    checkpoint = Checkpoint.objects.filter(pk=checkpoint_id).first()
+    if checkpoint is None:
+        raise not_found("checkpoint", checkpoint_id)
+    return checkpoint
+
+
+# --- retention --------------------------------------------------------------------------------------------
+
+
+def policy_of(project: Project) -> tuple[Policy, bool]:
+    """The project's policy, and whether the clean-up applies it by itself."""
+    row = RetentionPolicy.objects.filter(project=project).first()
+    return (Policy(**row.rules), row.automatic) if row else (Policy(), False)
+
+
+def set_policy(caller: Caller, policy: Policy, *, automatic: bool, now: datetime) -> None:
+    with transaction.atomic():
+        RetentionPolicy.objects.update_or_create(
+            project=caller.project, defaults={"rules": asdict(policy), "automatic": automatic}
+        )
+        note_project(
+            caller, "checkpoint_retention", f"{caller.user.username} changed what checkpoints are kept", now=now,
+            data={"rules": asdict(policy), "automatic": automatic},
+        )  # fmt: skip
+
+
+def plan_retention(project: Project, policy: Policy, needs: Needs, *, now: datetime) -> list[Verdict]:
+    """What the policy would free and keep now, and why. Nothing changes."""
+    return judge(_candidates(project, needs), policy, now=now)
+
+
+def apply_retention(project: Project, policy: Policy, needs: Needs, *, now: datetime) -> list[Verdict]:
+    """Free what the policy frees at this moment. Rows and lineage stay; bytes go once nobody names them."""
+    with transaction.atomic():
+        # Whoever is about to need one of these waits here, or is seen by `needs`.
+        list(Checkpoint.objects.select_for_update().filter(project=project).order_by("pk").values_list("pk"))
+        verdicts = judge(_candidates(project, needs), policy, now=now)
+        freed = [verdict.id for verdict in verdicts if verdict.freed]
+        hashes = list(Checkpoint.objects.filter(pk__in=freed).values_list("tar_sha256", flat=True))
+        Checkpoint.objects.filter(pk__in=freed).update(state=CheckpointState.FREED, freed_at=now)
+        unnamed = [sha256 for sha256 in set(hashes) if not _is_named(sha256)]
+        for sha256 in unnamed:
+            transaction.on_commit(partial(store.delete, sha256))
+    return verdicts
+
+
+def _candidates(project: Project, needs: Needs) -> list[Candidate]:
+    needed: dict[str, list[str]] = {key: list(why) for key, why in needs(project).items()}
+    for alias in CheckpointAlias.objects.filter(project=project).order_by("name"):
+        needed.setdefault(alias.checkpoint_id, []).append(f"alias {alias.name}")
+    stored = Checkpoint.objects.filter(project=project, state=CheckpointState.STORED).order_by("-pk")
+    candidates = []
+    for row in stored:
+        assert row.stored_at is not None  # set with the state
+        who = [*(["pinned"] if row.pinned else []), *needed.get(row.pk, [])]
+        candidates.append(
+            Candidate(
+                id=row.pk, run_id=row.run_id, step=row.step, final=row.final, bytes=row.bytes,
+                stored_at=row.stored_at, metrics=row.metrics, needed=tuple(who),
+            )
+        )  # fmt: skip
+    return candidates
+
+
+def _is_named(sha256: str) -> bool:
+    """Whether another row of any project has these very bytes."""
+    others = Checkpoint.objects.filter(tar_sha256=sha256, state=CheckpointState.STORED)
+    return others.exists() or BaseModel.objects.filter(sha256=sha256).exists()
+
+
+def _need_admin(caller: Caller, name: str) -> None:
+    if "checkpoints:admin" not in caller.scopes:
+        raise Problem(
+            403,
+            "missing_scope",
+            f"the alias {name!r} is protected; moving it needs the scope checkpoints:admin",
+        )
+
+
+def settings_as_json(policy: Policy, automatic: bool) -> dict[str, Any]:
+    return {**asdict(policy), "automatic": automatic}

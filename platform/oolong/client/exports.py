@@ -1,0 +1,90 @@
+"""A checkpoint's model on its way into a folder: only the files of its Hugging Face directory, each verified."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path, PurePosixPath
+
+from oolong.client.archives import Progress
+from oolong.client.errors import OolongError
+from oolong.client.exchange import file_chunks
+from oolong.client.models import CheckpointFiles, StoredFile
+
+MODEL_FOLDER = "hf/"
+CARD = "README.md"
+
+
+class PartDownload:
+    """One file that lies inside a larger download; it arrives under a temporary name."""
+
+    def __init__(self, target: Path, file: StoredFile, arrived: Progress) -> None:
+        self._target, self._file, self._arrived = target, file, arrived
+        self._part = target.with_name(target.name + ".part")
+        self._part.unlink(missing_ok=True)
+        self._part.touch()
+        self._have = 0
+
+    @property
+    def complete(self) -> bool:
+        return self._have >= self._file.bytes
+
+    def headers(self) -> dict[str, str]:
+        first, last = self._file.offset + self._have, self._file.offset + self._file.bytes - 1
+        return {"Accept-Encoding": "identity", "Range": f"bytes={first}-{last}"}
+
+    def begin(self, status: int) -> None:
+        if status != 206:
+            raise OolongError(f"{self._file.name}: the server answers {status} to a ranged request, not 206")
+
+    def write(self, chunk: bytes) -> None:
+        with self._part.open("ab") as file:
+            file.write(chunk)
+        self._have += len(chunk)
+        self._arrived(len(chunk), self._file.bytes)
+
+    def finish(self) -> None:
+        """Verify and rename. Raises OolongError, and removes what came, when it is not the manifest's file."""
+        digest = hashlib.sha256()
+        for chunk in file_chunks(self._part):
+            digest.update(chunk)
+        if digest.hexdigest() != self._file.sha256:
+            self._part.unlink()
+            raise OolongError(
+                f"{self._file.name}: sha256 is {digest.hexdigest()}, the manifest says {self._file.sha256 or 'nothing'}"
+            )
+        self._part.rename(self._target)
+
+
+class Export:
+    """Which files make the directory. Raises OolongError when the checkpoint holds no model, or the folder is full."""
+
+    def __init__(self, folder: Path, stored: CheckpointFiles, progress: Progress | None) -> None:
+        self.folder = folder
+        self.files = [file for file in stored.files if file.name.startswith(MODEL_FOLDER)]
+        self._progress = progress
+        self._total, self._have = sum(file.bytes for file in self.files), 0
+        if not self.files:
+            raise OolongError(
+                f"checkpoint {stored.id} holds no {MODEL_FOLDER} directory, so there is no model to export"
+            )
+        if folder.exists() and any(folder.iterdir()):
+            raise OolongError(f"{folder} is not empty; name a folder that is, or that is not there yet")
+
+    def part(self, file: StoredFile) -> PartDownload:
+        name = PurePosixPath(file.name.removeprefix(MODEL_FOLDER))
+        if name.is_absolute() or ".." in name.parts:
+            raise OolongError(
+                f"the checkpoint names a file {file.name!r}, which would lie outside of {self.folder}"
+            )
+        target = self.folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return PartDownload(target, file, self._arrived)
+
+    def finish(self, card: bytes) -> Path:
+        (self.folder / CARD).write_bytes(card)
+        return self.folder
+
+    def _arrived(self, size: int, _of: int) -> None:
+        self._have += size
+        if self._progress is not None:
+            self._progress(self._have, self._total)

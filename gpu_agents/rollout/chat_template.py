@@ -55,10 +55,12 @@ class ChatTemplate:
         ]
         self._template = _environment().from_string(_template_source(directory, settings))
 
-    def render(self, messages: list[dict[str, str]]) -> str:
-        """The prompt text up to where the assistant begins."""
+    def render(self, messages: list[dict[str, str]], *, tools: Sequence[dict[str, Any]] = ()) -> str:
+        """The prompt text up to where the assistant begins; `tools` as the template takes them."""
         try:
-            return self._template.render(messages=messages, add_generation_prompt=True, **self._special)
+            return self._template.render(
+                messages=messages, tools=list(tools) or None, add_generation_prompt=True, **self._special
+            )
         except jinja2.TemplateError as error:
             raise ModelFilesUnusable(
                 f"the chat template refused the messages {messages!r}: {error}"

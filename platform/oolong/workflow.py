@@ -86,10 +86,11 @@ class Episode(Protocol):
     async def score(self, text: str | None = None) -> float:
         """The reward function's value of `text`, by default the policy's last turn, for this row."""
 
-    async def execute(self, code: str) -> str:
+    async def execute(self, code: str, *, max_output_tokens: int = 256) -> str:
         """Run a Python program in the run's sandbox: what it printed, or how it failed, as text for the policy.
 
-        A program that raises or runs too long is an answer. Only a sandbox that fails is WorkflowFailed (sandbox).
+        Of a longer output the beginning and the end are kept, half of `max_output_tokens` each. A program that
+        raises or runs too long is an answer; only a sandbox that fails is WorkflowFailed (sandbox).
         """
 
     async def append_messages(self, messages: Sequence[Mapping[str, str]]) -> None:

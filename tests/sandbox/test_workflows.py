@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from gpu_agents.channel import Peer
+from gpu_agents.rewards.sandboxes import Sandboxes
+from gpu_agents.rewards.service import InThisProcess, RewardService
+from gpu_agents.rollout.worker.execution import NoSandbox, SandboxedPython
 from gpu_agents.rollout.workflows.boxed import in_sandbox
 from gpu_agents.rollout.workflows.source import SourceWorkflow
 from oolong.sandbox import Sandbox
@@ -115,3 +121,38 @@ async def test_hosts_wait_for_a_free_sandbox_and_all_are_played(sandbox: Sandbox
     results = await asyncio.gather(*(workflow.workflow.run(Talk()) for _ in range(episodes)))  # type: ignore[arg-type]
     await workflow.close()
     assert results == [0.5] * episodes
+
+
+@asynccontextmanager
+async def reward_service(sandboxes: Sandboxes | None) -> AsyncIterator[Peer]:
+    service = RewardService(InThisProcess(lambda _: 0.0), token="t", sandboxes=sandboxes)
+    port = await service.door.open("127.0.0.1", 0)
+    peer = Peer("the reward service", f"http://127.0.0.1:{port}", "t", connect_seconds=5)
+    try:
+        yield peer
+    finally:
+        await peer.close()
+        await service.door.close()
+        if sandboxes is not None:
+            await sandboxes.close()
+
+
+async def test_code_of_the_policy_runs_in_the_reward_services_sandbox(sandbox: Sandbox) -> None:
+    sandboxes = Sandboxes(slots=2)
+    sandboxes.start()
+    async with reward_service(sandboxes) as peer:
+        python = SandboxedPython(peer, seconds=2.0)
+        await python.require()
+        assert await python.execute("x = 6\nprint('six')\nx * 7") == "six\n42"
+        failed = await python.execute("print('before')\nraise KeyError('k')")
+        assert failed.startswith("before\nTraceback") and failed.endswith("KeyError: 'k'")
+        assert await python.execute("while True: pass") == "Error: the program ran longer than 2 s"
+        unreachable = await python.execute("import socket\nsocket.create_connection(('127.0.0.1', 22))")
+        assert "Error" in unreachable
+        assert "more than" in await python.execute("#" * 300_000)
+
+
+async def test_without_a_sandbox_a_workflow_with_tools_is_refused_with_the_reason() -> None:
+    async with reward_service(None) as peer:
+        with pytest.raises(NoSandbox, match="started without a sandbox"):
+            await SandboxedPython(peer, seconds=2.0).require()

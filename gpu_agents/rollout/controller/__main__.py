@@ -19,6 +19,7 @@ from gpu_agents.rollout.controller.rules import Rules
 from gpu_agents.rollout.controller.server import ControllerServer
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.rows import DatasetUnusable, read_rows
+from gpu_agents.rollout.workflows.tool_calls import tools_of
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Outbox
@@ -49,7 +50,8 @@ def build(job: Job) -> tuple[Controller, ChatTemplate]:
     attempt = job.attempt
     spec = attempt.run_spec
     template = ChatTemplate(attempt.model_directory)
-    prompts = PromptBook(read_rows(attempt.dataset_file, split=spec.dataset.split), template)
+    rows = read_rows(attempt.dataset_file, split=spec.dataset.split)
+    prompts = PromptBook(rows, template, tools=tools_of(spec.workflow))
     prompts.check(spec.rollout, attempt.model_directory)
     restored = None
     if attempt.resume_directory:
@@ -101,7 +103,8 @@ def _evaluation_plan(job: Job, spec: RunSpec, template: ChatTemplate) -> Evaluat
     if evaluation is None:
         return None
     file = job.attempt.evaluation_file or job.attempt.dataset_file
-    book = PromptBook(read_rows(file, split=evaluation.split), template)
+    rows = read_rows(file, split=evaluation.split)
+    book = PromptBook(rows, template, tools=tools_of(spec.workflow))
     rollout = spec.rollout
     if evaluation.max_new_tokens is not None:
         rollout = rollout.model_copy(update={"max_new_tokens": evaluation.max_new_tokens})

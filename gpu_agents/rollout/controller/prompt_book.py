@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gpu_agents.rollout.chat_template import ChatTemplate
 from oolong.contracts.attempt import CanonicalRow
@@ -16,8 +18,16 @@ class PromptsRefused(ValueError):
 
 
 class PromptBook:
-    def __init__(self, rows: list[CanonicalRow], template: ChatTemplate) -> None:
-        texts = [template.render(row.messages) for row in rows]
+    def __init__(
+        self, rows: list[CanonicalRow], template: ChatTemplate, *, tools: Sequence[dict[str, Any]] = ()
+    ) -> None:
+        """`tools` are those of the workflow; raise PromptsRefused where the template tells the policy of none."""
+        texts = [template.render(row.messages, tools=tools) for row in rows]
+        if tools and texts and texts[0] == template.render(rows[0].messages):
+            raise PromptsRefused(
+                "workflow.tool_format=tool_call: the model's chat template says nothing of tools, so the policy would "
+                "not know how to call one; tell it in the dataset's messages and take tool_format: fenced"
+            )
         token_ids = template.encode_many(texts)
         self._prompts = {
             row.row: EvaluationPrompt(index=row.row, prompt_token_ids=ids, prompt=text, answer=row.answer)

@@ -19,6 +19,7 @@ from gpu_agents.rollout.engines.launch import LaunchPlan
 from gpu_agents.rollout.rows import DatasetUnusable, read_rows
 from gpu_agents.rollout.worker.engine_slot import EngineSlot
 from gpu_agents.rollout.worker.episode import EpisodeLimits, Stage
+from gpu_agents.rollout.worker.execution import NoSandbox, SandboxedPython
 from gpu_agents.rollout.worker.loading import PROBE_TOKENS, Load, WeightLoader
 from gpu_agents.rollout.worker.manifest import ExpectedTensors, WeightsRefused
 from gpu_agents.rollout.worker.meters import Meters
@@ -44,7 +45,7 @@ def main() -> int:
         return asyncio.run(work(job))
     except (ModelFilesUnusable, WeightsRefused) as error:
         return leave(job, EndReason.MODEL_UNUSABLE, str(error))
-    except (EngineTooOld, SandboxRefused) as error:
+    except (EngineTooOld, SandboxRefused, NoSandbox) as error:
         return leave(job, EndReason.CONFIG_REFUSED, str(error))
     except DatasetUnusable as error:
         return leave(job, EndReason.DATASET_UNUSABLE, str(error))
@@ -65,8 +66,12 @@ async def work(job: Job) -> int:
     reward = Peer("the reward service", attempt.reward_url, attempt.token)
     loads: list[Load] = []
     limits = _limits(attempt.model_directory)
+    workflow = _workflow(job, spec)
+    executor = SandboxedPython(reward, seconds=spec.workflow.tool_seconds)
+    if workflow.executes:
+        await executor.require()
     stage = Stage(
-        workflow=_workflow(job, spec),
+        workflow=workflow,
         slot=slot,
         scorer=Scorer(reward, timeout_seconds=options.reward_timeout_seconds),
         template=template,
@@ -75,6 +80,7 @@ async def work(job: Job) -> int:
             max_trajectory_tokens=spec.workflow.max_trajectory_tokens,
             model=limits,
         ),
+        executor=executor,
     )
     loader = WeightLoader(
         options=options,

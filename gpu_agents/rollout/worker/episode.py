@@ -186,14 +186,15 @@ class LiveEpisode:
         member.score = value
         return value
 
-    async def execute(self, code: str) -> str:
+    async def execute(self, code: str, *, max_output_tokens: int = 256) -> str:
         member = self._member
         place = self._next_outcome()
         value = member.outcomes[place]
         if value is None:
             if self._stage.executor is None:
                 raise WorkflowFailed("sandbox", "this run's reward service runs no code: there is no sandbox")
-            value = member.outcomes[place] = await self._stage.executor.execute(code)
+            output = await self._stage.executor.execute(code)
+            value = member.outcomes[place] = self._cut(output, max_output_tokens)
             member.tool_calls += 1
         if not isinstance(value, str):
             raise _diverged(f"it asks for a text where it had asked for a score ({value!r:.80})")
@@ -275,6 +276,14 @@ class LiveEpisode:
             member.generate_seconds += time.monotonic() - started
             if self._place is not None:
                 self._place.leave()
+
+    def _cut(self, output: str, most: int) -> str:
+        ids = self._stage.template.encode(output)
+        if len(ids) <= most:
+            return output
+        head, tail = ids[: most - most // 2], ids[len(ids) - most // 2 :]
+        decode = self._stage.template.decode
+        return f"{decode(head)}\n[{len(ids) - most} tokens cut]\n{decode(tail)}"
 
     def _recorded(self, *, sampled: bool) -> Turn | None:
         """The member's turn at which the workflow stands, if it has one from an earlier worker."""

@@ -279,7 +279,7 @@ async def _do(call: said.AnyMessage, episode: Episode) -> dict[str, Any]:
         case said.Score():
             return {"score": await episode.score(call.text)}
         case said.Execute():
-            return {"text": await episode.execute(call.code)}
+            return {"text": await episode.execute(call.code, max_output_tokens=call.max_output_tokens)}
         case said.AppendMessages():
             await episode.append_messages(call.messages)
         case said.AppendEnvironmentTokens():

@@ -66,8 +66,8 @@ class Episode:
         reply = await self._ask("score", text=text)
         return float(reply["score"])
 
-    async def execute(self, code: str) -> str:
-        reply = await self._ask("execute", code=code)
+    async def execute(self, code: str, *, max_output_tokens: int = 256) -> str:
+        reply = await self._ask("execute", code=code, max_output_tokens=max_output_tokens)
         return str(reply["text"])
 
     async def append_messages(self, messages: Sequence[Mapping[str, str]]) -> None:

@@ -7,6 +7,8 @@ one that nobody waits for with {"drop": number}. Log-probabilities and versions 
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 
@@ -39,6 +41,7 @@ class Score(OfEpisode, frozen=True, kw_only=True, tag="score"):
 
 class Execute(OfEpisode, frozen=True, kw_only=True, tag="execute"):
     code: str
+    max_output_tokens: Annotated[int, msgspec.Meta(ge=1, le=65536)]
 
 
 class AppendMessages(OfEpisode, frozen=True, kw_only=True, tag="append_messages"):

@@ -18,4 +18,5 @@ class Workflow:
 
     run: Callable[[Episode], Awaitable[float]]
     movable: bool = True
+    executes: bool = False  # it cannot do without `Episode.execute`
     close: Callable[[], Awaitable[None]] | None = None  # when the worker ends

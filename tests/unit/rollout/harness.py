@@ -27,7 +27,7 @@ from gpu_agents.rollout.controller.server import ControllerServer
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
 from gpu_agents.rollout.worker.engine_slot import EngineSlot
-from gpu_agents.rollout.worker.episode import EpisodeLimits, Stage
+from gpu_agents.rollout.worker.episode import EpisodeLimits, Executor, Stage
 from gpu_agents.rollout.worker.loading import Load, WeightLoader
 from gpu_agents.rollout.worker.manifest import ExpectedTensors
 from gpu_agents.rollout.worker.meters import Meters
@@ -90,6 +90,7 @@ class Harness:
     reward: Reward | None = None
     resume_directory: Path | None = None
     workflow: Workflow | None = None  # in place of the spec's
+    executor: Executor | None = None
     workers: list[RunningWorker] = field(default_factory=list)
 
     async def __aenter__(self) -> Harness:
@@ -181,6 +182,7 @@ class Harness:
                     max_trajectory_tokens=self.spec.workflow.max_trajectory_tokens,
                     model=limits,
                 ),
+                executor=self.executor,
             ),
             supervisor=AttachedEngine(client, slot, loader),  # type: ignore[arg-type]
             loader=loader,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ class ScriptedRequest:
     ignore_eos: bool
     temperature: float
     spread: int
+    reply: list[int] | None = None
     done: asyncio.Event = field(default_factory=asyncio.Event)
     output: list[int] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
@@ -37,7 +39,13 @@ class ScriptedRequest:
     @property
     def length(self) -> int:
         """Tokens until the stop token: told by the prompt's second token."""
+        if self.reply is not None:
+            return len(self.reply) + 1
         return self.prompt[1] * 7 % self.spread + 5
+
+    @property
+    def next_token(self) -> int:
+        return 97 + len(self.output) % 26 if self.reply is None else self.reply[len(self.output)]
 
 
 class ScriptedEngine:
@@ -65,6 +73,7 @@ class ScriptedEngine:
         self.most_running = 0
         self.fail_loads = False
         self.load_delay = 0.0
+        self.reply_to: Callable[[list[int]], list[int]] | None = None  # else letters in their order
         self.spread = 40  # lengths are 5 to spread + 4 tokens
         self._may_start = asyncio.Event()
         self._may_start.set()
@@ -121,7 +130,7 @@ class ScriptedEngine:
         for request in self.running[: self.places]:
             request.retracted = False
             at_end = len(request.output) + 1 >= request.length and not request.ignore_eos
-            request.output.append(EOS if at_end else 97 + len(request.output) % 26)
+            request.output.append(EOS if at_end else request.next_token)
             request.versions.append(self.version)
             if at_end:
                 self._finish(request, {"type": "stop", "matched": EOS})
@@ -158,6 +167,7 @@ class ScriptedEngine:
             ignore_eos=sampling["ignore_eos"],
             temperature=sampling["temperature"],
             spread=self.spread,
+            reply=self.reply_to(body["input_ids"]) if self.reply_to is not None else None,
         )
         request.cached_tokens = self._cached(request.prompt)
         self._cache.append(request.prompt)

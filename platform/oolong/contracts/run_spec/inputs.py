@@ -61,14 +61,16 @@ class RewardSection(Section):
 _OPTIONS_OF: dict[str, tuple[str, ...]] = {
     "single_turn": (),
     "multi_turn": ("max_turns", "turn_discount", "feedback", "retry_below"),
+    "python_tool": ("tool_format", "max_tool_calls", "tool_output_tokens", "tool_seconds"),
 }
 
 
 class WorkflowSection(Section):
-    name: Literal["single_turn", "multi_turn"] = Field(
+    name: Literal["single_turn", "multi_turn", "python_tool"] = Field(
         "single_turn",
         description="the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets "
-        "feedback and answers again",
+        "feedback and answers again; python_tool: Python that the policy writes is run in the sandbox, and it goes on "
+        "with the output",
     )
     max_trajectory_tokens: PositiveInt | None = Field(
         None,
@@ -88,6 +90,15 @@ class WorkflowSection(Section):
         description="multi_turn: what the user says after a wrong answer",
     )
     retry_below: PositiveFloat = Field(1.0, description="multi_turn: an answer of a lower score is wrong")
+
+    tool_format: Literal["tool_call", "fenced"] = Field(
+        "tool_call",
+        description="python_tool: how the policy asks for it. tool_call: <tool_call> with JSON, of which the chat "
+        "template tells the policy; fenced: a ```python block, of which the dataset's messages must tell it",
+    )
+    max_tool_calls: PositiveInt = Field(4, description="python_tool: programs at most in one rollout")
+    tool_output_tokens: PositiveInt = Field(256, description="python_tool: what is kept of one output")
+    tool_seconds: PositiveFloat = Field(5.0, description="python_tool: time of one program")
 
     @model_validator(mode="after")
     def _options_are_of_this_workflow(self) -> Self:

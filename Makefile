@@ -24,8 +24,9 @@ test-integration:
 test-e2e test-faults test-sandbox test-sim test-gpu:
 	@$(PYTHON) manage.py selftest --lanes $(@:test-%=%)
 
+# All measures, or ONLY=key,key.
 bench:
-	@$(PYTHON) manage.py selftest --lanes bench
+	@$(PYTHON) manage.py bench --only "$(ONLY)"
 
 lint:
 	@$(PYTHON) manage.py selftest --lanes static

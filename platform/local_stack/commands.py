@@ -26,6 +26,7 @@ usage: python3 manage.py COMMAND [OPTIONS]
   ps            what is running
   login-link    another single-use login link
   selftest      set up and run the test suite (--lanes a,b: only these, such as faults)
+  bench         measure, write docs/benchmarks (--only KEY,KEY: these, --list: their names)
   webui         build the dashboard
   screenshots   make the pictures of the README from a real run
   preflight     check this machine, say what is missing
@@ -235,6 +236,22 @@ def _selftest(places: Places, rest: list[str]) -> int:
     return selftest.run_lanes(places, names=names, device=options.device, more=for_pytest)
 
 
+def _bench(places: Places, rest: list[str]) -> int:
+    """Hand over to tests/bench, with the words after the command as they are."""
+    stack.set_up(places, device="cpu", say=print, quiet_preflight=True)
+    environment = configuration.child_environment(places, {})
+    environment["OOLONG_NODE_PYTHON"] = str(environments.node_environment(places).python)
+    process = subprocess.Popen(
+        [str(places.venv_python), "-m", "tests.bench", *rest], env=environment, cwd=places.root
+    )
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        raise
+
+
 def _webui(places: Places, rest: list[str]) -> int:
     _parser("webui").parse_args(rest)
     return 0 if dashboard.build_if_needed(places, say=print) else 1
@@ -290,6 +307,7 @@ COMMANDS: dict[str, Command] = {
     "login-link": _login_link,
     "node-python": _node_python,
     "selftest": _selftest,
+    "bench": _bench,
     "webui": _webui,
     "screenshots": _screenshots,
     "preflight": _preflight,

@@ -47,7 +47,6 @@ LANES = (
     Lane("sandbox", paths=("tests/sandbox",), part_of_the_suite=False),
     Lane("sim", paths=("tests/unit/rollout",), part_of_the_suite=False),
     Lane("gpu", paths=("tests/gpu",), in_node_environment=True, part_of_the_suite=False),
-    Lane("bench", paths=("tests/bench",), part_of_the_suite=False),
 )
 
 CHECKERS: dict[str, list[str]] = {

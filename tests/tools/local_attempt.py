@@ -85,6 +85,8 @@ class LocalAttempt:
     node_python: str
     environment: dict[str, str] = field(default_factory=dict)
     resume_directory: Path | None = None
+    trainer_module: str = ""  # instead of trainers.<kind>
+    engine_launcher: str = ""  # called as the node Python is, instead of it, to start engines
     jobs: dict[str, RunningJob] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -99,7 +101,7 @@ class LocalAttempt:
             resume_directory=str(self.resume_directory) if self.resume_directory else None,
             controller_url=f"http://127.0.0.1:{controller}", reward_url=f"http://127.0.0.1:{reward}",
             engine_ports=ports, rendezvous_port=rendezvous, token="local-token",
-            node_python=self.node_python, device="cpu",
+            node_python=self.engine_launcher or self.node_python, device="cpu",
         )  # fmt: skip
         (self.directory / "attempt.json").write_bytes(msgspec.json.encode(self.attempt))
 
@@ -117,7 +119,7 @@ class LocalAttempt:
                 self.node_python, "-m", "torch.distributed.run",
                 "--nproc-per-node", str(self.spec.trainer.ranks),
                 "--master-addr", "127.0.0.1", "--master-port", str(self.attempt.rendezvous_port),
-                "-m", f"trainers.{self.spec.kind}",
+                "-m", self.trainer_module or f"trainers.{self.spec.kind}",
             ],
         }[kind]  # fmt: skip
         environment = {

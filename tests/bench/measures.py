@@ -1,0 +1,96 @@
+"""What is measured: one line per measure in one table, and the programs that measure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["emulated", "model", "real"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A module that prints its measures as JSON: `python -m tests.bench.<module>`."""
+
+    module: str
+    in_node_environment: bool
+    limit_seconds: int
+
+
+PROGRAMS: dict[str, Program] = {
+    one.module: one
+    for one in (
+        Program(module="emulated", in_node_environment=False, limit_seconds=5400),
+        Program(module="real_cpu", in_node_environment=False, limit_seconds=900),
+        Program(module="ablation", in_node_environment=True, limit_seconds=10800),
+        Program(module="microbatches", in_node_environment=True, limit_seconds=900),
+        Program(module="lm_head_memory", in_node_environment=True, limit_seconds=900),
+        Program(module="checkpoint_kills", in_node_environment=True, limit_seconds=1800),
+        Program(module="telemetry", in_node_environment=False, limit_seconds=900),
+    )
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    key: str
+    program: str
+    meaning: str
+    kind: Kind  # emulated devices, a cost model alone, or this machine
+    at_least: float | None = None  # the goal
+    at_most: float | None = None
+
+    def is_met(self, value: float) -> bool | None:
+        """None without a goal."""
+        if self.at_least is not None:
+            return value >= self.at_least
+        if self.at_most is not None:
+            return value <= self.at_most
+        return None
+
+    @property
+    def goal(self) -> str:
+        if self.at_least is not None:
+            return f"≥ {self.at_least:g}"
+        return "" if self.at_most is None else f"≤ {self.at_most:g}"
+
+
+_TABLE = """
+async_over_sync_eta4             | emulated       | emulated | >= 2.77 | trained tokens a second, asynchronous at η = 4 over synchronous, on as many devices
+async_over_sync_by_eta           | emulated       | emulated |         | the same at η = 4, with a table over η
+interruptible_over_not           | emulated       | emulated | >= 1.17 | interruptible rollouts over rollouts that finish before an engine loads new weights
+weight_sync_share                | emulated       | emulated | <= 0.02 | share of a train step in which the trainer gathers, writes and announces weights
+trainer_idle_fraction            | emulated       | emulated | <= 0.05 | share of the time in which the trainer waits for a batch
+rollout_idle_fraction            | emulated       | emulated |         | share of the time in which an engine has nothing to do
+real_cpu_async_over_sync         | real_cpu       | real     |         | the same comparison with real SGLang and no emulation on this machine's processors
+dynamic_over_fixed_microbatches  | microbatches   | model    |         | dynamic microbatches over a fixed number of them
+packed_over_padded               | microbatches   | real     | >= 2    | packed rows over padded batches, forward and backward
+bin_use                          | microbatches   | model    | >= 0.95 | tokens over the token budget of the microbatches used
+flops_imbalance                  | microbatches   | model    | <= 1.05 | work that the ranks wait for over the mean work of a rank
+lm_head_memory_ratio             | lm_head_memory | real     | >= 8    | memory of plain logits over that of the chunked head, at 16,384 tokens
+decoupled_eta8_over_eta0         | ablation       | real     | >= 0.97 | mean reward over training with the decoupled objective at a lag of 8 versions over lag 0
+naive_eta8_over_eta0             | ablation       | real     |         | the same with the naive objective
+checkpoint_kills_bad             | checkpoint_kills | real   | <= 0    | of 120 kills -9 while checkpoints are written: unreadable or mixed ones, and acknowledged steps lost
+ingest_points_per_second         | telemetry      | real     |         | metric points that one web process stores a second
+point_to_frame_p95_ms            | telemetry      | real     |         | milliseconds from a published point to a WebSocket client, 200 clients, 95th percentile
+"""
+
+
+def _parse(table: str) -> dict[str, Measure]:
+    measures = {}
+    for line in table.strip().splitlines():
+        key, program, kind, goal, meaning = (part.strip() for part in line.split("|", 4))
+        if kind not in ("emulated", "model", "real"):
+            raise ValueError(f"measure {key}: kind {kind!r}")
+        measures[key] = Measure(
+            key=key,
+            program=PROGRAMS[program].module,
+            meaning=meaning,
+            kind=kind,  # type: ignore[arg-type]
+            at_least=float(goal.removeprefix(">=")) if goal.startswith(">=") else None,
+            at_most=float(goal.removeprefix("<=")) if goal.startswith("<=") else None,
+        )
+    return measures
+
+
+MEASURES: dict[str, Measure] = _parse(_TABLE)

@@ -21,7 +21,7 @@ import msgspec
 from gpu_agents.agent.api import AgentApi
 from gpu_agents.agent.checkpoints import Uploader
 from gpu_agents.agent.heartbeat import Heart
-from gpu_agents.agent.launch import COMMANDS, Command
+from gpu_agents.agent.launch import COMMANDS, Command, write_live
 from gpu_agents.agent.node_jobs import NodeJobs
 from gpu_agents.agent.preparation import Preparer
 from gpu_agents.agent.reconcile import (
@@ -146,6 +146,8 @@ class Agent:
         if reply.attempts != self._desired:
             self._desired = reply.attempts
             write_json(self._data.desired, reply.attempts)
+            for attempt in reply.attempts:
+                write_live(self._data, attempt)
             self._preparer.keep_only({attempt.attempt_id for attempt in reply.attempts})
 
     # --- reconcile

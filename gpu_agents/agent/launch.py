@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from gpu_agents.agent import processes
 from gpu_agents.agent.job_supervisor import ALREADY_SUPERVISED
 from gpu_agents.agent.records import JobRecord, write_json
@@ -19,6 +21,7 @@ from gpu_agents.agent.settings import DataDirectory
 from oolong.contracts.agent import DesiredAttempt
 from oolong.contracts.attempt import ATTEMPT_FILE, EXIT_FILE, JOB_FILE, AttemptFile, JobFile
 from oolong.contracts.lifecycle import JobKind
+from oolong.contracts.live_changes import LIVE_FILE, LiveSettings
 
 ROOT = Path(__file__).resolve().parents[2]  # holds gpu_agents/, trainers/ and platform/
 SUPERVISOR_START_SECONDS = 20.0
@@ -117,7 +120,18 @@ def write_attempt(
             device=device,
         ),
     )
+    write_live(data, attempt)
     return path
+
+
+def write_live(data: DataDirectory, attempt: DesiredAttempt) -> None:
+    """Put what was changed in the run where its jobs look, once the attempt is prepared."""
+    directory = data.attempt(attempt.attempt_id)
+    if attempt.live.revision == 0 or not (directory / ATTEMPT_FILE).exists():
+        return
+    path = directory / LIVE_FILE
+    if not path.exists() or msgspec.json.decode(path.read_bytes(), type=LiveSettings) != attempt.live:
+        write_json(path, attempt.live)
 
 
 def _place_sources(folder: Path, sources: Mapping[str, Path]) -> dict[str, str]:

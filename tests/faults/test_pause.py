@@ -1,4 +1,4 @@
-"""A run that is stopped, tried again, paused and resumed trains every group once, as if nothing had happened."""
+"""A run that is changed, stopped, tried again, paused and resumed trains every group once, as if nothing had been."""
 
 from __future__ import annotations
 
@@ -17,7 +17,22 @@ def test_stop_retry_pause_and_resume_leave_no_gap_and_no_repeat(stack: Stack, in
     node = stack.add_node("only", slots=2)
     client = stack.client()
     first_id = client.runs.create(small_runs.spec(inputs, steps=STEPS)).id
-    small_runs.wait_for_step(stack, first_id, 4)
+    small_runs.wait_for_step(stack, first_id, 2)
+    client.runs.change(
+        first_id, changes={"staleness": {"max": 2}, "trainer": {"learning_rate": 5e-4}}, checkpoint=True
+    )
+
+    def said() -> list[str]:
+        return [event.message for event in client.runs.events(first_id) if event.kind == "live_change"]
+
+    until(lambda: len(said()) == 3, seconds=20, what="the jobs take the changes over", said=stack.said)
+    assert any("max staleness is 2" in message for message in said()), said()
+    assert any("the learning rate is 0.0005 from train step" in message for message in said()), said()
+    (asked,) = [message for message in said() if "a checkpoint is taken after train step" in message]
+    wanted = int(asked.split()[-1])
+    small_runs.wait_for_step(stack, first_id, wanted + 2)
+    assert client.runs.last_value(first_id, "optim/learning_rate") == pytest.approx(5e-4)
+    assert wanted in [checkpoint.step for checkpoint in client.checkpoints.list(run_id=first_id)]
     client.runs.stop(first_id)
     first = small_runs.wait_for_end(stack, client, first_id, seconds=60)
     assert first.status == "STOPPED" and first.latest_checkpoint is not None

@@ -10,6 +10,7 @@ import torch
 
 from oolong.contracts import rollout
 from oolong.contracts.attempt import AttemptFile, JobFile
+from oolong.contracts.live_changes import LiveFile
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import CheckpointLine, Note, Outbox, Points, Progress, Summary
 from trainers.algorithms.shaping import shaped, shaping_metrics
@@ -32,6 +33,8 @@ class Order:
     """What rank 0 tells every rank to do next: train this plan, or stop."""
 
     plan: RankPlan | None = None
+    learning_rate: float | None = None  # changed while the run goes on; None: the spec's
+    checkpoint: bool = False  # after this step, whatever the interval says
 
 
 class Front:
@@ -66,6 +69,7 @@ class Front:
             dtype=dtype,
             device=device,
         )
+        self._live = LiveFile(attempt.directory)
         self._groups: list[rollout.Group] = []
         self._straggler_seconds = 0.0
         self._published: rollout.PublishedWeights | None = None
@@ -108,10 +112,27 @@ class Front:
                     flops=self._flops,
                 )
                 self._imbalance = flops_imbalance(plans, self._flops)
-                return [Order(plan=plan) for plan in plans]
+                checkpoint = self._take_changes(version)
+                rate = self._live.settings.learning_rate
+                return [Order(plan=plan, learning_rate=rate, checkpoint=checkpoint) for plan in plans]
             if reply.ended:
                 break
         return [Order()] * ranks
+
+    def _take_changes(self, version: int) -> bool:
+        """Whether what was changed since the last step asks for a checkpoint; says what comes into force."""
+        if not self._live.poll():
+            return False
+        now, before = self._live.settings, self._live.before
+        if now.learning_rate != before.learning_rate:
+            rate = now.learning_rate or self._spec.trainer.learning_rate
+            message = f"the learning rate is {rate:g} from train step {version + 1} on"
+            self.outbox.write(Note(kind="live_change", message=message))
+        asked = now.checkpoint_wishes > before.checkpoint_wishes
+        if asked:
+            message = f"a checkpoint is taken after train step {version + 1}"
+            self.outbox.write(Note(kind="live_change", message=message))
+        return asked
 
     # --- the weights --------------------------------------------------------------------------------------
 

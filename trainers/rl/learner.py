@@ -67,6 +67,7 @@ class Learner:
         self.ranks = ranks
         self._algorithm: AlgorithmSection = spec.algorithm
         self._trainer: TrainerSection = spec.trainer
+        self.peak_learning_rate = spec.trainer.learning_rate  # may be changed between steps
         self._temperature = spec.rollout.temperature
         self._constant_tokens = spec.algorithm.loss_constant_tokens or spec.rollout.max_new_tokens
         self._objective = objective or OBJECTIVES[spec.algorithm.objective]
@@ -222,7 +223,7 @@ class Learner:
     def _begin_step(self, version: int) -> dict[str, float]:
         """Set the learning rates of the step, and return them by metric."""
         rate = learning_rate_at(
-            version, peak=self._trainer.learning_rate, warmup_steps=self._trainer.warmup_steps
+            version, peak=self.peak_learning_rate, warmup_steps=self._trainer.warmup_steps
         )
         section = self._algorithm.critic
         if section is not None and version < section.alone_steps:

@@ -66,6 +66,7 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
         if order.plan is None:
             stopped = True
             break
+        learner.peak_learning_rate = order.learning_rate or spec.trainer.learning_rate
         outcome = learner.train(order.plan, watch)
         if not outcome.finite:
             failures += 1
@@ -80,7 +81,8 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
         _publish(version, learner, front, dtype=dtype, first=False, watch=watch)
         watch.enter("prepare")
         metrics = front.account_batch(outcome.metrics) if front is not None else {}
-        if version % spec.checkpoint.every_steps == 0 and version < total:
+        due = order.checkpoint or version % spec.checkpoint.every_steps == 0
+        if due and version < total:
             watch.enter("checkpoint")
             newest = _told(front, writer.finish()) or newest
             _begin_checkpoint(writer, version, attempt, learner, front, account, parent)
@@ -96,7 +98,7 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
         return JobResult(
             reason=EndReason.NONFINITE_LOSS,
             message=f"{failures} steps in a row after version {version} gave a non-finite loss or gradient at "
-            f"trainer.learning_rate={spec.trainer.learning_rate:g}",
+            f"trainer.learning_rate={learner.peak_learning_rate:g}",
         )
     if begun != version:
         _told(front, writer.finish())

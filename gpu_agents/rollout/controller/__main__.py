@@ -21,6 +21,7 @@ from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.rows import DatasetUnusable, read_rows
 from gpu_agents.rollout.workflows.tool_calls import tools_of
 from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.live_changes import LiveFile
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Outbox
 
@@ -127,8 +128,9 @@ def _evaluation_plan(job: Job, spec: RunSpec, template: ChatTemplate) -> Evaluat
 
 async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int:
     outbox = Outbox(job.directory, job.job.incarnation)
-    telemetry = ControllerTelemetry(job, outbox, template, max_staleness=controller.rules.gate.max_staleness)
-    server = ControllerServer(controller, telemetry, token=job.attempt.token)
+    telemetry = ControllerTelemetry(job, outbox, template)
+    live = LiveFile(job.attempt.directory)
+    server = ControllerServer(controller, telemetry, token=job.attempt.token, live=live)
     host, port = address_of(job.attempt.controller_url)
     await server.door.open(host, port)
     log.info("listening on %s:%d", host, port)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -33,6 +33,7 @@ from gpu_agents.rollout.controller.ledger import DropReason
 from gpu_agents.rollout.controller.rules import Rules
 from gpu_agents.rollout.controller.snapshot import Snapshot
 from gpu_agents.rollout.controller.versions import Versions
+from oolong.contracts.live_changes import LiveSettings
 from oolong.contracts.rollout import (
     AckedProbe,
     AckRequest,
@@ -77,6 +78,7 @@ class TrainedBatch:
     dropped: DroppedTotals  # since the step before
     length_bias: LengthBias  # of the run so far
     filtered_share: float | None  # of the groups finished since the step before
+    bound: int  # max staleness at its take
 
 
 @dataclass(kw_only=True)
@@ -123,6 +125,7 @@ class Controller:
         self.ended = False
         self._dropped_before = self.groups.dropped.copy()
         self._restored_version = restored.version if restored else None
+        self._older_bounds: list[tuple[int, int]] = []  # (last version it holds at, max staleness)
         self._straggler_since: float | None = None
         self._probes: list[AckedProbe] = []
         self._all_stale_since: float | None = None
@@ -265,7 +268,7 @@ class Controller:
             raise OutOfOrder(f"version {request.version} was announced without its weights")
         batch = self._train_taken(request.version)
         if self.rules.straggler_policy == "drop":
-            bound = self.rules.gate.max_staleness
+            bound = self._straggler_bound(request.version)
             self.groups.cancel_what_will_be_too_old(request.version, max_staleness=bound)
         self._publish(request.weights)
         self._request_evaluation_if_due()
@@ -283,7 +286,7 @@ class Controller:
         choice = choose_batch(
             self.rules.straggler_policy,
             version=request.version,
-            max_staleness=self.rules.gate.max_staleness,
+            max_staleness=self._straggler_bound(request.version),
             groups=request.groups,
             finished=[
                 Candidate(group_id=h.group_id, order=h.order, oldest_version=h.oldest_version)
@@ -312,6 +315,46 @@ class Controller:
         self._require_version(version, self.versions.number, "a snapshot is taken at the announced version")
         image = self.groups.image(version)
         return msgspec.structs.replace(image, consumed=self.consumed, evaluations=self.evaluations.scores)
+
+    def change(self, live: LiveSettings) -> list[str]:
+        """Take over what was changed while the run goes on. Returns sentences about it for the run's events.
+
+        The gate obeys at once. A lower max staleness binds the batches only when no group that was admitted under
+        the higher one can be left: waiting for those to be young enough would be waiting for ever.
+        """
+        before = self.rules.gate
+        gate = replace(
+            before,
+            max_staleness=before.max_staleness if live.max_staleness is None else live.max_staleness,
+            max_concurrent_groups=live.max_concurrent_groups or before.max_concurrent_groups,
+        )
+        notes = []
+        if gate.max_staleness != before.max_staleness:
+            version = max(0, self.versions.number)
+            until = version + self._straggler_bound(version)
+            self._older_bounds.append((until, before.max_staleness))
+            notes.append(
+                f"max staleness is {gate.max_staleness} from version {version} on (it was {before.max_staleness})"
+            )
+        if gate.max_concurrent_groups != before.max_concurrent_groups:
+            notes.append(
+                f"at most {gate.max_concurrent_groups} groups run at once (it was {before.max_concurrent_groups})"
+            )
+        self.rules = replace(self.rules, gate=gate)
+        return notes
+
+    def evaluate_now(self, label: str) -> str:
+        """Ask for an evaluation of the newest version. Returns what becomes of the wish."""
+        if self.evaluations.plan is None:
+            return "no evaluation: the run's spec has no evaluation section"
+        if self.evaluations.pending is not None:
+            return f"no second evaluation: {self.evaluations.pending.label} is under way"
+        if self.ending or self.versions.newest is None:
+            return "no evaluation: there is no version to evaluate now"
+        version = self.versions.number
+        self.evaluations.request(label, version)
+        self.versions.pin(version)
+        return f"version {version} is evaluated as {label}"
 
     def take_probes(self) -> ProbesReply:
         probes, self._probes = self._probes, []
@@ -395,6 +438,14 @@ class Controller:
     def everyone_knows_the_end(self, *, now: float) -> bool:
         """Every engine that could still listen was told that the run has ended."""
         return self.ended and all(engine.told_end for engine in self.engines.live(now=now))
+
+    def _straggler_bound(self, version: int) -> int:
+        """Max staleness of what is trained at `version`: a bound that was lowered holds on for its last groups."""
+        return max(
+            self.rules.gate.max_staleness,
+            *(bound for until, bound in self._older_bounds if version <= until),
+            0,
+        )
 
     # --- inside -------------------------------------------------------------------------------------------
 
@@ -517,6 +568,7 @@ class Controller:
             dropped=dropped,
             length_bias=self.groups.length_bias,
             filtered_share=self.filtering.share_since_last_step(),
+            bound=self._straggler_bound(version - 1),
         )
 
     def _watch_evaluation(self, *, now: float) -> list[str]:

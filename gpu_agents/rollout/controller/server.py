@@ -17,6 +17,7 @@ from gpu_agents.rollout.controller.groups import Late
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from oolong.contracts import rollout as wire
 from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.live_changes import LiveFile
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +31,13 @@ STUCK_SECONDS = 120.0
 class ControllerServer:
     """Serves one Controller. All state changes happen on the event loop, so each verb is atomic."""
 
-    def __init__(self, controller: Controller, telemetry: ControllerTelemetry, *, token: str) -> None:
+    def __init__(
+        self, controller: Controller, telemetry: ControllerTelemetry, *, token: str, live: LiveFile
+    ) -> None:
         self.controller = controller
         self._telemetry = telemetry
+        self._live = live
+        self._tell_changes(controller.change(live.settings))
         self._changed = asyncio.Event()
         self.door = Door(token)
         for name, request, handler in (
@@ -60,10 +65,23 @@ class ControllerServer:
             for note in self.controller.tick(now=time.monotonic()):
                 log.warning(note)
                 self._telemetry.note("rollout", note)
+            if self._live.poll():
+                self._take_changes()
             await self._delete_old_weights()
             self._notify()
             self._telemetry.publish(self.controller, now=time.time())
             await asyncio.sleep(TICK_SECONDS)
+
+    def _take_changes(self) -> None:
+        settings, before = self._live.settings, self._live.before
+        self._tell_changes(self.controller.change(settings))
+        if settings.evaluation_wishes > before.evaluation_wishes:
+            self._tell_changes([self.controller.evaluate_now(f"asked-{settings.evaluation_wishes}")])
+
+    def _tell_changes(self, notes: list[str]) -> None:
+        for note in notes:
+            log.info(note)
+            self._telemetry.note("live_change", note)
 
     async def wait_until_ended(self) -> None:
         while not self.controller.ended:

@@ -23,11 +23,10 @@ TIME_POINT_SECONDS = 5
 
 
 class ControllerTelemetry:
-    def __init__(self, job: Job, outbox: Outbox, template: ChatTemplate, *, max_staleness: int) -> None:
+    def __init__(self, job: Job, outbox: Outbox, template: ChatTemplate) -> None:
         self._job = job
         self._outbox = outbox
         self._template = template
-        self._max_staleness = max_staleness
         self._last_point = -TIME_POINT_SECONDS
         self._tokens_at: tuple[float, int] | None = None
 
@@ -50,7 +49,7 @@ class ControllerTelemetry:
         # The one complete account of what was trained on; it shows that recovery leaves no gap and no repeat.
         log.info("version %d was trained on %s", batch.version, " ".join(g.group_id for g in batch.groups))
         staleness = batch.staleness
-        values = staleness_values(staleness, bound=self._max_staleness) | left_values(batch)
+        values = staleness_values(staleness, bound=batch.bound) | left_values(batch)
         self._outbox.write(Points(axis="step", x=batch.version, values=values))
         for name, histogram in (
             ("staleness/consumed_trajectories", staleness.by_trajectory),

@@ -14,6 +14,7 @@ from control_plane.catalog.models import Checkpoint, CheckpointState, Checkpoint
 from control_plane.common.errors import fenced, not_found
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node
+from control_plane.runs.live_changes import live_settings
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.observation import observe
@@ -64,6 +65,7 @@ def _desired(attempt: Attempt) -> DesiredAttempt:
         ports=attempt.ports,
         token=attempt.token,
         jobs=[_desired_job(job) for job in sorted(attempt.jobs.all(), key=lambda job: job.pk)],
+        live=live_settings(run),
         tokens_generated_before=_generated_before(attempt),
     )
 

@@ -25,7 +25,7 @@ from control_plane.common.schema import (
     page_of,
 )
 from control_plane.fleet.api import NodeSerializer, QuotaSerializer, SlotSerializer
-from control_plane.runs import lineage, selectors, submission
+from control_plane.runs import lineage, live_changes, selectors, submission
 from control_plane.runs.presets import presets
 from control_plane.runs.resolve import resolve_spec
 from control_plane.runs.show import (
@@ -66,6 +66,12 @@ class ParentSerializer(NamedSerializer):
     relation = serializers.ChoiceField(choices=["clone", "fork", "retry"])
 
 
+class LiveSerializer(serializers.Serializer[Any]):
+    max_staleness = serializers.IntegerField(allow_null=True)
+    max_concurrent_groups = serializers.IntegerField(allow_null=True)
+    learning_rate = serializers.FloatField(allow_null=True)
+
+
 class RunSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     name = serializers.CharField()
@@ -95,6 +101,7 @@ class RunSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
+    live = LiveSerializer(help_text="what was changed since it was submitted; null: as in the spec")
     notes = serializers.CharField()
     tags = serializers.ListField(child=serializers.CharField())
     parent = ParentSerializer(allow_null=True, help_text="the run that this one was made from")
@@ -127,6 +134,17 @@ class CloneSerializer(StrictSerializer):
     checkpoint = serializers.CharField(
         required=False, help_text="fork: the id of a stored checkpoint, or latest; its weights are the start"
     )
+
+
+class ChangeSerializer(StrictSerializer):
+    changes = serializers.DictField(
+        required=False,
+        help_text="part of a RunSpec: staleness.max, rollout.max_concurrent_groups or trainer.learning_rate",
+    )
+    checkpoint = serializers.BooleanField(
+        required=False, help_text="take a checkpoint after the next train step"
+    )
+    evaluate = serializers.BooleanField(required=False, help_text="evaluate the newest version")
 
 
 class RunDetailSerializer(RunSerializer):
@@ -335,6 +353,22 @@ class RetryView(APIView):
         caller = caller_of(request)
         run = lineage.retry_run(caller, selectors.run_for(caller, run_id), now=clock.now())
         return Response(run_detail_as_json(run), status=201)
+
+
+class ChangesView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="change_run", request=ChangeSerializer, responses={202: RunDetailSerializer})
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        caller = caller_of(request)
+        fields = _body(ChangeSerializer, request)
+        run = live_changes.change_run(
+            selectors.run_for(caller, run_id).pk, changes=fields.get("changes", {}),
+            checkpoint=fields.get("checkpoint", False), evaluate=fields.get("evaluate", False), by=caller,
+            now=clock.now(),
+        )  # fmt: skip
+        return Response(run_detail_as_json(run), status=202)
 
 
 class StopView(APIView):

@@ -80,7 +80,9 @@ def _descend(
     run: Run, parent: Run, relation: Relation, *, checkpoint: Checkpoint | None = None, now: datetime
 ) -> Run:
     run.parent, run.relation, run.tags, run.resume_checkpoint = parent, relation, parent.tags, checkpoint
-    run.save(update_fields=["parent", "relation", "tags", "resume_checkpoint"])
+    if relation == "retry":  # it goes on as it was, changes included
+        run.live = parent.live
+    run.save(update_fields=["parent", "relation", "tags", "resume_checkpoint", "live"])
     goes_on = f", from step {checkpoint.step}" if checkpoint else ""
     note(run, "lineage", f"{relation} of {parent.name!r} ({parent.pk}){goes_on}", at=now, parent=parent.pk)
     return run

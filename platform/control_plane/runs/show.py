@@ -13,6 +13,8 @@ from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from control_plane.runs.selectors import newest_stored_checkpoint, newest_stored_checkpoints
 from oolong.contracts.lifecycle import OUTCOMES, EndReason
 
+LIVE_FIELDS = ("max_staleness", "max_concurrent_groups", "learning_rate")
+
 
 def runs_as_json(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """A page of runs; their latest checkpoints are fetched together."""
@@ -55,6 +57,7 @@ def _run_as_json(run: Run, latest: Checkpoint | None) -> dict[str, Any]:
         "created_at": rfc3339(run.created_at),
         "started_at": rfc3339(run.started_at),
         "ended_at": rfc3339(run.ended_at),
+        "live": {name: run.live.get(name) for name in LIVE_FIELDS},
         "notes": run.notes,
         "tags": run.tags,
         "parent": (

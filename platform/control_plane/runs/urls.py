@@ -9,6 +9,7 @@ urlpatterns = [
     path("runs/<str:run_id>", api.RunView.as_view()),
     path("runs/<str:run_id>/pause", api.PauseView.as_view()),
     path("runs/<str:run_id>/resume", api.ResumeView.as_view()),
+    path("runs/<str:run_id>/changes", api.ChangesView.as_view()),
     path("runs/<str:run_id>/clone", api.CloneView.as_view()),
     path("runs/<str:run_id>/retry", api.RetryView.as_view()),
     path("runs/<str:run_id>/stop", api.StopView.as_view()),

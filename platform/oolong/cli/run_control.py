@@ -76,6 +76,27 @@ def clone(
 
 
 @app.command()
+def change(
+    run: RunArgument,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="staleness.max, rollout.max_concurrent_groups or trainer.learning_rate; repeatable"
+        ),
+    ] = None,
+    checkpoint: Annotated[bool, typer.Option("--checkpoint-now", help="after the next train step")] = False,
+    evaluate: Annotated[bool, typer.Option("--evaluate-now", help="the newest version")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Change a run while it goes on; its events say when the change is in force."""
+    with Client() as client:
+        changed = client.runs.change(
+            run, changes=read_changes(change or []), checkpoint=checkpoint, evaluate=evaluate
+        )
+        _show(changed, json=json)
+
+
+@app.command()
 def edit(
     run: RunArgument,
     name: Annotated[str | None, typer.Option(help="new name")] = None,

@@ -434,6 +434,18 @@ class AsyncRuns:
         """A new run of the same spec with `changes` merged in; with `checkpoint` (an id or latest) a fork."""
         return await self._client.send(calls.clone_run(run_id, changes or {}, checkpoint))
 
+    async def change(
+        self,
+        run_id: str,
+        *,
+        changes: Mapping[str, Any] | None = None,
+        checkpoint: bool = False,
+        evaluate: bool = False,
+    ) -> models.Run:
+        """Change max staleness, concurrency or learning rate of a run that goes on, or ask it to act now."""
+        call = calls.change_run(run_id, changes or {}, checkpoint=checkpoint, evaluate=evaluate)
+        return await self._client.send(call)
+
     async def update(self, run_id: str, **fields: Any) -> models.Run:
         """Change name, notes, tags, or the priority of a run that waits."""
         return await self._client.send(calls.update_run(run_id, fields))

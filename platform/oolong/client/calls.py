@@ -201,6 +201,13 @@ def clone_run(run_id: str, changes: Mapping[str, Any], checkpoint: str | None) -
     return post(f"runs/{run_id}/clone", models.Run, body)
 
 
+def change_run(
+    run_id: str, changes: Mapping[str, Any], *, checkpoint: bool, evaluate: bool
+) -> Call[models.Run]:
+    body = {"changes": dict(changes), "checkpoint": checkpoint, "evaluate": evaluate}
+    return post(f"runs/{run_id}/changes", models.Run, body)
+
+
 def update_run(run_id: str, fields: Mapping[str, Any]) -> Call[models.Run]:
     return Call("PATCH", f"runs/{run_id}", models.Run, body=dict(fields))
 

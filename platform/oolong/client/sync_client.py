@@ -421,6 +421,18 @@ class Runs:
         """A new run of the same spec with `changes` merged in; with `checkpoint` (an id or latest) a fork."""
         return self._client.send(calls.clone_run(run_id, changes or {}, checkpoint))
 
+    def change(
+        self,
+        run_id: str,
+        *,
+        changes: Mapping[str, Any] | None = None,
+        checkpoint: bool = False,
+        evaluate: bool = False,
+    ) -> models.Run:
+        """Change max staleness, concurrency or learning rate of a run that goes on, or ask it to act now."""
+        call = calls.change_run(run_id, changes or {}, checkpoint=checkpoint, evaluate=evaluate)
+        return self._client.send(call)
+
     def update(self, run_id: str, **fields: Any) -> models.Run:
         """Change name, notes, tags, or the priority of a run that waits."""
         return self._client.send(calls.update_run(run_id, fields))

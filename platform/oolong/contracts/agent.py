@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from oolong.contracts.lifecycle import EndReason, JobKind, JobState
+from oolong.contracts.live_changes import LiveSettings
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +114,7 @@ class DesiredAttempt(Wire, frozen=True, kw_only=True):
     ports: dict[str, int]  # controller, reward, engine-0, engine-1, rendezvous
     token: str
     jobs: list[DesiredJob]
+    live: LiveSettings = LiveSettings()  # what was changed since the run was submitted
     tokens_generated_before: int = 0  # by earlier attempts of the run, as far as they told
 
 

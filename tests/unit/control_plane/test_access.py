@@ -90,6 +90,7 @@ EXPECTED = {
     "PATCH /runs/{run_id}": "runs:write",
     "POST /runs/{run_id}/pause": "runs:write",
     "POST /runs/{run_id}/resume": "runs:write",
+    "POST /runs/{run_id}/changes": "runs:write",
     "POST /runs/{run_id}/clone": "runs:write",
     "POST /runs/{run_id}/retry": "runs:write",
     "POST /runs/{run_id}/stop": "runs:write",

@@ -40,6 +40,7 @@ from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts import rollout as wire
 from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.lifecycle import JobKind
+from oolong.contracts.live_changes import LiveFile
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import AnyLine, Outbox, decode_line
 
@@ -100,11 +101,9 @@ class Harness:
         reward_port = await self.reward_service.door.open("127.0.0.1", 0)
         job = self._job("controller", JobKind.CONTROLLER, controller_port=0, reward_port=reward_port)
         self.controller, template = build(job)
-        telemetry = ControllerTelemetry(
-            job, Outbox(job.directory, 0), template, max_staleness=self.spec.staleness.max
-        )
+        telemetry = ControllerTelemetry(job, Outbox(job.directory, 0), template)
         self.telemetry = telemetry
-        self.server = ControllerServer(self.controller, telemetry, token=TOKEN)
+        self.server = ControllerServer(self.controller, telemetry, token=TOKEN, live=LiveFile(self.directory))
         self._ports = (await self.server.door.open("127.0.0.1", 0), reward_port)
         self._clock = asyncio.create_task(self.server.run_clock())
         self._peers = [self.peer()]

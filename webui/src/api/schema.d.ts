@@ -831,6 +831,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/{run_id}/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["change_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/{run_id}/clone": {
         parameters: {
             query?: never;
@@ -1263,6 +1279,17 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        ChangeRequest: {
+            /** @description part of a RunSpec: staleness.max, rollout.max_concurrent_groups or trainer.learning_rate */
+            changes?: {
+                [key: string]: unknown;
+            };
+            /** @description take a checkpoint after the next train step */
+            checkpoint?: boolean;
+            /** @description evaluate the newest version */
+            evaluate?: boolean;
+        };
         Checkpoint: {
             id: string;
             run: components["schemas"]["Named"];
@@ -1558,6 +1585,12 @@ export interface components {
         LinkRequestRequest: {
             /** @default 3600 */
             expires_in_seconds: number;
+        };
+        Live: {
+            max_staleness: number | null;
+            max_concurrent_groups: number | null;
+            /** Format: double */
+            learning_rate: number | null;
         };
         Log: {
             job: string;
@@ -1943,6 +1976,8 @@ export interface components {
             started_at: string | null;
             /** Format: date-time */
             ended_at: string | null;
+            /** @description what was changed since it was submitted; null: as in the spec */
+            live: components["schemas"]["Live"];
             notes: string;
             tags: string[];
             /** @description the run that this one was made from */
@@ -1994,6 +2029,8 @@ export interface components {
             started_at: string | null;
             /** Format: date-time */
             ended_at: string | null;
+            /** @description what was changed since it was submitted; null: as in the spec */
+            live: components["schemas"]["Live"];
             notes: string;
             tags: string[];
             /** @description the run that this one was made from */
@@ -2218,6 +2255,7 @@ export type AxisEnum = components['schemas']['AxisEnum'];
 export type BestModeEnum = components['schemas']['BestModeEnum'];
 export type CanonicalRow = components['schemas']['CanonicalRow'];
 export type CanonicalRowPage = components['schemas']['CanonicalRowPage'];
+export type ChangeRequest = components['schemas']['ChangeRequest'];
 export type Checkpoint = components['schemas']['Checkpoint'];
 export type CheckpointAnnouncementRequest = components['schemas']['CheckpointAnnouncementRequest'];
 export type CheckpointFiles = components['schemas']['CheckpointFiles'];
@@ -2255,6 +2293,7 @@ export type LineageEdge = components['schemas']['LineageEdge'];
 export type LineageNode = components['schemas']['LineageNode'];
 export type Link = components['schemas']['Link'];
 export type LinkRequestRequest = components['schemas']['LinkRequestRequest'];
+export type Live = components['schemas']['Live'];
 export type Log = components['schemas']['Log'];
 export type LogFile = components['schemas']['LogFile'];
 export type LogFiles = components['schemas']['LogFiles'];
@@ -4272,6 +4311,40 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description taken out of the queue */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDetail"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ChangeRequest"];
+            };
+        };
+        responses: {
             202: {
                 headers: {
                     [name: string]: unknown;

@@ -1,0 +1,130 @@
+"""Changes of a run that goes on: checked like a spec, folded into one state, carried to its jobs by the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from django.db import transaction
+
+from control_plane.accounts.caller import Caller
+from control_plane.common.errors import FieldError, conflict, unprocessable
+from control_plane.fleet import services as fleet
+from control_plane.runs.events import announce_run, note
+from control_plane.runs.lineage import merge_patch
+from control_plane.runs.locking import lock_run
+from control_plane.runs.models import Run
+from control_plane.runs.selectors import live_attempt
+from oolong.contracts.lifecycle import RunStatus
+from oolong.contracts.live_changes import LiveSettings
+from oolong.contracts.run_spec import spec_errors
+
+# What a job can take over between two steps, and where it looks for it.
+CHANGEABLE = {
+    "/staleness/max": "max_staleness",
+    "/rollout/max_concurrent_groups": "max_concurrent_groups",
+    "/trainer/learning_rate": "learning_rate",
+}
+_UNTIL = (
+    RunStatus.QUEUED, RunStatus.STARTING, RunStatus.RUNNING, RunStatus.RECOVERING, RunStatus.PAUSING, RunStatus.PAUSED,
+)  # fmt: skip
+
+
+def live_settings(run: Run) -> LiveSettings:
+    return msgspec.convert(run.live, LiveSettings)
+
+
+def change_run(
+    run_id: str, *, changes: dict[str, Any], checkpoint: bool, evaluate: bool, by: Caller, now: datetime
+) -> Run:
+    """Fold the changes into the run's live settings; its jobs take them over within seconds and say so in an event.
+
+    422 names a field that cannot change or a value that a spec would refuse; 409 when no job can take it over.
+    """
+    given = dict(_leaves(changes))
+    if not given and not checkpoint and not evaluate:
+        raise unprocessable("invalid", "nothing to change: give changes, checkpoint or evaluate")
+    with transaction.atomic():
+        run = lock_run(run_id)
+        _refuse_impossible(run, given, evaluate=evaluate)
+        if run.status not in _UNTIL:
+            raise conflict(
+                "has_ended", f"the run is {run.status}; nothing of it can change any more",
+                current_status=run.status,
+            )  # fmt: skip
+        if (checkpoint or evaluate) and run.status != RunStatus.RUNNING:
+            raise conflict(
+                "not_running", f"the run is {run.status}; a checkpoint or an evaluation needs its jobs RUNNING",
+                current_status=run.status,
+            )  # fmt: skip
+        before = live_settings(run)
+        after = msgspec.structs.replace(
+            before,
+            revision=before.revision + 1,
+            checkpoint_wishes=before.checkpoint_wishes + checkpoint,
+            evaluation_wishes=before.evaluation_wishes + evaluate,
+            **{CHANGEABLE[pointer]: value for pointer, value in given.items()},
+        )
+        run.live = msgspec.to_builtins(after)
+        run.save(update_fields=["live"])
+        said = [f"{pointer[1:].replace('/', '.')}={value}" for pointer, value in given.items()]
+        said += ["a checkpoint now"] * checkpoint + ["an evaluation now"] * evaluate
+        note(
+            run, "change_asked", f"{by.user.username} asked for {', '.join(said)}", at=now,
+            revision=after.revision, changes=changes,
+        )  # fmt: skip
+        announce_run(run)
+        attempt = live_attempt(run)
+        if attempt is not None:
+            fleet.ring([attempt.node_id])
+    return run
+
+
+def _refuse_impossible(run: Run, given: dict[str, Any], *, evaluate: bool) -> None:
+    errors = [
+        FieldError(
+            f"/changes{pointer}",
+            "not_changeable",
+            f"{pointer[1:].replace('/', '.')} cannot change while a run goes on (these can: "
+            f"{', '.join(known[1:].replace('/', '.') for known in CHANGEABLE)}); clone the run with it instead",
+        )
+        for pointer in given
+        if pointer not in CHANGEABLE
+    ]
+    if run.kind != "rl":
+        message = f"a run of kind {run.kind} has nothing that can change while it goes on"
+        errors.append(FieldError("", "not_changeable", message))
+    elif evaluate and run.spec.get("evaluation") is None:
+        message = "the run's spec has no evaluation section, so there is nothing to evaluate on"
+        errors.append(FieldError("/evaluate", "no_evaluation", message))
+    if not errors:
+        patch = _nested(given)
+        errors = [
+            FieldError(f"/changes{fault.pointer}", fault.code, fault.message)
+            for fault in spec_errors(merge_patch(run.spec, patch))
+        ]
+        errors += [
+            FieldError(f"/changes{pointer}", "required", "give a value; null is none")
+            for pointer, value in given.items()
+            if value is None
+        ]
+    if errors:
+        raise unprocessable("change_invalid", errors[0].message, errors)
+
+
+def _leaves(value: Any, pointer: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _leaves(item, f"{pointer}/{name}")
+    else:
+        yield pointer, value
+
+
+def _nested(given: dict[str, Any]) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for pointer, value in given.items():
+        section, field = pointer[1:].split("/")
+        document.setdefault(section, {})[field] = value
+    return document

@@ -1,0 +1,76 @@
+"""Changes of a run that goes on: refused with their field, folded into one state, carried to the node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from control_plane.runs.models import Run
+
+
+def change(person: Any, run: Any, **body: Any) -> Any:
+    return person.post(f"/runs/{run['id']}/changes", body)
+
+
+def test_changes_reach_the_node_folded_into_one_state(alice: Any, node: Any, start: Any) -> None:
+    machine = node()
+    run = start(machine)
+    assert machine.beat().attempts[0].live.revision == 0
+    first = change(alice, run, changes={"staleness": {"max": 2}, "trainer": {"learning_rate": 1e-5}})
+    assert first.status_code == 202
+    assert first.json()["live"] == {"max_staleness": 2, "max_concurrent_groups": None, "learning_rate": 1e-5}
+    assert first.json()["spec"] == run["spec"], "the resolved spec never changes"
+    change(alice, run, changes={"rollout": {"max_concurrent_groups": 8}}, checkpoint=True)
+    live = machine.beat().attempts[0].live
+    assert (live.revision, live.max_staleness, live.max_concurrent_groups, live.learning_rate) == (
+        2,
+        2,
+        8,
+        1e-5,
+    )
+    assert (live.checkpoint_wishes, live.evaluation_wishes) == (1, 0)
+    asked = [event["message"] for event in alice.events(run["id"]) if event["kind"] == "change_asked"]
+    assert asked == [
+        "alice asked for staleness.max=2, trainer.learning_rate=1e-05",
+        "alice asked for rollout.max_concurrent_groups=8, a checkpoint now",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "says"),
+    [
+        (
+            {"changes": {"trainer": {"groups_per_step": 8}}},
+            "/changes/trainer/groups_per_step",
+            "clone the run",
+        ),
+        ({"changes": {"staleness": {"max": -1}}}, "/changes/staleness/max", "greater than or equal to 0"),
+        ({"changes": {"staleness": {"max": None}}}, "/changes/staleness/max", "null"),
+        ({"changes": {"staleness": 3}}, "/changes/staleness", "cannot change"),
+        ({"evaluate": True}, "/evaluate", "no evaluation section"),
+        ({"change": {}}, "/change", "unknown key"),
+    ],
+)
+def test_what_cannot_change_is_refused_with_its_field(
+    alice: Any, node: Any, start: Any, body: Any, pointer: str, says: str
+) -> None:
+    run = start(node())
+    refused = change(alice, run, **body)
+    assert refused.status_code == 422, refused.content
+    error = refused.json()["errors"][0]
+    assert error["pointer"] == pointer and says in error["message"]
+    assert Run.objects.get().live == {}
+
+
+def test_nothing_to_change_an_ended_run_and_a_wish_before_the_start_are_refused(
+    alice: Any, person: Any
+) -> None:
+    run = alice.run()
+    assert change(alice, run).status_code == 422
+    refused = change(alice, run, checkpoint=True)
+    assert (refused.status_code, refused.json()["code"]) == (409, "not_running")
+    assert change(alice, run, changes={"staleness": {"max": 9}}).json()["live"]["max_staleness"] == 9
+    assert change(person("charlie", team="blue"), run, checkpoint=True).status_code == 404
+    alice.post(f"/runs/{run['id']}/cancel")
+    assert change(alice, run, changes={"staleness": {"max": 1}}).json()["code"] == "has_ended"

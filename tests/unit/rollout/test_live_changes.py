@@ -1,0 +1,103 @@
+"""What may change while a run goes on, at the controller: the gate obeys at once, the batches when they can."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpu_agents.rollout.controller.controller import Controller
+from oolong.contracts.live_changes import LIVE_FILE, LiveFile, LiveSettings
+from oolong.contracts.rollout import ClaimRequest, SubmitRequest, TakeRequest
+from tests.unit.rollout.simulated_world import announcement, finished_group, new_controller, rules
+
+WORKER = "rollout-0/0"
+
+
+def controller_at(version: int = 0, *, max_staleness: int, policy: str = "wait") -> Controller:
+    controller = new_controller(rules(max_staleness=max_staleness, policy=policy))
+    controller.announce(announcement(0, "none"))
+    for next_version in range(1, version + 1):
+        train_one(controller, next_version)
+    return controller
+
+
+def train_one(controller: Controller, version: int) -> None:
+    """B groups made at the newest version, taken, trained."""
+    made = controller.claim(
+        ClaimRequest(worker_id=WORKER, engine_version=version - 1, max_groups=4), now=0.0
+    ).groups
+    for claimed in made:
+        group = finished_group(claimed, [version - 1] * 3)
+        controller.submit(SubmitRequest(worker_id=WORKER, claim_id=claimed.claim_id, group=group), now=0.0)
+    assert take(controller)
+    controller.announce(announcement(version))
+
+
+def take(controller: Controller) -> list[object]:
+    version = controller.versions.number
+    return list(controller.take(TakeRequest(version=version, groups=4, wait_seconds=0.0), now=0.0).groups)
+
+
+def test_a_higher_bound_opens_the_gate_at_once() -> None:
+    controller = controller_at(max_staleness=0)
+    assert controller.admission().groups == 4
+    (note,) = controller.change(LiveSettings(revision=1, max_staleness=2))
+    assert controller.admission().groups == 12
+    assert "max staleness is 2 from version 0" in note
+
+
+def test_a_lower_bound_closes_the_gate_and_does_not_wait_for_ever_for_groups_of_the_higher_one() -> None:
+    controller = controller_at(max_staleness=2)
+    claimed = controller.claim(
+        ClaimRequest(worker_id=WORKER, engine_version=0, max_groups=12), now=0.0
+    ).groups
+    assert len(claimed) == 12
+    controller.change(LiveSettings(revision=1, max_staleness=0))
+    assert (controller.admission().groups, controller.admission().refusal) == (0, "staleness")
+    for one in claimed:
+        group = finished_group(one, [0, 0, 0])
+        controller.submit(SubmitRequest(worker_id=WORKER, claim_id=one.claim_id, group=group), now=0.0)
+    lags = []
+    for version in (1, 2, 3):
+        assert take(controller), f"the batch of version {version} is held back for ever"
+        batch = controller.announce(announcement(version))
+        assert batch is not None
+        lags.append((max(batch.staleness.by_trajectory), batch.bound))
+    assert lags == [(0, 2), (1, 2), (2, 2)], "what was admitted under 2 is trained under 2"
+    train_one(controller, 4)
+    assert controller._straggler_bound(controller.versions.number) == 0
+    assert controller.ledger.counts().dropped == {}
+
+
+def test_concurrency_changes_and_a_change_to_the_same_says_nothing() -> None:
+    controller = controller_at(max_staleness=4)
+    (note,) = controller.change(LiveSettings(revision=1, max_concurrent_groups=3))
+    assert controller.admission().groups == 3 and "at most 3 groups" in note
+    assert controller.change(LiveSettings(revision=2, max_concurrent_groups=3)) == []
+
+
+def test_a_wish_for_an_evaluation_without_a_plan_says_why_not() -> None:
+    assert "no evaluation section" in controller_at(max_staleness=1).evaluate_now("asked-1")
+
+
+def test_a_job_sees_each_change_once_and_takes_earlier_wishes_as_granted(tmp_path: Path) -> None:
+    def write(**fields: object) -> None:
+        (tmp_path / LIVE_FILE).write_bytes(msgspec.json.encode(LiveSettings(**fields)))  # type: ignore[arg-type]
+
+    assert LiveFile(tmp_path).settings == LiveSettings()
+    write(revision=3, max_staleness=2, checkpoint_wishes=5)
+    live = LiveFile(tmp_path)
+    assert (live.settings.max_staleness, live.before.checkpoint_wishes) == (2, 5)
+    assert not live.poll()
+    write(revision=4, max_staleness=2, checkpoint_wishes=6)
+    assert live.poll()
+    assert live.settings.checkpoint_wishes - live.before.checkpoint_wishes == 1
+    assert not live.poll()
+
+
+def test_a_damaged_file_is_an_error_and_no_silent_default(tmp_path: Path) -> None:
+    (tmp_path / LIVE_FILE).write_bytes(b"{")
+    with pytest.raises(msgspec.DecodeError):
+        LiveFile(tmp_path)

@@ -113,7 +113,8 @@ def write_attempt(
             source_files=_place_sources(directory / "sources", inputs.source_files),
             controller_url=_local_url(ports.get("controller")),
             reward_url=_local_url(ports.get("reward")),
-            engine_ports=engine_ports(ports),
+            engine_ports=numbered_ports(ports, "engine"),
+            session_ports=numbered_ports(ports, "session"),
             rendezvous_port=ports.get("rendezvous", 0),
             token=attempt.token,
             node_python=node_python,
@@ -143,10 +144,10 @@ def _place_sources(folder: Path, sources: Mapping[str, Path]) -> dict[str, str]:
     return placed
 
 
-def engine_ports(ports: Mapping[str, int]) -> list[int]:
+def numbered_ports(ports: Mapping[str, int], kind: str) -> list[int]:
     """Ports named engine-0, engine-1, ... in the order of their number."""
-    numbers = sorted(int(name.removeprefix("engine-")) for name in ports if name.startswith("engine-"))
-    return [ports[f"engine-{number}"] for number in numbers]
+    numbers = sorted(int(name.removeprefix(f"{kind}-")) for name in ports if name.startswith(f"{kind}-"))
+    return [ports[f"{kind}-{number}"] for number in numbers]
 
 
 def taken_port(ports: Mapping[str, int]) -> str:

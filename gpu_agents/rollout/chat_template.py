@@ -55,8 +55,19 @@ class ChatTemplate:
         ]
         self._template = _environment().from_string(_template_source(directory, settings))
 
-    def render(self, messages: list[dict[str, str]], *, tools: Sequence[dict[str, Any]] = ()) -> str:
-        """The prompt text up to where the assistant begins; `tools` as the template takes them."""
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        plain: bool = False,
+    ) -> str:
+        """The prompt text up to where the assistant begins; `tools` as the template takes them.
+
+        `plain`: the contents are from outside.
+        """
+        if plain:
+            messages = self._plain(messages)
         try:
             return self._template.render(
                 messages=messages, tools=list(tools) or None, add_generation_prompt=True, **self._special
@@ -66,7 +77,7 @@ class ChatTemplate:
                 f"the chat template refused the messages {messages!r}: {error}"
             ) from error
 
-    def continuation(self, messages: Sequence[Mapping[str, str]], *, stop_token: int | None) -> list[int]:
+    def continuation(self, messages: Sequence[Mapping[str, Any]], *, stop_token: int | None) -> list[int]:
         """What follows an assistant's turn when `messages` answer it: the ids of the messages, up to where the
         assistant begins again.
 
@@ -74,11 +85,8 @@ class ChatTemplate:
         stand-in is tokenised: what the policy sampled stays as it was sampled. `stop_token` is the token with which the
         turn ended by itself, and which the template would write again; None for a turn that was cut off.
         """
-        plain = [
-            {**message, "content": self._without_special_tokens(message["content"])} for message in messages
-        ]
         before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _STAND_IN}]
-        _before, found, after = self.render(before + plain).partition(_STAND_IN)
+        _before, found, after = self.render([*before, *self._plain(messages)]).partition(_STAND_IN)
         if not found:
             raise ModelFilesUnusable(
                 "the chat template leaves out what the assistant said before: a conversation of several turns cannot "
@@ -87,6 +95,11 @@ class ChatTemplate:
         if stop_token is not None:
             after = after.removeprefix(self.decode([stop_token], skip_special_tokens=False))
         return self.encode(after)
+
+    def _plain(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        return [
+            {**message, "content": self._without_special_tokens(message["content"])} for message in messages
+        ]
 
     def _without_special_tokens(self, text: str) -> str:
         """Text from outside must not end a turn or begin one: its special tokens are broken up by a space."""

@@ -96,6 +96,7 @@ def rules_of(spec: RunSpec) -> Rules:
             max_in_a_row=spec.rollout.filter.max_in_a_row,
         ),
         group_wall_seconds=spec.rollout.group_wall_seconds,
+        branching=spec.serves_sessions,
     )
 
 

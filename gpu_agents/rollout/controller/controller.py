@@ -166,7 +166,7 @@ class Controller:
         self._hear(request.worker_id, now=now)
         if self.groups.is_settled(request.claim_id):
             return
-        check_group(request.group, group_size=self.rules.group_size)
+        check_group(request.group, group_size=self.rules.group_size, branching=self.rules.branching)
         held = self.groups.end_claim(
             request.claim_id, request.worker_id, late_tokens=group_tokens(request.group)
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from oolong.contracts.rollout import Group
 
 
-def check_group(group: Group, *, group_size: int) -> None:
+def check_group(group: Group, *, group_size: int, branching: bool = False) -> None:
     """Raise ValueError unless the group is one that a step can train on."""
-    if len(group.trajectories) != group_size:
+    count = len(group.trajectories)
+    if count < group_size or (count > group_size and not branching):
         raise ValueError(
             f"group {group.group_id} has {len(group.trajectories)} trajectories, not {group_size}"
         )

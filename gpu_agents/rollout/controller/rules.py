@@ -17,3 +17,4 @@ class Rules:
     seed: int
     filter: FilterRules = field(default_factory=FilterRules)
     group_wall_seconds: float | None = None
+    branching: bool = False  # a member may leave several trajectories, as agent sessions do

@@ -17,6 +17,9 @@ from gpu_agents.rollout.engines.client import ModelLimits
 from gpu_agents.rollout.engines.errors import EngineTooOld
 from gpu_agents.rollout.engines.launch import LaunchPlan
 from gpu_agents.rollout.rows import DatasetUnusable, read_rows
+from gpu_agents.rollout.sessions.desk import SessionDesk
+from gpu_agents.rollout.sessions.door import DoorFacts, SessionDoor
+from gpu_agents.rollout.sessions.group import SessionRules
 from gpu_agents.rollout.worker.engine_slot import EngineSlot
 from gpu_agents.rollout.worker.episode import EpisodeLimits, Stage
 from gpu_agents.rollout.worker.execution import NoSandbox, SandboxedPython
@@ -27,7 +30,7 @@ from gpu_agents.rollout.worker.options import WorkerOptions, switches_of_tests
 from gpu_agents.rollout.worker.scoring import Scorer
 from gpu_agents.rollout.worker.supervision import EngineSupervisor, KeptDying
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
-from gpu_agents.rollout.worker.worker import Worker
+from gpu_agents.rollout.worker.worker import Sessions, Worker
 from gpu_agents.rollout.workflows.boxed import examined, in_sandbox
 from gpu_agents.rollout.workflows.source import SourceWorkflow
 from gpu_agents.rollout.workflows.table import build_workflow
@@ -61,7 +64,13 @@ async def work(job: Job) -> int:
     template = ChatTemplate(attempt.model_directory)
     meters = Meters(clock=time.monotonic)
     slot = EngineSlot(meters, loads_between_requests=options.loads_between_requests)
-    telemetry = WorkerTelemetry(job, Outbox(job.directory, job.job.incarnation), meters)
+    sessions = sessions_of(job, spec) if spec.serves_sessions else None
+    telemetry = WorkerTelemetry(
+        job,
+        Outbox(job.directory, job.job.incarnation),
+        meters,
+        more=sessions.desk.metrics if sessions else dict,
+    )
     controller = Peer("the controller", attempt.controller_url, attempt.token)
     reward = Peer("the reward service", attempt.reward_url, attempt.token)
     loads: list[Load] = []
@@ -102,16 +111,48 @@ async def work(job: Job) -> int:
         controller=controller,
         telemetry=telemetry,
         stop=stop_event(),
+        sessions=sessions,
     )
+    door = door_of(job, spec, sessions) if sessions else None
     try:
+        if door is not None:
+            await door.open(attempt.session_ports[job.job.index])
         ending = await worker.run()
     finally:
         if stage.workflow.close is not None:
             await stage.workflow.close()
+        if door is not None:
+            await door.close()
         telemetry.close()
         await controller.close()
         await reward.close()
     return leave(job, EndReason.COMPLETED if ending == "ended" else EndReason.STOPPED_BY_USER)
+
+
+def sessions_of(job: Job, spec: RunSpec) -> Sessions:
+    rows = {row.row: row for row in read_rows(job.attempt.dataset_file, split=spec.dataset.split)}
+    return Sessions(
+        SessionDesk(index=job.job.index, rows=rows),
+        SessionRules(
+            export=spec.workflow.session_export,
+            timeout_seconds=spec.workflow.session_timeout_seconds,
+            reward_scale=spec.reward.scale,
+            reward_bias=spec.reward.bias,
+        ),
+    )
+
+
+def door_of(job: Job, spec: RunSpec, sessions: Sessions) -> SessionDoor:
+    return SessionDoor(
+        sessions.desk,
+        DoorFacts(
+            run_id=job.attempt.run_id,
+            token=job.attempt.token,
+            temperature=spec.rollout.temperature,
+            max_new_tokens=spec.rollout.max_new_tokens,
+            timeout_seconds=spec.workflow.session_timeout_seconds,
+        ),
+    )
 
 
 def _workflow(job: Job, spec: RunSpec) -> Workflow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpu_agents.job import Job
@@ -12,7 +13,15 @@ from oolong.contracts.telemetry import Note, Outbox, Points, Progress, Summary
 
 
 class WorkerTelemetry:
-    def __init__(self, job: Job, outbox: Outbox, meters: Meters) -> None:
+    def __init__(
+        self,
+        job: Job,
+        outbox: Outbox,
+        meters: Meters,
+        *,
+        more: Callable[[], Mapping[str, float]] = dict,
+    ) -> None:
+        self._more = more  # of what this worker serves besides
         self._job = job
         self._outbox = outbox
         self._meters = meters
@@ -33,6 +42,7 @@ class WorkerTelemetry:
                 "engine/running_requests": float(self._meters.live_requests),
                 "engine/restarts": float(self._meters.restarts),
             }
+            values |= self._more()
             self._outbox.write(Points(axis="time", x=x, values=values))
         for load in loads:
             # A restarted engine loads a version again; the first load of it is the one that counts.

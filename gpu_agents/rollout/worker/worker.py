@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.rollout.engines.errors import EngineError
+from gpu_agents.rollout.sessions.desk import SessionDesk
+from gpu_agents.rollout.sessions.group import SessionGroup, SessionRules
+from gpu_agents.rollout.sessions.session import Policy
 from gpu_agents.rollout.worker.episode import Stage
 from gpu_agents.rollout.worker.evaluation import evaluate
-from gpu_agents.rollout.worker.group_task import GroupTask
+from gpu_agents.rollout.worker.group_task import GroupTask, Interruption
 from gpu_agents.rollout.worker.loading import Load, WeightLoader
 from gpu_agents.rollout.worker.manifest import WeightsRefused
 from gpu_agents.rollout.worker.options import WorkerOptions
@@ -26,6 +30,7 @@ from oolong.contracts.rollout import (
     Done,
     EvaluationResult,
     EvaluationTask,
+    Refusal,
     RenewReply,
     RenewRequest,
 )
@@ -39,6 +44,25 @@ CLAIM_POLL_SECONDS = 5.0
 BEHIND_SECONDS = 0.05
 
 Ending = Literal["ended", "stopped"]
+
+
+class ClaimedWork(Protocol):
+    """What is done for a claim: a workflow per member, or a session per member."""
+
+    @property
+    def claim_id(self) -> str: ...
+
+    async def run(self) -> None: ...
+
+    async def interrupt(self, interruption: Interruption) -> None: ...
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Of a run whose rollouts are made by agents outside it."""
+
+    desk: SessionDesk
+    rules: SessionRules
 
 
 class Worker:
@@ -55,7 +79,9 @@ class Worker:
         controller: Peer,
         telemetry: WorkerTelemetry,
         stop: asyncio.Event,
+        sessions: Sessions | None = None,
     ) -> None:
+        self._sessions = sessions
         self._options = options
         self._stage = stage
         self._slot = stage.slot
@@ -66,10 +92,11 @@ class Worker:
         self._telemetry = telemetry
         self._stop = stop
         self._ended = asyncio.Event()
-        self._groups: dict[str, GroupTask] = {}
+        self._groups: dict[str, ClaimedWork] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._places = Places(options.max_running_requests)
         self._failed_group: asyncio.Future[None] | None = None
+        self._evaluation: asyncio.Task[None] | None = None  # that came in place of a group for a session
 
     async def run(self) -> Ending:
         self._failed_group = asyncio.get_running_loop().create_future()
@@ -79,6 +106,9 @@ class Worker:
             asyncio.create_task(self._renew_claims()),
             asyncio.create_task(self._report()),
         ]
+        if self._sessions is not None:
+            self._sessions.desk.serve(self._claim_for_session)
+            loops.append(asyncio.create_task(self._sessions.desk.run()))
         stopping = asyncio.create_task(self._stop.wait())
         ended = asyncio.create_task(self._ended.wait())
         watched: set[asyncio.Future[Any]] = {engine, *loops, stopping, ended, self._failed_group}
@@ -92,9 +122,10 @@ class Worker:
                 await self._let_everything_go()
             else:
                 await self._hand_everything_back()
-            for task in [engine, *loops, stopping, ended]:
+            tasks = [engine, *loops, stopping, ended, *([self._evaluation] if self._evaluation else [])]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(engine, *loops, stopping, ended, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             self._telemetry.publish(self._slot, self._loads, now=time.time())
         return "stopped" if self._stop.is_set() and not self._ended.is_set() else "ended"
 
@@ -105,35 +136,72 @@ class Worker:
             if free <= 0:
                 await self._places.wait_for_room()
                 continue
-            reply = await self._controller.call(
-                "claim",
-                ClaimRequest(
-                    worker_id=self._options.worker_id,
-                    engine_version=self._slot.loaded_version,
-                    max_groups=-(-free // self._options.group_size),
-                    running_groups=len(self._groups),
-                    wait_seconds=CLAIM_POLL_SECONDS,
-                ),
-                ClaimReply,
-            )
+            # Groups of agent sessions are claimed one by one, when an agent comes for one.
+            wanted = 0 if self._sessions is not None else -(-free // self._options.group_size)
+            reply = await self._claim(wanted, wait_seconds=CLAIM_POLL_SECONDS)
             if reply.ended:
-                self._ended.set()
                 return
             if reply.evaluation is not None:
                 await self._evaluate(reply.evaluation)
             for claimed in reply.groups:
-                task = GroupTask(
-                    claimed,
-                    options=self._options,
-                    stage=self._stage,
-                    controller=self._controller,
-                    places=self._places,
+                self._begin(
+                    GroupTask(
+                        claimed,
+                        options=self._options,
+                        stage=self._stage,
+                        controller=self._controller,
+                        places=self._places,
+                    )
                 )
-                self._groups[task.claim_id] = task
-                running = self._running[task.claim_id] = asyncio.create_task(task.run())
-                running.add_done_callback(partial(self._group_done, task.claim_id))
             if reply.refusal == "engine_behind":
                 await asyncio.sleep(BEHIND_SECONDS)  # the loader is about to take the newer version over
+
+    async def _claim(self, groups: int, *, wait_seconds: float) -> ClaimReply:
+        """Ask for groups; the end of the run that comes instead is noted."""
+        reply = await self._controller.call(
+            "claim",
+            ClaimRequest(
+                worker_id=self._options.worker_id,
+                engine_version=self._slot.loaded_version,
+                max_groups=groups,
+                running_groups=len(self._groups),
+                wait_seconds=wait_seconds,
+            ),
+            ClaimReply,
+        )
+        if reply.ended:
+            self._ended.set()
+        return reply
+
+    def _begin(self, work: ClaimedWork) -> asyncio.Task[None]:
+        self._groups[work.claim_id] = work
+        running = self._running[work.claim_id] = asyncio.create_task(work.run())
+        running.add_done_callback(partial(self._group_done, work.claim_id))
+        return running
+
+    async def _claim_for_session(self) -> SessionGroup | Refusal:
+        assert self._sessions is not None
+        sessions = self._sessions
+        if self._ended.is_set() or self._stop.is_set():
+            return "run_ending"
+        if not self._slot.is_open:
+            return "engine_behind"
+        reply = await self._claim(1, wait_seconds=0.0)
+        if reply.evaluation is not None:
+            # Not here: whoever came for a session is not to wait for it.
+            self._evaluation = asyncio.create_task(self._evaluate(reply.evaluation))
+        if not reply.groups:
+            return "run_ending" if reply.ended else reply.refusal or "paused"
+        group = SessionGroup(
+            reply.groups[0],
+            worker_id=self._options.worker_id,
+            rules=sessions.rules,
+            policy=Policy(stage=self._stage, places=self._places, temperature=self._options.temperature),
+            controller=self._controller,
+            now=time.monotonic(),
+        )
+        self._begin(group).add_done_callback(lambda _: sessions.desk.over(group))
+        return group
 
     async def _renew_claims(self) -> None:
         while True:

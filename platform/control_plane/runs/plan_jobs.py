@@ -50,5 +50,6 @@ def port_names(spec: RunSpec) -> list[str]:
         "controller",
         "reward",
         *(f"engine-{index}" for index in range(spec.rollout.engines)),
+        *(f"session-{index}" for index in range(spec.rollout.engines) if spec.serves_sessions),
         "rendezvous",
     ]

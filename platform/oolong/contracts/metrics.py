@@ -134,6 +134,16 @@ reward/weak_share | share | scores that the completion's own code could have for
 sandbox/runs | | sandboxes run so far
 sandbox/tests | | programs and tests run in them so far
 sandbox/timeouts | | of those, stopped at their time limit
+session/open | sessions | agent sessions that are open at the worker
+session/opened | sessions | agent sessions opened so far
+session/completions | | completions of agent sessions so far
+session/branches | | completions so far that went on from an earlier turn, or whose history the agent had rewritten
+session/timeouts | groups | groups dropped so far because an agent left them alone
+session/refused_staleness | | requests for a session that the admission gate refused so far: too far ahead of the trainer
+session/refused_concurrency | | the same: max_concurrent_groups are running
+session/refused_other | | the same for another reason, such as a weight load or an evaluation
+relay/requests | | requests to the worker's sessions so far that came through the relay
+relay/bytes | bytes | bodies of those requests and of their answers
 sft/loss | nats | warm start: token mean loss
 sft/greedy_accuracy | share | warm start: validation rows whose every target token is the model's first choice
 sft/learning_rate | | warm start: learning rate

@@ -26,6 +26,8 @@ from gpu_agents.rollout.controller.__main__ import build
 from gpu_agents.rollout.controller.server import ControllerServer
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
+from gpu_agents.rollout.sessions.door import SessionDoor
+from gpu_agents.rollout.worker.__main__ import door_of, sessions_of
 from gpu_agents.rollout.worker.engine_slot import EngineSlot
 from gpu_agents.rollout.worker.episode import EpisodeLimits, Executor, Stage
 from gpu_agents.rollout.worker.loading import Load, WeightLoader
@@ -80,6 +82,7 @@ class RunningWorker:
     stop: asyncio.Event
     task: asyncio.Task[str]
     client: EngineClient
+    door: SessionDoor | None = None  # of a run that serves agent sessions; open it before use
 
 
 @dataclass
@@ -169,6 +172,7 @@ class Harness:
             loads=loads,
         )
         stop = asyncio.Event()
+        sessions = sessions_of(job, self.spec) if self.spec.serves_sessions else None
         worker = Worker(
             options=options,
             stage=Stage(
@@ -189,8 +193,10 @@ class Harness:
             controller=controller,
             telemetry=WorkerTelemetry(job, Outbox(job.directory, 0), meters),
             stop=stop,
+            sessions=sessions,
         )
         running = RunningWorker(worker, slot, stop, asyncio.create_task(worker.run()), client)
+        running.door = door_of(job, self.spec, sessions) if sessions else None
         self.workers.append(running)
         return running
 

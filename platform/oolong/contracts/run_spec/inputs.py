@@ -62,15 +62,17 @@ _OPTIONS_OF: dict[str, tuple[str, ...]] = {
     "single_turn": (),
     "multi_turn": ("max_turns", "turn_discount", "feedback", "retry_below"),
     "python_tool": ("tool_format", "max_tool_calls", "tool_output_tokens", "tool_seconds"),
+    "agent_session": ("session_timeout_seconds", "session_export"),
 }
 
 
 class WorkflowSection(Section):
-    name: Literal["single_turn", "multi_turn", "python_tool"] = Field(
+    name: Literal["single_turn", "multi_turn", "python_tool", "agent_session"] = Field(
         "single_turn",
         description="the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets "
         "feedback and answers again; python_tool: Python that the policy writes is run in the sandbox, and it goes on "
-        "with the output",
+        "with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set "
+        "rewards, and end their sessions",
     )
     max_trajectory_tokens: PositiveInt | None = Field(
         None,
@@ -99,6 +101,16 @@ class WorkflowSection(Section):
     max_tool_calls: PositiveInt = Field(4, description="python_tool: programs at most in one rollout")
     tool_output_tokens: PositiveInt = Field(256, description="python_tool: what is kept of one output")
     tool_seconds: PositiveFloat = Field(5.0, description="python_tool: time of one program")
+    session_timeout_seconds: PositiveFloat = Field(
+        600.0,
+        description="agent_session: a session that its agent leaves alone for so long is dropped with its group, and "
+        "so is a group whose last members find no agent",
+    )
+    session_export: Literal["concatenated", "individual"] = Field(
+        "concatenated",
+        description="agent_session: one trajectory per branch of a conversation, or one per call; each has the "
+        "session's reward",
+    )
 
     @model_validator(mode="after")
     def _options_are_of_this_workflow(self) -> Self:

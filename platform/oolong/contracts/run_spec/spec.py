@@ -100,6 +100,11 @@ class RunSpec(Section):
         return self
 
     @property
+    def serves_sessions(self) -> bool:
+        """Agents outside the run make its rollouts."""
+        return self.kind == "rl" and self.workflow.function is None and self.workflow.name == "agent_session"
+
+    @property
     def slots_needed(self) -> int:
         """Slots of the minimal gang: trainer ranks, and for rl the engines."""
         return self.trainer.ranks + (self.rollout.engines if self.kind == "rl" else 0)

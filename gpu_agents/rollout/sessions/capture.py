@@ -1,0 +1,132 @@
+"""What an agent's calls have made the policy say, token by token: a tree of turns (pure; no engine, no HTTP).
+
+An agent sends the whole conversation with every call. Where it begins with what a turn was told and answered, that
+turn is gone on from: its tokens stand as they were sampled, and only the messages after it are rendered. They are
+never tokenised again. A conversation that begins like no turn was rewritten by the agent, and starts a branch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Beginning = Literal[
+    "started",  # the session's first call
+    "continued",  # goes on from the newest turn of a branch
+    "forked",  # goes on from a turn that was gone on from before
+    "history_rewritten",  # begins like nothing so far: the whole conversation was rendered anew
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampled:
+    """What the policy said in one go; all lists have length T."""
+
+    token_ids: list[int]
+    logprobs: list[float]
+    versions: list[int]
+    finish_reason: Literal["stop", "length"]
+    interruptions: int = 0
+    generate_seconds: float = 0.0
+
+
+@dataclass(eq=False, kw_only=True)
+class CapturedTurn:
+    number: int  # in the session, from 0
+    parent: CapturedTurn | None
+    beginning: Beginning
+    context_ids: list[int]  # what the environment said before it: of a root the whole rendered prompt
+    sampled: Sampled
+    history: tuple[str, ...]  # canonical tools and messages up to this turn's reply, the reply included
+    children: int = 0
+
+    @property
+    def path(self) -> list[CapturedTurn]:
+        """From the root to this turn."""
+        return [*(self.parent.path if self.parent else []), self]
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Everything up to the end of this turn, as the engine had it."""
+        before = self.parent.token_ids if self.parent else []
+        return [*before, *self.context_ids, *self.sampled.token_ids]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a call goes on."""
+
+    parent: CapturedTurn | None
+    beginning: Beginning
+    new_messages: int  # this many at the end of the conversation are not in the parent's tokens
+
+
+@dataclass
+class Capture:
+    turns: list[CapturedTurn] = field(default_factory=list)
+
+    @property
+    def sampled_tokens(self) -> int:
+        return sum(len(turn.sampled.token_ids) for turn in self.turns)
+
+    @property
+    def leaves(self) -> list[CapturedTurn]:
+        return [turn for turn in self.turns if turn.children == 0]
+
+    def place(self, history: Sequence[str]) -> Place:
+        """The turn with the longest history that the conversation begins with; of equals the newest."""
+        best: CapturedTurn | None = None
+        for turn in self.turns:
+            length = len(turn.history)
+            if length < len(history) and tuple(history[:length]) == turn.history:
+                best = turn if best is None or length >= len(best.history) else best
+        if best is not None:
+            beginning: Beginning = "forked" if best.children else "continued"
+            return Place(parent=best, beginning=beginning, new_messages=len(history) - len(best.history))
+        beginning = "history_rewritten" if self.turns else "started"
+        return Place(parent=None, beginning=beginning, new_messages=len(history) - 1)
+
+    def add(
+        self, place: Place, *, context_ids: list[int], sampled: Sampled, history: Sequence[str], reply: str
+    ) -> CapturedTurn:
+        """`beginning` is judged again: a call beside this one may have gone on from the same turn meanwhile."""
+        beginning = place.beginning
+        if place.parent is not None:
+            beginning = "forked" if place.parent.children else "continued"
+            place.parent.children += 1
+        turn = CapturedTurn(
+            number=len(self.turns),
+            parent=place.parent,
+            beginning=beginning,
+            context_ids=context_ids,
+            sampled=sampled,
+            history=(*history, reply),
+        )
+        self.turns.append(turn)
+        return turn
+
+
+def history_of(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Tools and messages in a form in which equal means equal: what clients add or leave out does not count."""
+    return [json.dumps(list(tools), sort_keys=True), *(canonical(message) for message in messages)]
+
+
+def canonical(message: Mapping[str, Any]) -> str:
+    """Role, text, and what tools are called with; ids of calls and empty fields are left out."""
+    calls = [
+        [call.get("function", {}).get("name"), arguments_of(call)] for call in message.get("tool_calls") or []
+    ]
+    return json.dumps([message.get("role"), message.get("content") or "", calls], sort_keys=True)
+
+
+def arguments_of(call: Mapping[str, Any]) -> Any:
+    """The arguments of a tool call as a value; text that is no JSON stays text."""
+    arguments = call.get("function", {}).get("arguments")
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return json.loads(arguments)
+    except json.JSONDecodeError:
+        return arguments

@@ -1,0 +1,126 @@
+"""From captured turns to the trajectories that a step trains on (pure).
+
+`concatenated`: one trajectory per branch, from its root to its last turn. A turn that several branches share is
+trained on once, in the first of them; in the others it is read only. `individual`: one trajectory per call; what
+came before it is read only. Every trajectory of a session has the session's reward.
+
+The members of a group begin with different tokens, each with its agent's own conversation. The trainer knows one
+prompt per group: so the longest beginning that all share is the group's prompt, and what follows of each prompt is
+in its trajectory, without a part in the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gpu_agents.rollout.sessions.capture import Capture, CapturedTurn
+from oolong.contracts.rollout import Trajectory, Turn
+
+Export = Literal["concatenated", "individual"]
+
+
+class NothingShared(ValueError):
+    """The members' conversations do not even begin with the same token, so that they have no prompt in common."""
+
+
+@dataclass
+class Strand:
+    """A trajectory in the making, its prompt included. All lists have length T."""
+
+    token_ids: list[int] = field(default_factory=list)
+    loss_mask: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)  # -1 where the environment spoke
+    sampled: list[CapturedTurn] = field(default_factory=list)  # those with a part in the loss
+
+    def add_read_only(self, token_ids: Sequence[int]) -> None:
+        self.token_ids += token_ids
+        self.loss_mask += [0] * len(token_ids)
+        self.logprobs += [0.0] * len(token_ids)
+        self.versions += [-1] * len(token_ids)
+
+    def add_sampled(self, turn: CapturedTurn) -> None:
+        self.token_ids += turn.sampled.token_ids
+        self.loss_mask += [1] * len(turn.sampled.token_ids)
+        self.logprobs += turn.sampled.logprobs
+        self.versions += turn.sampled.versions
+        self.sampled.append(turn)
+
+    def trajectory(self, *, prompt_tokens: int, reward: float, score: float) -> Trajectory:
+        """Without the group's prompt, which is its first `prompt_tokens`."""
+        loss_mask = self.loss_mask[prompt_tokens:]
+        last = self.sampled[-1].sampled
+        return Trajectory(
+            token_ids=self.token_ids[prompt_tokens:],
+            loss_mask=loss_mask,
+            behaviour_logprobs=self.logprobs[prompt_tokens:],
+            policy_versions=_with_neighbours(self.versions[prompt_tokens:]),
+            finish_reason=last.finish_reason,
+            turns=_turns(loss_mask, self.sampled),
+            reward=reward,
+            score=score,
+            interruptions=sum(turn.sampled.interruptions for turn in self.sampled),
+            generate_seconds=sum(turn.sampled.generate_seconds for turn in self.sampled),
+        )
+
+
+def strands_of(capture: Capture, export: Export) -> list[Strand]:
+    if export == "individual":
+        return [_strand(turn, trained={turn}) for turn in capture.turns]
+    strands: list[Strand] = []
+    done: set[CapturedTurn] = set()
+    for leaf in capture.leaves:
+        strands.append(_strand(leaf, trained=set(leaf.path) - done))
+        done.update(leaf.path)
+    return strands
+
+
+def common_prompt(strands: Sequence[Strand]) -> list[int]:
+    """What all begin with, and nobody is trained on. Raises NothingShared."""
+    most = min(strand.loss_mask.index(1) for strand in strands)
+    first = strands[0].token_ids
+    shared = 0
+    while shared < most and all(strand.token_ids[shared] == first[shared] for strand in strands):
+        shared += 1
+    if shared == 0:
+        raise NothingShared("the members' conversations do not begin with the same token")
+    return first[:shared]
+
+
+def _strand(leaf: CapturedTurn, *, trained: set[CapturedTurn]) -> Strand:
+    strand = Strand()
+    for turn in leaf.path:
+        strand.add_read_only(turn.context_ids)
+        if turn in trained:
+            strand.add_sampled(turn)
+        else:
+            strand.add_read_only(turn.sampled.token_ids)
+    return strand
+
+
+def _with_neighbours(versions: list[int]) -> list[int]:
+    """The environment's tokens get the version of the token before, so that they change neither age nor span."""
+    before = next(version for version in versions if version >= 0)
+    filled = []
+    for version in versions:
+        before = version if version >= 0 else before
+        filled.append(before)
+    return filled
+
+
+def _turns(loss_mask: list[int], sampled: Sequence[CapturedTurn]) -> list[Turn]:
+    """Stretches of the trajectory; sampled turns that touch each other stay apart."""
+    turns: list[Turn] = []
+    position = 0
+    for turn in sampled:
+        begins = loss_mask.index(1, position)
+        if begins > position:
+            turns.append(Turn(tokens=begins - position, sampled=False))
+        length = len(turn.sampled.token_ids)
+        turns.append(Turn(tokens=length, sampled=True, finish_reason=turn.sampled.finish_reason))
+        position = begins + length
+    if position < len(loss_mask):
+        turns.append(Turn(tokens=len(loss_mask) - position, sampled=False))
+    return turns

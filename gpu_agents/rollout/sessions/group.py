@@ -1,0 +1,197 @@
+"""A claimed group whose members are sessions: it waits until all have ended, then hands the group in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Literal
+
+from gpu_agents.channel import CallRefused, Peer
+from gpu_agents.rollout.sessions.export import Export, NothingShared, common_prompt, strands_of
+from gpu_agents.rollout.sessions.session import Policy, Session
+from gpu_agents.rollout.worker.episode import Prompt
+from oolong.contracts.rollout import (
+    ClaimedGroup,
+    Done,
+    FailRequest,
+    GiveBackRequest,
+    Group,
+    SubmitRequest,
+)
+
+log = logging.getLogger(__name__)
+
+STOPPING_PATIENCE_SECONDS = 5.0  # the controller may be stopping too
+
+Outcome = Literal["whole", "failed", "lost", "give_back"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionRules:
+    export: Export
+    timeout_seconds: float
+    reward_scale: float
+    reward_bias: float
+
+
+class SessionGroup:
+    """One claim. Its sessions cannot move to another worker: what they have sampled there is lost with it."""
+
+    def __init__(
+        self,
+        claimed: ClaimedGroup,
+        *,
+        worker_id: str,
+        rules: SessionRules,
+        policy: Policy,
+        controller: Peer,
+        now: float,
+    ) -> None:
+        self.claimed = claimed
+        self.sessions: list[Session] = []
+        self.touched_at = now
+        self.prompt = Prompt(
+            row=claimed.row, token_ids=claimed.prompt_token_ids, text=claimed.prompt, answer=claimed.answer
+        )
+        self._worker_id = worker_id
+        self._rules = rules
+        self.policy = policy
+        self._controller = controller
+        self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._failure = ("", "")  # kind, message
+
+    @property
+    def claim_id(self) -> str:
+        return self.claimed.claim_id
+
+    @property
+    def free_members(self) -> int:
+        """Members that no agent has taken yet."""
+        return 0 if self._outcome.done() else self.claimed.group_size - len(self.sessions)
+
+    def open(self, session_id: str, *, now: float) -> Session:
+        self.touched_at = now
+        session = Session(session_id=session_id, member=len(self.sessions), opened_at=now, touched_at=now)
+        self.sessions.append(session)
+        return session
+
+    def end(self, session: Session, *, now: float) -> None:
+        """The agent is done with it, and it has a reward."""
+        session.state = "ended"
+        self.touched_at = now
+        if len(self.sessions) == self.claimed.group_size and all(s.state == "ended" for s in self.sessions):
+            self._decide("whole")
+
+    def fail(self, kind: str, message: str) -> None:
+        """An error of one member is an error of the group: it is dropped, and never trained with a reward of 0."""
+        if not self._outcome.done():
+            self._failure = (kind, message)
+        self._decide("failed")
+
+    async def interrupt(self, interruption: Literal["lost", "give_back"]) -> None:
+        self._decide(interruption)
+        await self.policy.abort([call.rid for session in self.sessions for call in session.calls])
+
+    def overdue(self, *, now: float) -> str:
+        """What has been waited for in vain, in words; "" while there is nothing."""
+        limit = self._rules.timeout_seconds
+        for session in self.sessions:
+            if session.state == "open" and not session.calls and now - session.touched_at > limit:
+                return f"session {session.session_id} was left alone for {limit:g} s"
+        idle = not any(session.state == "open" for session in self.sessions)
+        if self.free_members and idle and now - self.touched_at > limit:
+            return f"{self.free_members} members of the group found no agent within {limit:g} s"
+        return ""
+
+    async def run(self) -> None:
+        """Until the group is reported: submitted, failed, given back, or lost."""
+        try:
+            outcome = await asyncio.shield(self._outcome)
+        finally:
+            self._close("the run has ended, or its worker")  # only when this task was cancelled itself
+        match outcome:
+            case "whole":
+                try:
+                    group = self.group()
+                except NothingShared as error:
+                    await self._fail("no_common_prompt", str(error))
+                else:
+                    await self._report(
+                        "submit",
+                        SubmitRequest(worker_id=self._worker_id, claim_id=self.claim_id, group=group),
+                    )
+            case "failed":
+                await self._fail(*self._failure)
+            case "lost":
+                await self._fail("claim_lost", "the claim was lost")
+            case "give_back":
+                request = GiveBackRequest(
+                    worker_id=self._worker_id,
+                    claim_id=self.claim_id,
+                    members=[],
+                    lost_tokens=self._sampled_tokens(),
+                )
+                await self._report("give_back", request, patience_seconds=STOPPING_PATIENCE_SECONDS)
+
+    def group(self) -> Group:
+        """Of sessions that have all ended. Raises NothingShared."""
+        strands = [(s, strand) for s in self.sessions for strand in strands_of(s.capture, self._rules.export)]
+        prompt = common_prompt([strand for _, strand in strands])
+        trajectories = []
+        for session, strand in strands:
+            score = session.reward
+            assert score is not None
+            reward = self._rules.reward_scale * score + self._rules.reward_bias
+            trajectories.append(strand.trajectory(prompt_tokens=len(prompt), reward=reward, score=score))
+        return Group(
+            group_id=self.claimed.group_id,
+            row=self.claimed.row,
+            prompt_token_ids=prompt,
+            prompt=self.claimed.prompt,
+            answer=self.claimed.answer,
+            trajectories=trajectories,
+        )
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _decide(self, outcome: Outcome) -> None:
+        if self._outcome.done():
+            return
+        self._outcome.set_result(outcome)
+        if outcome != "whole":
+            said = {"failed": self._failure[1], "lost": "its claim was lost", "give_back": "its worker stops"}
+            self._close(f"its group was dropped: {said[outcome]}")
+
+    def _close(self, why: str) -> None:
+        for session in self.sessions:
+            if session.state == "open":
+                session.state, session.why = "dropped", why
+
+    def _sampled_tokens(self) -> int:
+        return sum(session.capture.sampled_tokens for session in self.sessions)
+
+    async def _fail(self, kind: str, message: str) -> None:
+        request = FailRequest(
+            worker_id=self._worker_id,
+            claim_id=self.claim_id,
+            reason="workflow_error",
+            message=message,
+            generated_tokens=self._sampled_tokens(),
+            kind=kind,
+        )
+        await self._report("fail", request)
+
+    async def _report(
+        self,
+        verb: str,
+        request: SubmitRequest | FailRequest | GiveBackRequest,
+        *,
+        patience_seconds: float | None = None,
+    ) -> None:
+        try:
+            await self._controller.call(verb, request, Done, patience_seconds=patience_seconds)
+        except CallRefused as error:
+            if error.code != "late":
+                raise
+            log.info("%s", error)

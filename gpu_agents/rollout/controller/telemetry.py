@@ -95,6 +95,8 @@ class ControllerTelemetry:
             policy_versions=[number for run in runs for number in run],
             version_texts=texts,
             finish_reason=trajectory.finish_reason,
+            reward_parts=trajectory.reward_parts,
+            verdict=trajectory.verdict,
         )
 
 

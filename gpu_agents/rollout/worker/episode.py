@@ -167,7 +167,7 @@ class LiveEpisode:
 
         async def ask() -> float:
             started = time.monotonic()
-            value = await self._stage.scorer.score(
+            reply = await self._stage.scorer.score(
                 prompt=self._prompt.text,
                 answer=self._prompt.answer,
                 completion=said,
@@ -175,7 +175,9 @@ class LiveEpisode:
                 row=self._prompt.row,
             )
             member.reward_seconds += time.monotonic() - started
-            return value
+            member.reward_parts, member.verdict = reply.parts, reply.verdict
+            assert reply.score is not None
+            return reply.score
 
         place = self._next_outcome()
         value = member.outcomes[place]

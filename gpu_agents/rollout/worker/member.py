@@ -28,6 +28,8 @@ class Member:
     reward_seconds: float = 0.0
     reward: float | None = None  # set when the workflow has returned: the member is whole
     score: float | None = None  # the reward function's last value
+    reward_parts: dict[str, float] = field(default_factory=dict)  # of that value
+    verdict: str = ""
     rid: str = ""  # of the request in flight
 
     @classmethod
@@ -48,6 +50,8 @@ class Member:
             reward_seconds=trajectory.reward_seconds,
             reward=trajectory.reward,
             score=trajectory.score,
+            reward_parts=dict(trajectory.reward_parts),
+            verdict=trajectory.verdict,
         )
 
     @property
@@ -102,6 +106,8 @@ class Member:
             tool_calls=self.tool_calls,
             reward=self.reward,
             score=self.score,
+            reward_parts=self.reward_parts,
+            verdict=self.verdict,
             interruptions=self.interruptions,
             generate_seconds=self.generate_seconds,
             reward_seconds=self.reward_seconds,

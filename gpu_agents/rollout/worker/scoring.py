@@ -30,7 +30,8 @@ class Scorer:
 
     async def score(
         self, *, prompt: str, answer: str, completion: str, finish_reason: str, row: int = -1
-    ) -> float:
+    ) -> ScoreReply:
+        """A reply with a score, its parts and a verdict. Raises RewardFailed."""
         request = ScoreRequest(
             prompt=prompt,
             completion=completion,
@@ -47,4 +48,4 @@ class Scorer:
             raise RewardFailed(str(error)) from error
         if reply.status != "ok" or reply.score is None:
             raise RewardFailed(reply.message or "the reward service gave no score and no reason")
-        return reply.score
+        return reply

@@ -105,6 +105,8 @@ class TrajectorySample(models.Model):
     policy_versions = models.JSONField()  # pairs flattened: version, count of tokens, version, count ...
     version_texts = models.JSONField()  # the text of each pair, or empty
     finish_reason = models.CharField(max_length=40)
+    reward_parts = models.JSONField(default=dict)  # of a composite reward: name -> the part's own score
+    verdict = models.TextField(default="")  # the reward function's own word
 
     class Meta:
         indexes = [models.Index(fields=["run", "id"])]

@@ -162,6 +162,8 @@ def insert_trajectories(job: Job, lines: list[contract.TrajectoryLine]) -> None:
             policy_versions=line.policy_versions,
             version_texts=line.version_texts,
             finish_reason=line.finish_reason,
+            reward_parts=line.reward_parts,
+            verdict=line.verdict,
         )
         for line in lines
     )

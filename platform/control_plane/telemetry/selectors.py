@@ -211,6 +211,8 @@ def trajectory_as_json(row: TrajectorySample) -> dict[str, Any]:
         "policy_versions": row.policy_versions,
         "version_texts": row.version_texts,
         "finish_reason": row.finish_reason,
+        "reward_parts": row.reward_parts,
+        "verdict": row.verdict,
     }
 
 

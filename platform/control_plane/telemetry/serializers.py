@@ -86,6 +86,12 @@ class TrajectorySerializer(serializers.Serializer[Any]):
         child=serializers.CharField(), help_text="text of each pair, or empty"
     )
     finish_reason = serializers.CharField()
+    reward_parts = serializers.DictField(
+        child=serializers.FloatField(), help_text="of a composite reward: each part's own score"
+    )
+    verdict = serializers.CharField(
+        allow_blank=True, help_text="the reward function's own word: exact, wrong_answer, time_limit ..."
+    )
 
 
 class LogFileSerializer(serializers.Serializer[Any]):

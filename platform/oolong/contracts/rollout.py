@@ -44,6 +44,8 @@ class Trajectory(Message, frozen=True, kw_only=True):
     tool_calls: int = 0
     reward: float | None = None  # None until scored; scale and bias applied
     score: float | None = None  # the reward function's own value
+    reward_parts: dict[str, float] = {}  # of a composite: each part's own score
+    verdict: str = ""  # the reward function's own word for it: exact, wrong_answer, time_limit ...
     interruptions: int = 0  # retractions > 0 or aborts with tokens, counted
     generate_seconds: float = 0.0
     reward_seconds: float = 0.0

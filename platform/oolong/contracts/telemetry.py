@@ -58,6 +58,8 @@ class TrajectoryLine(Line, frozen=True, kw_only=True, tag="trajectory"):
         str
     ] = []  # the decoded text of each pair, in order; empty where it was not worked out
     finish_reason: str
+    reward_parts: dict[str, float] = {}  # of a composite reward: each part's own score
+    verdict: str = ""  # the reward function's own word: exact, wrong_answer, time_limit ...
 
 
 class Progress(Line, frozen=True, kw_only=True, tag="progress"):

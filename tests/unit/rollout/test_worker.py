@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from gpu_agents.rewards.reward import Score
 from gpu_agents.rewards.table import build_reward
 from gpu_agents.rollout.worker.options import WorkerOptions
-from oolong.contracts.rollout import Group, PublishedWeights
+from oolong.contracts.rollout import Group, PublishedWeights, ScoreReply
 from tests.unit.rollout.harness import Harness
 from tests.unit.rollout.model_files import SHAPES, publish
 from tests.unit.rollout.scripted_engine import ScriptedEngine
@@ -144,11 +145,25 @@ async def test_slow_scores_hold_no_place_in_the_engine(
 
 
 def hang_forever(event: asyncio.Event) -> Any:
-    async def score(**_: Any) -> float:
+    async def score(**_: Any) -> ScoreReply:
         await event.wait()
-        return 0.0
+        return ScoreReply(status="ok", score=0.0)
 
     return score
+
+
+async def test_the_parts_of_a_reward_and_its_verdict_stay_with_the_trajectory(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    scored = Score(value=0.5, parts={"exact_match": 1.0, "length": -0.5}, verdict="exact")
+    async with new_harness(reward=lambda completion: scored, staleness={"max": 1}) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        groups = await run.trainer.take(0)
+        trajectories = [t for group in groups for t in group.trajectories]
+        assert {(t.score, t.verdict, *t.reward_parts.items()) for t in trajectories} == {
+            (0.5, "exact", ("exact_match", 1.0), ("length", -0.5))
+        }
 
 
 async def test_reward_errors_are_exactly_the_groups_that_raise(

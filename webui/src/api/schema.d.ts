@@ -2166,6 +2166,12 @@ export interface components {
             /** @description text of each pair, or empty */
             version_texts: string[];
             finish_reason: string;
+            /** @description of a composite reward: each part's own score */
+            reward_parts: {
+                [key: string]: number;
+            };
+            /** @description the reward function's own word: exact, wrong_answer, time_limit ... */
+            verdict: string;
         };
         TrajectoryPage: {
             data: components["schemas"]["Trajectory"][];

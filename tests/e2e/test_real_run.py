@@ -148,6 +148,15 @@ def test_upload_start_watch_and_stop(
     staleness = page.locator("[data-chart=staleness] [data-line^='staleness/max']")
     expect(staleness).not_to_have_attribute("data-last", "")
 
+    # Change it while it goes on: the page shows the new bound, the controller says that it obeys.
+    page.get_by_test_id("change").click()
+    page.get_by_label("Max staleness").fill("2")
+    page.get_by_test_id("confirm-change").click()
+    expect(page.locator("[data-figure='Staleness, mean']")).to_contain_text("bound η = 2")
+    page.get_by_role("tab", name="Events").click()
+    expect(page.get_by_text("max staleness is 2 from version")).to_be_visible(timeout=20_000)
+    page.get_by_role("tab", name="Live").click()
+
     # Stop it: the page and the API agree on what was measured.
     page.get_by_test_id("stop").click()
     page.get_by_test_id("confirm-stop").click()

@@ -31,7 +31,7 @@ export function LiveTab({ run, metrics }: { run: Run; metrics: MetricsStore }) {
   const pipeline = useQuery({ ...queries.runDocument(run.id, "pipeline"), enabled: isRl }).data?.value ?? null;
   const histograms = useQuery({ ...queries.runHistograms(run.id, "staleness/consumed_trajectories"), enabled: isRl }).data?.data ?? [];
   const controller = object(run.summary["controller"]);
-  const bound = numberAt(run.spec, "staleness", "max");
+  const bound = run.live.max_staleness ?? numberAt(run.spec, "staleness", "max");
   const origin = unixSeconds(run.started_at ?? run.created_at);
   const planned = isRl ? RL_CHARTS : SFT_CHARTS;
   const chart = (plan: ChartPlan) => (

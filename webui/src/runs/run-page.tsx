@@ -11,6 +11,7 @@ import { numberAt } from "../common/json.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
+import { ChangeButton } from "./change-button.tsx";
 import { CheckpointsTab } from "./checkpoints-tab.tsx";
 import { canStop, hasEnded } from "./ended.ts";
 import { EventsTab } from "./events-tab.tsx";
@@ -63,6 +64,7 @@ function Header({ run }: { run: Run }) {
       </div>
       <Group gap={8}>
         <Button variant="default" component={Link} to={clonePath} leftSection={<IconCopy size={14} />}>Start another like it</Button>
+        <ChangeButton run={run} />
         <MoveButtons run={run} />
         <StopButton run={run} />
       </Group>
@@ -106,7 +108,7 @@ function Figures({ run, metrics }: { run: Run; metrics: MetricsStore }) {
   const steps = metrics.lines("time/step_seconds")[0]?.points;
   const pace = steps !== undefined && steps.at.length > 2 ? (steps.at.at(-1)! - steps.at[Math.max(0, steps.at.length - 11)]!) / Math.min(10, steps.at.length - 1) : null;
   const left = canStop(run.status) && pace !== null ? Math.max(0, total - step) * pace : null;
-  const bound = numberAt(run.spec, "staleness", "max");
+  const bound = run.live.max_staleness ?? numberAt(run.spec, "staleness", "max");
   const preparing = run.progress !== null && !hasEnded(run.status) && run.progress.phase !== "train";
   return (
     <dl className={classes.figures}>

@@ -70,7 +70,7 @@ function RunsTable({ runs }: { runs: Run[] }) {
       </Table.Thead>
       <Table.Tbody>
         {runs.map((run) => {
-          const bound = numberAt(run.spec, "staleness", "max");
+          const bound = run.live.max_staleness ?? numberAt(run.spec, "staleness", "max");
           return (
             <Table.Tr key={run.id} className={classes.row} data-run={run.id} onClick={() => void navigate(`/runs/${run.id}`)}>
               <Table.Td>

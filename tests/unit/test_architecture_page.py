@@ -1,4 +1,4 @@
-"""The walk through the code names files and functions that exist."""
+"""The walk through the code, the concepts and the how-tos name files and functions that exist."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "architecture.md").read_text()
+PAGES = [ROOT / "docs" / "architecture.md", *ROOT.glob("docs/concepts/*.md"), *ROOT.glob("docs/how-to/*.md")]
+PAGE = "".join(page.read_text() for page in PAGES)
 PLACES = sorted(
     set(re.findall(r"`((?:platform|gpu_agents|trainers|tests|webui)/[\w/.-]+)(?:::(\w+))?`", PAGE))
 )

@@ -21,7 +21,7 @@ from trainers.algorithms.weights import behaviour_weights
 from trainers.models.critic import Critic
 from trainers.models.optimizer import clip_gradients, learning_rate_at, make_adamw, set_learning_rate
 from trainers.models.policy import Policy
-from trainers.models.shard import sync_gradients
+from trainers.models.shard import reshard, sync_gradients
 from trainers.ranks import Ranks
 from trainers.rl.columns import StepColumns, TokenColumns, heard, lengths_of, token_columns
 from trainers.rl.credit import Credit, Passes, gae_credit, outcome_credit
@@ -148,6 +148,7 @@ class Learner:
         if self.reference is not None:
             watch.enter("reference")
             reference = [self.reference(columns.row, temperature=self._temperature)[0] for columns in batch]
+            reshard(self.reference)  # no backward pass will do it
             for near, far, columns in zip(proximal, reference, batch, strict=True):
                 if not columns.is_dummy:
                     tally.add_reference(near, far)

@@ -11,6 +11,7 @@ from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.user_source import SourceKind
 from trainers import checkpoint
+from trainers.algorithms.losses import Objective
 from trainers.algorithms.user_loss import load_user_loss
 from trainers.models.critic import load_critic
 from trainers.models.policy import DTYPES, Policy, load_policy
@@ -32,7 +33,13 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
     spec = attempt.run_spec
     dtype = DTYPES[spec.trainer.dtype]
     torch.manual_seed(spec.seed)
-    learner = _learner(attempt, spec, ranks)
+    loss = attempt.source_files.get(SourceKind.LOSS)
+    learner = make_learner(
+        Path(attempt.model_directory),
+        spec,
+        ranks,
+        objective=None if loss is None else load_user_loss(Path(loss), spec.algorithm.options),
+    )
     version, parent, account = _resume(attempt, learner, ranks)
 
     front: Front | None = None
@@ -115,10 +122,10 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
     return JobResult(reason=EndReason.COMPLETED, message=f"{total} train steps")
 
 
-def _learner(attempt: AttemptFile, spec: RunSpec, ranks: Ranks) -> Learner:
+def make_learner(
+    model_directory: Path, spec: RunSpec, ranks: Ranks, *, objective: Objective | None = None
+) -> Learner:
     """The policy, and what the algorithm wants beside it: all models begin as the run's initial weights."""
-    model_directory = Path(attempt.model_directory)
-    source = attempt.source_files.get(SourceKind.LOSS)
 
     def policy() -> Policy:
         return shard_as_asked(load_policy(model_directory), ranks.mesh, spec.trainer)
@@ -133,7 +140,7 @@ def _learner(attempt: AttemptFile, spec: RunSpec, ranks: Ranks) -> Learner:
         ranks,
         reference=policy().requires_grad_(False) if spec.algorithm.kl is not None else None,
         critic=critic,
-        objective=load_user_loss(Path(source), spec.algorithm.options) if source is not None else None,
+        objective=objective,
     )
 
 

@@ -18,11 +18,10 @@ from torch.distributed.tensor import DTensor
 from oolong.contracts.run_spec import RunSpec
 from tests.integration.trainers.scripted_controller import recorded_batches
 from trainers import checkpoint
-from trainers.models.policy import load_policy
-from trainers.models.shard import full_tensors, shard_as_asked
+from trainers.models.shard import full_tensors
 from trainers.ranks import Ranks, join_ranks, leave_ranks
-from trainers.rl.learner import Learner
 from trainers.rl.plan import plan_batch
+from trainers.rl.run import make_learner
 from trainers.stopwatch import Stopwatch
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -36,12 +35,31 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "bfloat16": {"dtype": "bfloat16"},
 }  # fmt: skip
 
+# Everything that the ranks must agree on: means over their tokens, bounds over their tokens, three models.
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "critic and KL": {
+        "advantage": {"estimator": "gae", "mean": "batch", "std": "batch", "gamma": 0.99, "gae_lambda": 0.95},
+        "critic": {"learning_rate": 1e-3}, "kl": {"coefficient": 0.1}, "entropy_bonus": 0.01,
+        "behaviour_weight": {"mode": "second_moment", "limit": 0.01}, "dual_clip": 3.0,
+    },
+    "sequences": {
+        "objective": "gspo", "loss_normalisation": "sequences", "advantage": {"estimator": "gae"},
+        "behaviour_weight": {"mode": "cap", "level": "sequence"},
+        "kl": {"coefficient": 0.1, "estimator": "k1", "place": "reward"},
+    },
+}  # fmt: skip
+
 
 def main() -> None:
     model_directory, out = Path(sys.argv[1]), Path(sys.argv[2])
     ranks = join_ranks("cpu")
     mode, checkpoints = sys.argv[3], Path(sys.argv[4])
     told = {"plain": train(model_directory, ranks, {}, steps=10, checkpoints=checkpoints / str(ranks.size))}
+    if mode != "resume":
+        told |= {
+            name: train(model_directory, ranks, {}, algorithm=algorithm, steps=4)
+            for name, algorithm in ALGORITHMS.items()
+        }
     if mode == "options":
         told |= {name: train(model_directory, ranks, option, steps=4) for name, option in OPTIONS.items()}
     if mode == "resume":
@@ -58,23 +76,25 @@ def train(
     option: dict[str, Any],
     *,
     steps: int,
+    algorithm: dict[str, Any] | None = None,
     checkpoints: Path | None = None,
     resume: Path | None = None,
 ) -> dict[str, Any]:
     spec = RunSpec.model_validate(
         {
             "name": "ranks", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"},
-            "trainer": {"learning_rate": 1e-3, "max_grad_norm": 0.5, **option},
+            "trainer": {"learning_rate": 1e-3, "max_grad_norm": 0.5, **option}, "algorithm": algorithm or {},
         }
     )  # fmt: skip
-    policy = shard_as_asked(load_policy(model_directory), ranks.mesh, spec.trainer)
+    learner = make_learner(model_directory, spec, ranks)
+    policy = learner.policy
     shards = {
         name: (isinstance(parameter, DTensor), parameter.to_local().numel(), parameter.numel())
         for name, parameter in policy.named_parameters()
     }
-    learner = Learner(policy, spec, ranks)
     batches = recorded_batches(groups=4, members=4, seed=9, longest=90)
     losses, norms, counts, metrics = [], [], [], {}
+    critic_losses, critic_norms = [], []
     first = 0
     if resume is not None:
         first = checkpoint.verify(resume)[0].step
@@ -99,10 +119,13 @@ def train(
         outcome = learner.train(ranks.deal(plans if ranks.first else None), Stopwatch())
         losses += outcome.minibatch_losses
         norms += outcome.grad_norms
+        critic_losses += outcome.critic_losses
+        critic_norms += outcome.critic_grad_norms
         metrics = outcome.metrics
     writer.close()
     weights = full_tensors(policy, dtype=torch.float32, keep=ranks.first)
     return {
+        "critic_losses": critic_losses, "critic_norms": critic_norms,
         "shards": shards, "losses": losses, "norms": norms, "counts": counts, "metrics": metrics,
         "masters": sorted({str(parameter.dtype) for parameter in policy.parameters()}),
         "weights": {name: tensor.flatten()[:50].tolist() for name, tensor in weights.items()},

@@ -98,6 +98,20 @@ def test_losses_and_gradient_norms_of_two_ranks_equal_those_of_one(
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("algorithm", ["critic and KL", "sequences"])
+def test_with_every_term_two_ranks_still_do_what_one_does(
+    told: dict[str, dict[str, Any]], algorithm: str
+) -> None:
+    one, two = told["one rank"][algorithm], told["two ranks"][algorithm]
+    assert two["losses"] == pytest.approx(one["losses"], abs=1e-5)
+    assert two["norms"] == pytest.approx(one["norms"], rel=2e-4)
+    assert two["critic_losses"] == pytest.approx(one["critic_losses"], rel=1e-4)
+    assert two["critic_norms"] == pytest.approx(one["critic_norms"], rel=1e-3)
+    assert len(one["critic_losses"]) == (8 if algorithm == "critic and KL" else 0)
+    for name in ("advantage/std", "policy/reference_kl", "weight/masked_share"):
+        assert two["metrics"][name] == pytest.approx(one["metrics"][name], rel=1e-3, abs=1e-5), name
+
+
 def test_weights_after_ten_steps_agree(by_ranks: dict[int, dict[str, Any]]) -> None:
     for name, values in by_ranks[1]["weights"].items():
         assert by_ranks[2]["weights"][name] == pytest.approx(values, abs=2e-3), name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,13 @@ def test_allowing_code_in_the_trainer_leaves_an_event_and_a_repeat_leaves_none(a
     assert {event["actor"] for event in events} == {"alice"}
     assert alice.call("PATCH", "/project", {"trainer_cod": True}).status_code == 422
     assert ProjectEvent.objects.count() == 2
+
+
+def test_the_loss_of_the_how_to_is_taken() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "algorithm.md").read_text()
+    [source] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    facts = read_source(SourceKind.LOSS, source)
+    assert (facts.errors, facts.options) == ([], ["ceiling"])
 
 
 # --- in a run ---------------------------------------------------------------------------------------------

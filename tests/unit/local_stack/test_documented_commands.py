@@ -13,7 +13,8 @@ from local_stack.commands import COMMANDS
 from oolong.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[3]
-TEXT = "".join((ROOT / page).read_text() for page in ("README.md", "SECURITY.md", "docs/guide.md"))
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "docs/guide.md", *ROOT.glob("docs/how-to/*.md")]
+TEXT = "".join(page.read_text() for page in PAGES)
 DJANGO_COMMANDS = {path.stem for path in ROOT.glob("platform/control_plane/*/management/commands/*.py")}
 
 

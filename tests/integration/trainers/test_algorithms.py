@@ -1,0 +1,104 @@
+"""The trainer program with all it may have beside the policy: a critic, a reference, a loss of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.metrics import METRICS
+from tests.integration.trainers.scripted_controller import ScriptedController, recorded_batches
+from trainers.algorithms.losses import decoupled_ppo
+
+FULL: dict[str, Any] = {
+    "rollout": {"group_size": 4},
+    "trainer": {"total_train_steps": 4, "groups_per_step": 4, "minibatches": 2, "microbatch_tokens": 256},
+    "checkpoint": {"every_steps": 2, "keep_last": 5},
+    "algorithm": {
+        "advantage": {"estimator": "gae", "mean": "batch", "std": "batch", "gae_lambda": 0.95},
+        "critic": {"learning_rate": 1e-3}, "kl": {"coefficient": 0.1}, "loss_function": "mine@1",
+        "overlong": {"margin_tokens": 100},
+    },
+}  # fmt: skip
+BATCHES = recorded_batches(groups=4, members=4)
+
+
+def source(directory: Path, text: str) -> dict[str, str]:
+    file = directory / "loss.py"
+    file.write_text(text)
+    return {"loss": str(file)}
+
+
+@pytest.fixture(scope="module")
+def own_loss(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    built_in = Path(decoupled_ppo.__code__.co_filename).read_text()
+    return source(tmp_path_factory.mktemp("source"), built_in.replace("def decoupled_ppo(", "def loss("))
+
+
+@pytest.fixture(scope="module")
+def whole(start_trainer: Callable[..., Any], own_loss: dict[str, str]) -> Any:
+    with ScriptedController(BATCHES) as controller:
+        run = start_trainer(FULL, controller_url=controller.url, source_files=own_loss)
+        assert run.finish() == 0, run.log
+    return run
+
+
+def test_a_run_with_critic_reference_and_own_loss_tells_of_each(whole: Any) -> None:
+    assert whole.result.reason is EndReason.COMPLETED
+    for step, values in whole.points().items():
+        assert set(values) <= set(METRICS)
+        assert values["value/loss"] > 0 and values["time/values_seconds"] > 0
+        assert values["time/reference_seconds"] > 0
+        assert (values["policy/reference_kl"] > 0) == (step > 1)  # before the first step they are one
+        assert 0 < values["length/overlong_share"] <= 1 and values["reward/overlong_penalty_mean"] < 0
+        phases = (
+            "wait_batch", "prepare", "proximal", "reference", "values", "train", "publish", "checkpoint",
+        )  # fmt: skip
+        parts = sum(values[f"time/{phase}_seconds"] for phase in phases)
+        assert parts == pytest.approx(values["time/step_seconds"], rel=0.02)
+
+
+def test_a_resume_with_critic_and_reference_is_bit_equal(
+    start_trainer: Callable[..., Any], whole: Any, own_loss: dict[str, str]
+) -> None:
+    middle = whole.directory / "checkpoints" / "step-00000002"
+    with ScriptedController(BATCHES, trained=8) as controller:
+        resumed = start_trainer(
+            FULL,
+            controller_url=controller.url,
+            resume_directory=str(middle),
+            attempt_number=2,
+            source_files=own_loss,
+        )
+        assert resumed.finish() == 0, resumed.log
+    learned = [name for name in METRICS if not name.startswith(("time/", "perf/", "idle/", "memory/"))]
+    for step in (3, 4):
+        before, after = whole.points()[step], resumed.points()[step]
+        assert {name: before.get(name) for name in learned} == {name: after.get(name) for name in learned}
+    last = "checkpoints/step-00000004/hf/model.safetensors"
+    weights = [load_file(one.directory / last) for one in (whole, resumed)]
+    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+    assert not any(name.startswith("critic") or "value_head" in name for name in weights[0])
+
+
+def test_a_loss_that_raises_ends_the_run_with_its_line(
+    start_trainer: Callable[..., Any], tmp_path: Path
+) -> None:
+    small = {
+        **FULL,
+        "algorithm": {"loss_function": "mine@1"},
+        "trainer": {**FULL["trainer"], "total_train_steps": 1},
+    }
+    faulty = source(tmp_path, "def loss(tokens, settings):\n    return tokens.rewards\n")
+    with ScriptedController(BATCHES) as controller:
+        run = start_trainer(small, controller_url=controller.url, source_files=faulty)
+        assert run.finish() == 1
+    assert run.result.reason is EndReason.CONFIG_REFUSED
+    assert run.result.message == (
+        "loss.py raised AttributeError: 'LossTokens' object has no attribute 'rewards', line 2"
+    )

@@ -1,0 +1,59 @@
+"""The complete file of docs/how-to/algorithm.md is a loss, and does what the page says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from oolong.contracts.run_spec import AlgorithmSection
+from oolong.presets import read_preset
+from tests.unit.trainers.test_learner import batch
+from tests.unit.trainers.test_learner_terms import learner, spec, step
+from trainers.algorithms.losses import LossTokens
+from trainers.algorithms.user_loss import load_user_loss
+from trainers.ranks import Ranks
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "algorithm.md").read_text()
+[SOURCE] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+COMBINED, PRESET, NAMED = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "tapered.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def test_bad_completions_fade_and_good_ones_count_as_they_are(file: Path) -> None:
+    behaviour = torch.full((4,), -1.0, dtype=torch.float64)
+    logprobs = (behaviour + torch.log(torch.tensor([0.5, 0.5, 2.0, 2.0]).double())).requires_grad_()
+    tokens = LossTokens(
+        logprobs=logprobs, proximal_logprobs=behaviour, behaviour_logprobs=behaviour,
+        advantages=torch.tensor([-1.0, -1.0, 1.0, 1.0]).double(), weights=torch.ones(4).double(),
+        lag=torch.ones(4, dtype=torch.long), sequence=torch.tensor([0, 0, 1, 1]), sequences=2,
+    )  # fmt: skip
+    result = load_user_loss(file, {})(tokens, AlgorithmSection())
+    [slope] = torch.autograd.grad(result.loss.sum(), logprobs)
+    assert slope.tolist() == pytest.approx([0.25, 0.25, -1.0, -1.0])
+    low = load_user_loss(file, {"ceiling": 0.1})(tokens, AlgorithmSection())
+    assert torch.autograd.grad(low.loss.sum(), logprobs)[0].tolist() == pytest.approx([0.1, 0.1, -1.0, -1.0])
+
+
+def test_a_train_step_with_it_is_finite_and_moves_the_policy(
+    file: Path, tiny_model: Path, ranks: Ranks
+) -> None:
+    algorithm = yaml.safe_load(NAMED)["algorithm"]
+    objective = load_user_loss(file, algorithm["options"])
+    outcome = step(learner(tiny_model, ranks, spec(algorithm), objective=objective), batch(tiny_model))
+    assert outcome.finite and outcome.grad_norms[0] > 0 and "policy/ratio_max" in outcome.metrics
+
+
+def test_what_the_page_combines_and_keeps_as_a_preset_is_sound(tmp_path: Path) -> None:
+    AlgorithmSection.model_validate(yaml.safe_load(COMBINED)["algorithm"])
+    (tmp_path / "our-recipe.yaml").write_text(PRESET)
+    assert read_preset(tmp_path / "our-recipe.yaml").name == "our-recipe"

@@ -35,11 +35,13 @@ def run_job(arguments: argparse.Namespace, loop: Loop) -> int:
     from trainers.data import DatasetUnusable
     from trainers.models.blocks import OptionRefused
     from trainers.models.policy import ModelUnusable
+    from trainers.models.selfcheck import PackingBroken
     from trainers.ranks import join_ranks, leave_ranks
     from trainers.rl.controller import ControllerLost
 
     named_ends: dict[type[Exception], EndReason] = {
         ModelUnusable: EndReason.MODEL_UNUSABLE,
+        PackingBroken: EndReason.MODEL_UNUSABLE,
         OptionRefused: EndReason.CONFIG_REFUSED,
         NoValidCheckpoint: EndReason.NO_VALID_CHECKPOINT,
         DatasetUnusable: EndReason.DATASET_UNUSABLE,

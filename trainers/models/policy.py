@@ -11,11 +11,11 @@ from safetensors import SafetensorError
 from torch import nn
 
 from trainers.models import attention
+from trainers.models.families import refusal
 from trainers.models.logprobs import first_choices, token_logprobs
 from trainers.models.packing import PackedRow
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # of computing and publishing
-FAMILIES = ("qwen2", "qwen3", "llama")
 
 
 class ModelUnusable(Exception):
@@ -103,13 +103,14 @@ def empty_policy(directory: Path, *, dtype: torch.dtype = torch.float32) -> Poli
 def check_family(directory: Path) -> None:
     path = directory / "config.json"
     try:
-        family = json.loads(path.read_text())["model_type"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        config = json.loads(path.read_text())
+        reason = refusal(config)
+    except (OSError, ValueError, AttributeError) as error:
         raise ModelUnusable(
             f"{path} is not a readable model config: {error!r}. Upload the model again"
         ) from error
-    if family not in FAMILIES:
-        raise ModelUnusable(f"{path} says model_type={family!r}; the trainer knows {', '.join(FAMILIES)}")
+    if reason is not None:
+        raise ModelUnusable(f"{path} says {reason}")
 
 
 def _refuse_incomplete(directory: Path, causal_lm: nn.Module, report: dict[str, object]) -> None:

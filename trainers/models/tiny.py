@@ -1,4 +1,4 @@
-"""Make a tiny Qwen3 as a Hugging Face directory: `python -m trainers.models.tiny --out DIR [--seed N]`.
+"""Make a tiny model as a Hugging Face directory: `python -m trainers.models.tiny --out DIR [--family F] [--seed N]`.
 
 116 thousand parameters and a tokenizer of single bytes, so that the whole of Oolong can be tried on a CPU.
 Every role of the chat has one token of its own: at this size, spelling "assistant" would be a third of a prompt.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from trainers.models.families import FAMILIES
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast, Qwen3Config
+    from transformers import PreTrainedConfig, PreTrainedTokenizerFast
 
 ROLES = ("user", "assistant", "system")
 PAD, END = "<|pad|>", "<|end|>"
@@ -20,6 +22,23 @@ CHAT_TEMPLATE = (
     "{% if message['role'] == 'assistant' %}{{ '<|end|>' }}{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
+
+
+COMMON: dict[str, Any] = {
+    "vocab_size": 264,  # 261 tokens, rounded up to a multiple of 8
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "intermediate_size": 192,
+    "max_position_embeddings": 1024,
+    "attention_dropout": 0.0,
+    "initializer_range": 0.1,  # about 1 over the root of the width; at 0.02 the skill comes far too late
+    "bos_token_id": None,
+    "pad_token_id": 256,
+    "eos_token_id": 257,
+    "dtype": "float32",
+}
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
@@ -46,35 +65,20 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     return wrapped
 
 
-def tiny_config() -> Qwen3Config:
-    from transformers import Qwen3Config
+def tiny_config(family: str = "qwen3", **changes: Any) -> PreTrainedConfig:
+    """A config of any family that the trainer knows; `changes` override it."""
+    from transformers import AutoConfig
 
-    return Qwen3Config(
-        vocab_size=264,  # 261 tokens, rounded up to a multiple of 8
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=32,
-        intermediate_size=192,
-        max_position_embeddings=1024,
-        tie_word_embeddings=True,
-        attention_dropout=0.0,
-        initializer_range=0.1,  # about 1 over the root of the width; at 0.02 the skill comes far too late
-        bos_token_id=None,
-        pad_token_id=256,
-        eos_token_id=257,
-        dtype="float32",
-    )
+    return AutoConfig.for_model(family, **{**COMMON, **FAMILIES[family].tiny, **changes})
 
 
-def make_tiny_model(directory: Path, *, seed: int = 1) -> Path:
+def make_tiny_model(directory: Path, *, seed: int = 1, family: str = "qwen3", **changes: Any) -> Path:
     """Write config, tokenizer and random float32 weights into `directory`."""
     import torch
-    from transformers import Qwen3ForCausalLM
+    from transformers import AutoModelForCausalLM
 
     torch.manual_seed(seed)
-    model = Qwen3ForCausalLM(tiny_config()).to(torch.float32)
+    model = AutoModelForCausalLM.from_config(tiny_config(family, **changes), dtype=torch.float32)
     directory.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(directory)
     (directory / "model.safetensors").chmod(0o644)  # it is written for its owner alone, agents may be others
@@ -83,12 +87,13 @@ def make_tiny_model(directory: Path, *, seed: int = 1) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make a tiny Qwen3 with a byte tokenizer.")
+    parser = argparse.ArgumentParser(description="Make a tiny model with a byte tokenizer.")
     parser.add_argument("--out", type=Path, required=True, help="directory to write")
+    parser.add_argument("--family", default="qwen3", choices=FAMILIES, help="its model_type")
     parser.add_argument("--seed", type=int, default=1, help="of the random weights")
     arguments = parser.parse_args()
-    directory = make_tiny_model(arguments.out, seed=arguments.seed)
-    print(f"tiny Qwen3 written to {directory}")
+    directory = make_tiny_model(arguments.out, seed=arguments.seed, family=arguments.family)
+    print(f"tiny {arguments.family} written to {directory}")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from trainers.algorithms.losses import Objective
 from trainers.algorithms.user_loss import load_user_loss
 from trainers.models.critic import load_critic
 from trainers.models.policy import DTYPES, Policy, load_policy
+from trainers.models.selfcheck import check_packing, say_packing_check
 from trainers.models.shard import full_tensors, shard_as_asked
 from trainers.ranks import Ranks
 from trainers.rl.account import Account
@@ -41,6 +42,7 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
         objective=None if loss is None else load_user_loss(Path(loss), spec.algorithm.options),
     )
     version, parent, account = _resume(attempt, learner, ranks)
+    say_packing_check(check_packing(learner.policy, exact=dtype == torch.float32), ranks)
 
     front: Front | None = None
     if ranks.first:

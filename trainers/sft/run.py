@@ -21,6 +21,7 @@ from trainers.models.flops import OF_NO_MODEL, ForwardFlops, forward_flops
 from trainers.models.optimizer import clip_gradients, learning_rate_at, make_adamw, set_learning_rate
 from trainers.models.packing import pack
 from trainers.models.policy import DTYPES, Policy, load_policy
+from trainers.models.selfcheck import check_packing, say_packing_check
 from trainers.models.shard import full_tensors, shard_as_asked, sync_gradients
 from trainers.ranks import Ranks
 from trainers.sft.examples import Example, batch_at, tokenize_examples
@@ -67,6 +68,8 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
             shard_as_asked(policy, ranks.mesh, spec.trainer),
             examples, validation, spec=spec, seed=seed, retry=retry, ranks=ranks, outbox=outbox, stop=stop,
         )  # fmt: skip
+        exact = spec.trainer.dtype == "float32"
+        say_packing_check(check_packing(warm_up.policy, exact=exact), ranks)
         warmed = warm_up.run()
         required = spec.sft.required_greedy_accuracy
         weak = required is not None and warmed.accuracy is not None and warmed.accuracy < required

@@ -90,14 +90,14 @@ def tiny(node_python: Path, tmp_path_factory: pytest.TempPathFactory) -> TinyMod
 @pytest.fixture(scope="session")
 def new_engine(
     tiny: TinyModel, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[], RealEngine]]:
+) -> Iterator[Callable[..., RealEngine]]:
     started: list[subprocess.Popen[bytes]] = []
 
-    def start() -> RealEngine:
+    def start(model: Path = tiny.base) -> RealEngine:
         directory = tmp_path_factory.mktemp("engine")
         plan = LaunchPlan(
             node_python=str(tiny.node_python),
-            model_directory=str(tiny.base),
+            model_directory=str(model),
             port=free_ports(1)[0],
             api_key=API_KEY,
             device="cpu",
@@ -132,12 +132,12 @@ def new_engine(
 
 
 @pytest.fixture(scope="session")
-def real_engine(new_engine: Callable[[], RealEngine]) -> RealEngine:
+def real_engine(new_engine: Callable[..., RealEngine]) -> RealEngine:
     return new_engine()
 
 
 @pytest.fixture(scope="session")
-def second_engine(new_engine: Callable[[], RealEngine]) -> RealEngine:
+def second_engine(new_engine: Callable[..., RealEngine]) -> RealEngine:
     return new_engine()
 
 

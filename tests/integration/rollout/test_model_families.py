@@ -1,0 +1,83 @@
+"""SGLang samples what the trainer trains: log-probabilities of both agree for every family. (Qwen3 is the tiny model
+of all the other tests of this folder.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpu_agents.rollout.engines.client import EngineClient, Sampling
+from oolong.contracts.rollout import Group, Trajectory
+from tests.integration.rollout.conformance import LIMITS, Subject, load, new_rid
+from tests.integration.rollout.conftest import ROOT, RealEngine, run_with_node_python
+
+pytestmark = pytest.mark.engine
+
+FAMILIES = ("qwen2", "llama")
+PROMPTS = ([258, 97, 53, 32, 98, 55, 259], [258, *range(60, 200), 259])
+TEMPERATURE = 0.7
+
+
+def make_family(node_python: Path, family: str, weights: Path) -> Path:
+    """A tiny model that is also version 1 of the published weights."""
+    directory = weights / "v00000001"
+    subprocess.run(
+        [str(node_python), "-m", "trainers.models.tiny", "--family", family, "--out", str(directory)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'platform'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"},
+        check=True,
+        capture_output=True,
+    )
+    return directory
+
+
+async def sample(engine: RealEngine, model: Path) -> list[Group]:
+    client = EngineClient(engine.port, engine.api_key, LIMITS)
+    await load(Subject(client, engine.port, {1: model}, a_moment=0), 1)
+    sampling = Sampling(max_new_tokens=60, temperature=TEMPERATURE, ignore_eos=True)
+    done = await asyncio.gather(*(client.generate(prompt, sampling, rid=new_rid()) for prompt in PROMPTS))
+    await client.close()
+    return [
+        Group(
+            group_id=f"0-{number}-0", row=number, prompt_token_ids=prompt, prompt="", answer="",
+            trajectories=[
+                Trajectory(
+                    token_ids=one.token_ids, loss_mask=[1] * 60, behaviour_logprobs=one.logprobs,
+                    policy_versions=one.versions, finish_reason="length", reward=0.0,
+                )
+            ],
+        )
+        for number, (prompt, one) in enumerate(zip(PROMPTS, done, strict=True))
+    ]  # fmt: skip
+
+
+async def test_the_engines_log_probabilities_are_the_trainers(
+    new_engine: Callable[..., RealEngine], node_python: Path, tmp_path: Path
+) -> None:
+    folders = {family: tmp_path / family for family in FAMILIES}
+    with ThreadPoolExecutor() as side_by_side:  # a boot is mostly imports
+        models = dict(
+            zip(
+                FAMILIES,
+                side_by_side.map(lambda f: make_family(node_python, f, folders[f]), FAMILIES),
+                strict=True,
+            )
+        )
+        engines = dict(zip(FAMILIES, side_by_side.map(new_engine, models.values()), strict=True))
+    for family, engine in engines.items():
+        groups = tmp_path / f"{family}.msgpack"
+        groups.write_bytes(msgspec.msgpack.encode(await sample(engine, models[family])))
+        told = json.loads(
+            run_with_node_python(
+                node_python, "recompute_by_trainer.py", str(groups), str(folders[family]), str(TEMPERATURE)
+            )
+        )
+        assert told["tokens"] == 120 and told["max"] < 1e-4, (family, told)

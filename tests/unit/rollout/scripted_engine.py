@@ -45,7 +45,9 @@ class ScriptedRequest:
 
     @property
     def next_token(self) -> int:
-        return 97 + len(self.output) % 26 if self.reply is None else self.reply[len(self.output)]
+        if self.reply is None or len(self.output) >= len(self.reply):  # a probe asks for more than it says
+            return 97 + len(self.output) % 26
+        return self.reply[len(self.output)]
 
 
 class ScriptedEngine:

@@ -14,7 +14,16 @@ from gpu_agents.rollout.controller.consumption import BatchStaleness, mean, perc
 from gpu_agents.rollout.controller.controller import Controller, TrainedBatch
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
 from oolong.contracts.rollout import Group, Trajectory
-from oolong.contracts.telemetry import Document, Histogram, Note, Outbox, Points, Summary, TrajectoryLine
+from oolong.contracts.telemetry import (
+    ENVIRONMENT,
+    Document,
+    Histogram,
+    Note,
+    Outbox,
+    Points,
+    Summary,
+    TrajectoryLine,
+)
 
 log = logging.getLogger(__name__)
 
@@ -255,9 +264,10 @@ def sample_groups(groups: list[Group]) -> list[Group]:
 
 
 def version_runs(trajectory: Trajectory) -> list[tuple[int, int]]:
-    """Run-length pairs (version, tokens) of a trajectory."""
+    """Run-length pairs (version, tokens) of a trajectory; the environment's stretches have version ENVIRONMENT."""
     runs: list[tuple[int, int]] = []
-    for version in trajectory.policy_versions:
+    for sampled_by, is_sampled in zip(trajectory.policy_versions, trajectory.loss_mask, strict=True):
+        version = sampled_by if is_sampled else ENVIRONMENT
         if runs and runs[-1][0] == version:
             runs[-1] = (version, runs[-1][1] + 1)
         else:

@@ -102,7 +102,7 @@ class TrajectorySample(models.Model):
     answer = models.TextField()
     completion = models.TextField()
     reward = models.FloatField()
-    policy_versions = models.JSONField()  # pairs flattened: version, count of tokens, version, count ...
+    policy_versions = models.JSONField()  # pairs flattened: version (-1: environment), count of tokens, ...
     version_texts = models.JSONField()  # the text of each pair, or empty
     finish_reason = models.CharField(max_length=40)
     reward_parts = models.JSONField(default=dict)  # of a composite reward: name -> the part's own score

@@ -80,7 +80,8 @@ class TrajectorySerializer(serializers.Serializer[Any]):
     completion = serializers.CharField()
     reward = serializers.FloatField()
     policy_versions = serializers.ListField(
-        child=serializers.IntegerField(), help_text="pairs: version, count of tokens, version, count ..."
+        child=serializers.IntegerField(),
+        help_text="pairs: version, count of tokens, version, count ...; -1 is what the environment wrote",
     )
     version_texts = serializers.ListField(
         child=serializers.CharField(), help_text="text of each pair, or empty"

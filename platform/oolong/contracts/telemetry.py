@@ -14,6 +14,8 @@ from typing import IO, Any, Literal
 
 import msgspec
 
+ENVIRONMENT = -1  # in place of a policy version: not sampled, and not trained on
+
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     at: float = 0.0  # unix seconds when it was written
@@ -53,7 +55,9 @@ class TrajectoryLine(Line, frozen=True, kw_only=True, tag="trajectory"):
     answer: str
     completion: str
     reward: float
-    policy_versions: list[int]  # run-length pairs flattened: version, count, version, count ...
+    # Run-length pairs flattened: version, count of tokens, version, count ... ENVIRONMENT instead of a version where
+    # the environment wrote the tokens.
+    policy_versions: list[int]
     version_texts: list[
         str
     ] = []  # the decoded text of each pair, in order; empty where it was not worked out

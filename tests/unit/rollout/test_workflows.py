@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from gpu_agents.rollout.chat_template import ChatTemplate
+from gpu_agents.rollout.controller.telemetry import version_runs
 from gpu_agents.rollout.worker.episode import LiveEpisode
 from gpu_agents.rollout.workflows.workflow import Workflow
+from oolong.contracts import telemetry
 from oolong.contracts.rollout import Group, PublishedWeights, Trajectory
 from oolong.workflow import Episode, OutOfRoom
 from tests.unit.rollout.harness import Harness, run_spec
@@ -108,6 +110,14 @@ async def test_turns_are_joined_token_by_token_and_the_environments_are_off_the_
         sampled = sum(sum(t.loss_mask) for g in groups for t in g.trajectories)
         assert run.controller.tokens.counts().trained == sampled, "the ledger counts what was sampled"
         assert_ledger_is_true(run.controller)
+
+
+def test_a_sample_shows_what_the_environment_wrote_apart_from_what_was_sampled() -> None:
+    trajectory = Trajectory(
+        token_ids=[97, 98, 258, 99, 259, 100, 101], loss_mask=[1, 1, 0, 0, 0, 1, 1], finish_reason="stop",
+        behaviour_logprobs=[-0.5] * 7, policy_versions=[3, 3, 3, 3, 3, 3, 4],
+    )  # fmt: skip
+    assert version_runs(trajectory) == [(3, 2), (telemetry.ENVIRONMENT, 3), (3, 1), (4, 1)]
 
 
 async def test_a_worker_that_stops_within_a_turn_loses_no_token_and_samples_none_twice(

@@ -2161,7 +2161,7 @@ export interface components {
             completion: string;
             /** Format: double */
             reward: number;
-            /** @description pairs: version, count of tokens, version, count ... */
+            /** @description pairs: version, count of tokens, version, count ...; -1 is what the environment wrote */
             policy_versions: number[];
             /** @description text of each pair, or empty */
             version_texts: string[];

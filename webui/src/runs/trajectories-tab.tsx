@@ -9,14 +9,14 @@ import { number, words } from "../common/format.ts";
 import { More } from "../common/more.tsx";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import classes from "./trajectories-tab.module.css";
-import { spansOf } from "./version-spans.ts";
+import { ENVIRONMENT, spansOf, versionsOf } from "./version-spans.ts";
 
 /** Sampled groups, whole: one prompt, its completions, and which policy version wrote which part of them. */
 export function TrajectoriesTab({ run }: { run: Run }) {
   const query = useInfiniteQuery(queries.runTrajectories(run.id));
   const [least, setLeast] = useState<number | string>(1);
   const all = query.data?.pages.flatMap((page) => page.data) ?? [];
-  const shown = all.filter((trajectory) => trajectory.policy_versions.length / 2 >= Number(least));
+  const shown = all.filter((trajectory) => versionsOf(trajectory) >= Number(least));
   return (
     <>
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
@@ -62,7 +62,9 @@ function GroupCard({ group }: { group: Trajectory[] }) {
 function Completion({ trajectory, best }: { trajectory: Trajectory; best: number }) {
   const { spans, isExact } = spansOf(trajectory);
   const isBest = trajectory.reward >= best && trajectory.reward > 0;
-  const about = `${spans.length === 1 ? `version ${spans[0]!.version}` : `${spans.length} versions`}${trajectory.finish_reason === "stop" ? "" : `, ended: ${words(trajectory.finish_reason).toLowerCase()}`}${isExact || spans.length === 1 ? "" : ", bounds approximate"}`;
+  const turns = spans.filter((span) => span.version === ENVIRONMENT).length + 1;
+  const versions = versionsOf(trajectory);
+  const about = `${versions <= 1 ? `version ${spans[0]!.version}` : `${versions} versions`}${turns === 1 ? "" : `, ${turns} turns`}${trajectory.finish_reason === "stop" ? "" : `, ended: ${words(trajectory.finish_reason).toLowerCase()}`}${isExact || spans.length === 1 ? "" : ", bounds approximate"}`;
   return (
     <div className={classes.completion} data-testid="trajectory" data-spans={spans.length}>
       <span className={classes.reward} data-good={isBest}>
@@ -70,12 +72,16 @@ function Completion({ trajectory, best }: { trajectory: Trajectory; best: number
       </span>
       <p>
         {spans.map((span, index) => (
-          <Tooltip key={index} label={`Policy version ${span.version}, ${span.tokens} tokens`}>
-            <span className={classes.span} data-tint={span.version % 6}>
-              {spans.length > 1 && <sup>v{span.version}</sup>}
-              {span.text}
-            </span>
-          </Tooltip>
+          span.version === ENVIRONMENT
+            ? <Tooltip key={index} label={`Written by the environment, ${span.tokens} tokens, not trained on`}>
+              <span className={classes.environment}>{span.text}</span>
+            </Tooltip>
+            : <Tooltip key={index} label={`Policy version ${span.version}, ${span.tokens} tokens`}>
+              <span className={classes.span} data-tint={span.version % 6}>
+                {spans.length > 1 && <sup>v{span.version}</sup>}
+                {span.text}
+              </span>
+            </Tooltip>
         ))}
       </p>
       <small>{about}</small>

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { spansOf } from "./version-spans.ts";
+import { ENVIRONMENT, spansOf, versionsOf } from "./version-spans.ts";
 
 test("the writer's texts are shown as they are", () => {
   const { spans, isExact } = spansOf({ completion: "abcdef", policy_versions: [3, 2, 4, 1], version_texts: ["abcd", "ef"] });
@@ -14,4 +14,10 @@ test("without them the text is cut by the share of tokens and nothing is lost", 
   assert.equal(spans.map((span) => span.text).join(""), "abcdefghi");
   assert.deepEqual(spans.map((span) => span.text), ["abc", "def", "ghi"]);
   assert.equal(isExact, false);
+});
+
+test("what the environment wrote is a span of its own and no version", () => {
+  const sample = { completion: "abxxcd", policy_versions: [3, 2, ENVIRONMENT, 1, 3, 1, 4, 1], version_texts: ["ab", "xx", "c", "d"] };
+  assert.deepEqual(spansOf(sample).spans.map((span) => [span.version, span.text]), [[3, "ab"], [-1, "xx"], [3, "c"], [4, "d"]]);
+  assert.equal(versionsOf(sample), 2);
 });

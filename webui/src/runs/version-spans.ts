@@ -1,9 +1,18 @@
+/** In place of a policy version: the environment wrote these tokens, and they are not trained on. */
+export const ENVIRONMENT = -1;
+
 export type Span = { version: number; tokens: number; text: string };
 
 type Sample = { completion: string; policy_versions: number[]; version_texts?: string[] | null };
 
+/** How many policy versions sampled the trajectory. */
+export function versionsOf(sample: Pick<Sample, "policy_versions">): number {
+  const versions = sample.policy_versions.filter((version, index) => index % 2 === 0 && version !== ENVIRONMENT);
+  return new Set(versions).size;
+}
+
 /**
- * The completion cut where the policy version changes. The writer sends the text of each run of versions; where
+ * The completion cut where the policy version changes, or where policy and environment take turns. The writer sends the text of each run of versions; where
  * it did not, the text is cut in proportion to the tokens and `isExact` says that the bounds are a guess.
  */
 export function spansOf(sample: Sample): { spans: Span[]; isExact: boolean } {

@@ -23,7 +23,7 @@ from gpu_agents.rollout.controller.consumption import (
 )
 from gpu_agents.rollout.controller.engines import Engine, Engines
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
-from gpu_agents.rollout.controller.evaluations import EvaluationPlan, Evaluations
+from gpu_agents.rollout.controller.evaluations import ASKED, EvaluationPlan, Evaluations
 from gpu_agents.rollout.controller.filtering import FilterCounts, is_filtered
 from gpu_agents.rollout.controller.gate import Admission, admit
 from gpu_agents.rollout.controller.group_shape import check_group
@@ -343,18 +343,20 @@ class Controller:
         self.rules = replace(self.rules, gate=gate)
         return notes
 
-    def evaluate_now(self, label: str) -> str:
-        """Ask for an evaluation of the newest version. Returns what becomes of the wish."""
+    def evaluate_now(self, number: int) -> str:
+        """Ask for an evaluation of the newest version, on the only engine too. Returns what becomes of the wish."""
         if self.evaluations.plan is None:
             return "no evaluation: the run's spec has no evaluation section"
         if self.evaluations.pending is not None:
             return f"no second evaluation: {self.evaluations.pending.label} is under way"
         if self.ending or self.versions.newest is None:
             return "no evaluation: there is no version to evaluate now"
-        version = self.versions.number
-        self.evaluations.request(label, version)
-        self.versions.pin(version)
-        return f"version {version} is evaluated as {label}"
+        label = f"{ASKED}{number}"
+        self._request_evaluation(label)
+        cost = (
+            "" if len(self.engines.all()) > 1 else "; the only engine generates nothing for the run meanwhile"
+        )
+        return f"version {self.versions.number} is evaluated as {label}{cost}"
 
     def take_probes(self) -> ProbesReply:
         probes, self._probes = self._probes, []

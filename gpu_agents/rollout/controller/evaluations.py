@@ -9,6 +9,7 @@ from oolong.contracts.rollout import EvaluationPrompt, EvaluationResult, Evaluat
 
 # An engine that has the version already is asked for first; after this time any engine may load it again.
 SAME_VERSION_SECONDS = 5.0
+ASKED = "asked-"  # begins the label of an evaluation that a person asked for: consent to what it costs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,8 @@ class Evaluations:
         if task is None or self.plan is None or self._worker_id not in ("", worker_id):
             return None
         between_steps = task.label not in ("start", "end")
-        if between_steps and live_engines < 2 and not self.plan.on_only_engine and not self._worker_id:
+        consented = self.plan.on_only_engine or task.label.startswith(ASKED)
+        if between_steps and live_engines < 2 and not consented and not self._worker_id:
             return None
         if engine_version != task.version and not self._may_load_again(between_steps, now=now):
             return None

@@ -76,7 +76,7 @@ class ControllerServer:
         settings, before = self._live.settings, self._live.before
         self._tell_changes(self.controller.change(settings))
         if settings.evaluation_wishes > before.evaluation_wishes:
-            self._tell_changes([self.controller.evaluate_now(f"asked-{settings.evaluation_wishes}")])
+            self._tell_changes([self.controller.evaluate_now(settings.evaluation_wishes)])
 
     def _tell_changes(self, notes: list[str]) -> None:
         for note in notes:

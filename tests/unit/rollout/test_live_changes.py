@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from gpu_agents.rollout.controller.controller import Controller
+from gpu_agents.rollout.controller.evaluations import EvaluationPlan
 from oolong.contracts.live_changes import LIVE_FILE, LiveFile, LiveSettings
 from oolong.contracts.rollout import ClaimRequest, SubmitRequest, TakeRequest
-from tests.unit.rollout.simulated_world import announcement, finished_group, new_controller, rules
+from tests.unit.rollout.simulated_world import announcement, finished_group, new_controller, prompt_of, rules
 
 WORKER = "rollout-0/0"
 
@@ -79,7 +80,21 @@ def test_concurrency_changes_and_a_change_to_the_same_says_nothing() -> None:
 
 
 def test_a_wish_for_an_evaluation_without_a_plan_says_why_not() -> None:
-    assert "no evaluation section" in controller_at(max_staleness=1).evaluate_now("asked-1")
+    assert "no evaluation section" in controller_at(max_staleness=1).evaluate_now(1)
+
+
+def test_an_evaluation_that_is_asked_for_takes_the_only_engine_and_says_what_that_costs() -> None:
+    plan = EvaluationPlan(prompts=[prompt_of(0)], samples=0, temperature=1.0, at_start=False, at_end=False)
+    controller = Controller(
+        rules=rules(max_staleness=1), rows=list(range(9)), prompt_of=prompt_of, evaluation=plan
+    )
+    controller.announce(announcement(0, "none"))
+    train_one(controller, 1)
+    said = controller.evaluate_now(1)
+    assert "version 1 is evaluated as asked-1" in said and "the only engine" in said
+    assert "under way" in controller.evaluate_now(2)
+    claim = controller.claim(ClaimRequest(worker_id=WORKER, engine_version=1, max_groups=4), now=0.0)
+    assert claim.evaluation is not None and (claim.evaluation.version, claim.groups) == (1, [])
 
 
 def test_a_job_sees_each_change_once_and_takes_earlier_wishes_as_granted(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
-from tests.bench.measures import MEASURES
+from tests.bench.measures import MEASURES, Measure
 from tests.bench.record import RESULTS, Entry, read_results
 
 PAGE = RESULTS.with_name("README.md")
@@ -67,9 +67,7 @@ def _summary(results: dict[str, Entry]) -> str:
         if one is None:
             rows.append([f"`{key}`", "not measured yet", "", measure.goal, "", measure.meaning, ""])
             continue
-        met = {True: "yes", False: _missed(one["value"], measure.at_least, measure.at_most), None: ""}[
-            one["met"]
-        ]
+        met = "" if one["met"] is None else "yes" if one["met"] else _missed(one["value"], measure)
         meaning = measure.meaning + (f"; against {one['baseline']}" if one["baseline"] else "")
         rows.append(
             [f"`{key}`", f"**{figure(one['value'])}**", one["unit"], measure.goal, met, meaning,
@@ -78,8 +76,8 @@ def _summary(results: dict[str, Entry]) -> str:
     return table(["measure", "value", "unit", "goal", "met", "what", "measured on"], rows)
 
 
-def _missed(value: float, at_least: float | None, at_most: float | None) -> str:
-    goal = at_least if at_least is not None else at_most
+def _missed(value: float, measure: Measure) -> str:
+    goal = measure.at_least if measure.at_least is not None else measure.at_most
     assert goal is not None
     return f"**no**, by {abs(value - goal):.3g}"
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,14 @@ def test_files_are_named_as_their_presets_and_lines_break_before_they_are_too_lo
     for file in FOLDER.glob("*.yaml"):
         assert read_preset(file).name == file.stem
         assert max(len(line) for line in file.read_text().splitlines()) <= 120, file
+
+
+def test_the_page_on_the_objective_names_every_preset() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "concepts" / "objective.md").read_text()
+    table = page.split("## Presets")[1].split("##")[0]
+    assert set(re.findall(r"`([a-z0-9-]+)`", table.partition("| --- |")[2])) >= {
+        preset.name for preset in built_in_presets()
+    }
 
 
 @pytest.mark.parametrize(

@@ -225,6 +225,16 @@ def test_what_a_spec_says_of_a_function_must_hold(
     assert faults(alice, **changes) == expected
 
 
+def test_a_loss_reaches_the_node_of_its_run(alice: Any, node: Any, start: Any) -> None:
+    alice.call("PATCH", "/project", {"trainer_code": True})
+    version = upload(alice, LOSS, name="mine", kind="loss").json()
+    machine = node()
+    run = start(machine, algorithm={"loss_function": "mine@latest", "options": {"slope": 2.0}})
+    assert run["spec"]["algorithm"]["loss_function"] == "mine@1"
+    (attempt,) = machine.beat().attempts
+    assert attempt.sources["loss"].sha256 == version["sha256"]
+
+
 def test_a_kind_that_no_node_can_run_is_refused_for_now(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_source, "RUNNABLE_KINDS", frozenset({SourceKind.WORKFLOW}))
     upload(alice)

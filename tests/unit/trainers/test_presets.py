@@ -16,13 +16,14 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from oolong.contracts.rollout import Group
 from oolong.contracts.run_spec import RunSpec
 from oolong.presets import built_in_presets, completed
 from tests.unit.trainers.test_learner import batch, plain_logprobs
 from tests.unit.trainers.test_learner_terms import learner
 from trainers.algorithms.losses import OBJECTIVES, LossTokens
 from trainers.algorithms.normalisation import token_scale
-from trainers.models.policy import load_policy
+from trainers.models.policy import Policy, load_policy
 from trainers.models.shard import full_tensors
 from trainers.ranks import Ranks
 from trainers.rl.columns import lengths_of, token_columns
@@ -153,11 +154,36 @@ def test_dapo_samples_dynamically() -> None:
     assert [name for name, spec in SPECS.items() if spec.rollout.filter.kind != "none"] == ["dapo"]
 
 
+@pytest.fixture(scope="module")
+def own_groups(tiny_model: Path) -> list[Group]:
+    """Four groups of three whose behaviour policy is the tiny model itself."""
+    policy = load_policy(tiny_model)
+    return [
+        replace(group, trajectories=[
+            replace(one, behaviour_logprobs=plain_logprobs(policy, group.prompt_token_ids, one.token_ids).tolist())
+            for one in group.trajectories
+        ])
+        for group in batch(tiny_model)
+    ]  # fmt: skip
+
+
+def preference(policy: Policy, groups: list[Group]) -> float:
+    """How much likelier per token the rewarded completions are than the others of their group."""
+    total = 0.0
+    for group in groups:
+        rewards = [one.reward or 0.0 for one in group.trajectories]
+        mean = sum(rewards) / len(rewards)
+        for reward, one in zip(rewards, group.trajectories, strict=True):
+            likely = plain_logprobs(policy, group.prompt_token_ids, one.token_ids).mean()
+            total += (reward - mean) * float(likely)
+    return total
+
+
 @pytest.mark.parametrize("name", OF_RL)
 def test_a_step_is_finite_and_makes_rewarded_completions_likelier(
-    name: str, tiny_model: Path, ranks: Ranks
+    name: str, own_groups: list[Group], tiny_model: Path, ranks: Ranks
 ) -> None:
-    """On data that the policy itself could have sampled; sizes and learning rate made to fit four tiny groups."""
+    """Sizes and learning rate are made to fit four tiny groups; the algorithm is the preset's."""
     own = SPECS[name]
     trainer = own.trainer.model_copy(
         update={
@@ -175,36 +201,18 @@ def test_a_step_is_finite_and_makes_rewarded_completions_likelier(
         )
     rollout = own.rollout.model_copy(update={"temperature": 0.7})
     spec = own.model_copy(update={"trainer": trainer, "algorithm": algorithm, "rollout": rollout})
-    policy = load_policy(tiny_model)
     groups = [
         replace(group, trajectories=[
-            replace(one, reward=own.reward.scale * (one.reward or 0.0) + own.reward.bias,
-                    behaviour_logprobs=plain_logprobs(policy, group.prompt_token_ids, one.token_ids).tolist())
-            for one in group.trajectories
+            replace(one, reward=own.reward.scale * (one.reward or 0.0) + own.reward.bias) for one in group.trajectories
         ])
-        for group in batch(tiny_model)
+        for group in own_groups
     ]  # fmt: skip
     one = learner(tiny_model, ranks, spec)
     [plan] = plan_batch(groups, version=0, ranks=1, minibatches=1, token_budget=256)
     outcome = one.train(plan, Stopwatch())
     assert outcome.finite and all(math.isfinite(value) for value in outcome.metrics.values())
-
-    def preference() -> float:
-        """How much likelier per token the rewarded completions are than the others of their group."""
-        policy.causal_lm.load_state_dict(
-            full_tensors(one.policy, dtype=torch.float32, keep=True), strict=False
-        )
-        policy.causal_lm.tie_weights()
-        total = 0.0
-        for group in groups:
-            rewards = torch.tensor([member.reward for member in group.trajectories])
-            means = torch.stack([
-                plain_logprobs(policy, group.prompt_token_ids, member.token_ids).mean().detach()
-                for member in group.trajectories
-            ])  # fmt: skip
-            total += float(((rewards - rewards.mean()) * means).sum())
-        return total
-
-    after = preference()
-    one.policy = learner(tiny_model, ranks, spec).policy
-    assert after > preference() + 1e-4
+    policy = load_policy(tiny_model).requires_grad_(False)
+    before = preference(policy, groups)
+    policy.causal_lm.load_state_dict(full_tensors(one.policy, dtype=torch.float32, keep=True), strict=False)
+    policy.causal_lm.tie_weights()
+    assert preference(policy, groups) > before + 1e-4

@@ -20,6 +20,7 @@ from gpu_agents.rollout.rows import DatasetUnusable, read_rows
 from gpu_agents.rollout.sessions.desk import SessionDesk
 from gpu_agents.rollout.sessions.door import DoorFacts, SessionDoor
 from gpu_agents.rollout.sessions.group import SessionRules
+from gpu_agents.rollout.worker.concurrency import Bounds
 from gpu_agents.rollout.worker.engine_slot import EngineSlot
 from gpu_agents.rollout.worker.episode import EpisodeLimits, Stage
 from gpu_agents.rollout.worker.execution import NoSandbox, SandboxedPython
@@ -172,7 +173,12 @@ def _options(job: Job, spec: RunSpec) -> WorkerOptions:
         worker_id=f"{job.job.name}/{job.job.incarnation}",
         group_size=spec.rollout.group_size,
         temperature=spec.rollout.temperature,
-        max_running_requests=spec.rollout.engine_max_running_requests,
+        window=Bounds(
+            group_size=spec.rollout.group_size,
+            most=spec.rollout.engine_max_running_requests,
+            kv_tokens=spec.rollout.engine_max_total_tokens,
+            longest_tokens=spec.rollout.max_prompt_tokens + spec.rollout.max_new_tokens,
+        ),
         interruptible=spec.rollout.interruptible,
         reward_scale=spec.reward.scale,
         reward_bias=spec.reward.bias,

@@ -26,6 +26,7 @@ class EngineSlot:
         self._loads_between_requests = loads_between_requests
         self.loaded_version = -1
         self._client: EngineClient | None = None
+        self._pauses = 0  # each retracts what runs, which says nothing about memory
         self._open = asyncio.Event()
         self._gone = asyncio.Event()
         self._quiet = asyncio.Event()
@@ -45,6 +46,7 @@ class EngineSlot:
     def open(self, client: EngineClient, version: int) -> None:
         self._client = client
         self.loaded_version = version
+        self._pauses += 1
         self._gone.clear()
         self._open.set()
         self.meters.open()
@@ -89,6 +91,7 @@ class EngineSlot:
             raise EngineGone("the engine ended before the request was sent")
         self._quiet.clear()
         self.meters.request_started()
+        pauses_before = self._pauses
         only_version = self.loaded_version if self._loads_between_requests else None
         try:
             generation = await self._client.generate(input_ids, sampling, rid=rid, only_version=only_version)
@@ -100,6 +103,7 @@ class EngineSlot:
             input_tokens=len(input_ids),
             cached_tokens=generation.cached_tokens,
             generated_tokens=len(generation.token_ids),
+            retractions=max(generation.retractions - (self._pauses - pauses_before), 0),
             interrupted=bool(
                 generation.retractions or (generation.finish == "abort" and generation.token_ids)
             ),

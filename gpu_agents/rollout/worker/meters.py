@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from gpu_agents.rollout.engines.client import EngineLoad
+
 
 @dataclass(kw_only=True)
 class Meters:
@@ -14,6 +16,9 @@ class Meters:
     cached_tokens: int = 0  # of the input tokens, those whose keys and values the engine had
     requests: int = 0
     interrupted_requests: int = 0
+    retractions: int = 0  # for want of KV memory: work that the engine does twice
+    load: EngineLoad | None = None  # as the engine last said
+    window: int = 0  # members that may be in the engine at once
     restarts: int = 0
     load_seconds: list[float] = field(default_factory=list)
     paused_seconds: list[float] = field(default_factory=list)
@@ -40,11 +45,18 @@ class Meters:
             self._busy_since = None
 
     def request_returned(
-        self, *, input_tokens: int, cached_tokens: int, generated_tokens: int, interrupted: bool
+        self,
+        *,
+        input_tokens: int,
+        cached_tokens: int,
+        generated_tokens: int,
+        retractions: int,
+        interrupted: bool,
     ) -> None:
         self.input_tokens += input_tokens
         self.cached_tokens += cached_tokens
         self.generated_tokens += generated_tokens
+        self.retractions += retractions
         self.interrupted_requests += interrupted
 
     def loaded(self, *, load_seconds: float, paused_seconds: float) -> None:
@@ -69,6 +81,8 @@ class Reading:
     busy_seconds: float
     paused_seconds: float
     generated_tokens: int
+    input_tokens: int = 0
+    cached_tokens: int = 0
 
     @classmethod
     def of(cls, meters: Meters) -> Reading:
@@ -77,6 +91,8 @@ class Reading:
             busy_seconds=meters.busy_seconds,
             paused_seconds=sum(meters.paused_seconds),
             generated_tokens=meters.generated_tokens,
+            input_tokens=meters.input_tokens,
+            cached_tokens=meters.cached_tokens,
         )
 
     def rates_since(self, earlier: Reading) -> dict[str, float]:
@@ -85,7 +101,11 @@ class Reading:
         if seconds <= 0:
             return {}
         idle = 1 - (self.busy_seconds - earlier.busy_seconds) / seconds
-        return {
+        sent = self.input_tokens - earlier.input_tokens
+        shared = (
+            {"engine/prefix_hit_share": (self.cached_tokens - earlier.cached_tokens) / sent} if sent else {}
+        )
+        return shared | {
             "idle/rollout_share": min(max(idle, 0.0), 1.0),
             "sync/engine_paused_share": min((self.paused_seconds - earlier.paused_seconds) / seconds, 1.0),
             "perf/generated_tokens_per_second": (self.generated_tokens - earlier.generated_tokens) / seconds,

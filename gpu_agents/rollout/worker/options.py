@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpu_agents.rollout.engines.client import PauseMode
+from gpu_agents.rollout.worker.concurrency import Bounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,7 +15,7 @@ class WorkerOptions:
     worker_id: str  # rollout-0/2: job name / incarnation
     group_size: int
     temperature: float
-    max_running_requests: int
+    window: Bounds  # of the members in the engine at once
     interruptible: bool
     reward_scale: float
     reward_bias: float

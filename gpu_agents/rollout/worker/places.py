@@ -15,6 +15,15 @@ class Places:
     def free(self) -> int:
         return self._total - self._held
 
+    @property
+    def held(self) -> int:
+        return self._held
+
+    def resize(self, total: int) -> None:
+        """Those who hold a place keep it; a smaller number takes effect as they leave."""
+        self._total = total
+        self._room.set()
+
     async def wait_for_room(self) -> None:
         """Until a place was given up."""
         self._room.clear()

@@ -41,8 +41,13 @@ class WorkerTelemetry:
             values |= {
                 "engine/running_requests": float(self._meters.live_requests),
                 "engine/restarts": float(self._meters.restarts),
+                "engine/window": float(self._meters.window),
+                "engine/retractions": float(self._meters.retractions),
             }
             values |= self._more()
+            if self._meters.load is not None:
+                values["engine/waiting_requests"] = float(self._meters.load.waiting_requests)
+                values["engine/kv_share"] = self._meters.load.kv_share
             self._outbox.write(Points(axis="time", x=x, values=values))
         for load in loads:
             # A restarted engine loads a version again; the first load of it is the one that counts.
@@ -84,6 +89,8 @@ def summary(meters: Meters) -> dict[str, Any]:
         "requests": meters.requests,
         "interrupted_requests": meters.interrupted_requests,
         "restarts": meters.restarts,
+        "retractions": meters.retractions,
+        "prefix_hit_share": meters.cached_tokens / meters.input_tokens if meters.input_tokens else None,
         "seconds": seconds,
     }
 

@@ -14,6 +14,7 @@ from gpu_agents.rollout.engines.errors import EngineError
 from gpu_agents.rollout.sessions.desk import SessionDesk
 from gpu_agents.rollout.sessions.group import SessionGroup, SessionRules
 from gpu_agents.rollout.sessions.session import Policy
+from gpu_agents.rollout.worker.concurrency import Pressure, Window, adapt
 from gpu_agents.rollout.worker.episode import Stage
 from gpu_agents.rollout.worker.evaluation import evaluate
 from gpu_agents.rollout.worker.group_task import GroupTask, Interruption
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 
 RENEW_SECONDS = 5.0
 REPORT_SECONDS = 5.0
+ADAPT_SECONDS = 5.0
 CLAIM_POLL_SECONDS = 5.0
 BEHIND_SECONDS = 0.05
 
@@ -94,7 +96,8 @@ class Worker:
         self._ended = asyncio.Event()
         self._groups: dict[str, ClaimedWork] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._places = Places(options.max_running_requests)
+        self.window = Window(size=options.window.first_window())
+        self._places = Places(self.window.size)
         self._failed_group: asyncio.Future[None] | None = None
         self._evaluation: asyncio.Task[None] | None = None  # that came in place of a group for a session
 
@@ -105,6 +108,7 @@ class Worker:
             asyncio.create_task(self._claim_groups()),
             asyncio.create_task(self._renew_claims()),
             asyncio.create_task(self._report()),
+            asyncio.create_task(self._adapt_window()),
         ]
         if self._sessions is not None:
             self._sessions.desk.serve(self._claim_for_session)
@@ -219,6 +223,33 @@ class Worker:
                 self._ended.set()
                 return
             await asyncio.sleep(RENEW_SECONDS)
+
+    async def _adapt_window(self) -> None:
+        meters = self._slot.meters
+        retractions = 0
+        while True:
+            meters.window = self.window.size
+            await asyncio.sleep(ADAPT_SECONDS)
+            if not self._slot.is_open:
+                continue
+            try:
+                load = meters.load = await self._slot.client.load()
+            except EngineError:
+                continue  # it is dying, which the supervisor sees too
+            if load is None:  # an older server: nothing to go by but the spec's bound
+                self.window = Window(size=self._options.window.most)
+                self._places.resize(self.window.size)
+                continue
+            pressure = Pressure(
+                running_requests=load.running_requests,
+                waiting_requests=load.waiting_requests,
+                kv_share=load.kv_share,
+                retractions=meters.retractions - retractions,
+                held=self._places.held,
+            )
+            retractions = meters.retractions
+            self.window = adapt(self.window, pressure, self._options.window)
+            self._places.resize(self.window.size)
 
     async def _report(self) -> None:
         while True:

@@ -124,6 +124,11 @@ memory/trainer_peak_bytes | bytes | most main memory that rank 0 of the trainer 
 memory/accelerator_peak_bytes | bytes | most accelerator memory that rank 0 has allocated so far
 engine/version | versions | version that the engine has loaded
 engine/running_requests | requests | requests in the engine
+engine/waiting_requests | requests | requests that the engine took in and does not decode yet
+engine/kv_share | share | of the engine's KV cache, in use by running requests
+engine/window | requests | completions that the worker keeps in the engine at most, by what the engine says of itself
+engine/retractions | | requests taken off so far because the KV cache was full, weight loads not counted
+engine/prefix_hit_share | share | input tokens whose keys and values the engine had already
 engine/restarts | | restarts of the engine so far
 reward/latency_p50_seconds | seconds | median time from a completion's arrival at the reward service to its score, waiting included
 reward/latency_p95_seconds | seconds | its 95th percentile

@@ -229,6 +229,19 @@ async def a_shared_prefix_is_found_in_the_cache_until_a_load_flushes_it(subject:
     assert await cached() == 0
 
 
+async def the_members_of_a_group_share_their_prompt(subject: Subject) -> None:
+    """They are sent at once; all but the first find the prompt in the cache."""
+    await load(subject, 1)
+    prompt = PROMPT + [40 + i % 50 for i in range(120)]
+    sampling = Sampling(max_new_tokens=20, temperature=1.0, ignore_eos=True)
+    members = await asyncio.gather(
+        *(subject.client.generate(prompt, sampling, rid=new_rid()) for _ in range(8))
+    )
+    cached = sorted(member.cached_tokens for member in members)
+    assert cached[0] == 0
+    assert cached[1] > len(prompt) / 2, cached
+
+
 async def an_engine_says_how_busy_it_is(subject: Subject) -> None:
     idle = await subject.client.load()
     assert idle is not None and idle.running_requests == 0
@@ -262,6 +275,7 @@ CHECKS: list[Callable[[Subject], Awaitable[None]]] = [
     all_requests_are_taken_back_at_once,
     a_word_that_all_tokens_are_of_one_version_is_checked,
     a_shared_prefix_is_found_in_the_cache_until_a_load_flushes_it,
+    the_members_of_a_group_share_their_prompt,
     an_engine_says_how_busy_it_is,
     an_idle_engine_flushes,
 ]

@@ -28,6 +28,7 @@ from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
 from gpu_agents.rollout.sessions.door import SessionDoor
 from gpu_agents.rollout.worker.__main__ import door_of, sessions_of
+from gpu_agents.rollout.worker.concurrency import Bounds
 from gpu_agents.rollout.worker.engine_slot import EngineSlot
 from gpu_agents.rollout.worker.episode import EpisodeLimits, Executor, Stage
 from gpu_agents.rollout.worker.loading import Load, WeightLoader
@@ -143,7 +144,12 @@ class Harness:
                 worker_id=f"rollout-{index}/0",
                 group_size=rollout.group_size,
                 temperature=rollout.temperature,
-                max_running_requests=rollout.engine_max_running_requests,
+                window=Bounds(
+                    group_size=rollout.group_size,
+                    most=rollout.engine_max_running_requests,
+                    kv_tokens=rollout.engine_max_total_tokens,
+                    longest_tokens=rollout.max_prompt_tokens + rollout.max_new_tokens,
+                ),
                 interruptible=rollout.interruptible,
                 pause_mode=rollout.interruption,
                 reward_scale=self.spec.reward.scale,

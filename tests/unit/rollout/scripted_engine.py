@@ -63,6 +63,7 @@ class ScriptedEngine:
         self.spans = spans  # False: as SGLang before 0.5.19, which has no version spans
         self.places = places  # requests decoded at once; the others wait
         self.kv_tokens = kv_tokens
+        self.says_load = True  # False: as a server without /v1/loads
         self._cache: list[list[int]] = []  # inputs whose keys and values are kept until the next flush
         self.token_seconds = token_seconds
         self.api_key = api_key
@@ -236,6 +237,8 @@ class ScriptedEngine:
         return web.json_response({"weight_version": self.version, "model_path": "/model"})
 
     async def _loads(self, call: web.Request) -> web.Response:
+        if not self.says_load:
+            return web.Response(status=404)
         running = self.running[: self.places]
         load = {
             "num_running_reqs": len(running),

@@ -58,6 +58,9 @@ class Claims:
         for claim in [c for c in self._claims.values() if c.group_id == group_id]:
             self.end(claim)
 
+    def all_of_worker(self, worker_id: str) -> list[Claim]:
+        return [claim for claim in self._claims.values() if claim.worker_id == worker_id]
+
     def silent(self, *, now: float) -> list[Claim]:
         """Not renewed for the TTL: their worker is gone, the groups are to be claimed again."""
         return [c for c in self._claims.values() if now - c.renewed_at > CLAIM_TTL_SECONDS]

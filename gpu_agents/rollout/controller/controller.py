@@ -215,6 +215,16 @@ class Controller:
         held = self.groups.end_claim(request.claim_id, request.worker_id, late_tokens=tokens)
         self.groups.give_back(held, request.members, lost_tokens=request.lost_tokens)
 
+    def leave(self, worker_id: str, *, now: float) -> None:
+        """An engine is gone from the run; what it still had waits for another one, which begins anew."""
+        if not self.engines.leave(worker_id):
+            return
+        for claim in self.groups.claims.all_of_worker(worker_id):
+            self.groups.claims.end(claim)
+            self.groups.to_waiting(self.groups.running[claim.group_id])
+        self.versions.end_load(worker_id)
+        self.evaluations.release(worker_id)
+
     def load_claim(self, worker_id: str, *, now: float) -> LoadClaimReply:
         self._hear(worker_id, now=now)
         return LoadClaimReply(weights=self.versions.claim_load(worker_id, now=now))
@@ -395,6 +405,9 @@ class Controller:
             self.counts.last_error = (
                 f"{claim.group_id}: over group_wall_seconds={self.rules.group_wall_seconds}"
             )
+        for worker_id in self.engines.silent(now=now):
+            notes.append(f"{worker_id} fell silent: the run goes on without its engine")
+            self.leave(worker_id, now=now)
         for worker_id in self.versions.expire_loads(now=now):
             notes.append(f"{worker_id} fell silent while it loaded weights")
         notes += self._watch_evaluation(now=now)
@@ -452,6 +465,9 @@ class Controller:
     # --- inside -------------------------------------------------------------------------------------------
 
     def _hear(self, worker_id: str, *, now: float) -> Engine:
+        for dead in self.engines.predecessors(worker_id):
+            self._notes.append(f"{dead} is gone: {worker_id} has taken its place")
+            self.leave(dead, now=now)
         self.versions.hear(worker_id, now=now)
         return self.engines.hear(worker_id, now=now)
 
@@ -580,7 +596,7 @@ class Controller:
         live = {engine.worker_id for engine in self.engines.live(now=now)}
         if self.evaluations.worker_id and self.evaluations.worker_id not in live:
             self.evaluations.release(self.evaluations.worker_id)
-        last_heard = max((e.heard_at for e in self.engines.all()), default=None)
+        last_heard = self.engines.last_heard_at
         if self.ending and last_heard is not None and now - last_heard > EVALUATION_SILENCE_SECONDS:
             self.evaluations.abandon()
             self.ended = True

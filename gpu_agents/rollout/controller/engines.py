@@ -1,4 +1,8 @@
-"""The engines that workers speak for: which version each has loaded, and whether it may have claims."""
+"""The engines that workers speak for: which version each has loaded, and whether it may have claims.
+
+Engines join and leave a live run at any moment. The first call of a worker is its joining; it leaves by saying so, by
+silence, or when its job's next incarnation speaks.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +27,17 @@ class Engine:
 class Engines:
     def __init__(self) -> None:
         self._engines: dict[str, Engine] = {}
+        self.joined = 0
+        self.left = 0
+        self.last_heard_at: float | None = None  # of any engine, also of one that is gone
 
     def hear(self, worker_id: str, *, now: float) -> Engine:
         """Any call of a worker is a sign of life; the first one registers it."""
         engine = self._engines.get(worker_id)
         if engine is None:
             engine = self._engines[worker_id] = Engine(worker_id=worker_id, heard_at=now)
-        engine.heard_at = now
+            self.joined += 1
+        engine.heard_at = self.last_heard_at = now
         return engine
 
     def acknowledge(self, worker_id: str, version: int, *, ok: bool, now: float) -> Engine:
@@ -49,6 +57,24 @@ class Engines:
         if engine.version <= version:
             engine.stale_since = version
         return engine
+
+    def predecessors(self, worker_id: str) -> list[str]:
+        """Earlier incarnations of the same job: they are dead, for a job runs once."""
+        job, _, incarnation = worker_id.rpartition("/")
+        return [
+            other
+            for other in self._engines
+            if other.rpartition("/")[0] == job and int(other.rpartition("/")[2]) < int(incarnation)
+        ]
+
+    def silent(self, *, now: float) -> list[str]:
+        return [e.worker_id for e in self._engines.values() if now - e.heard_at > SILENT_AFTER_SECONDS]
+
+    def leave(self, worker_id: str) -> bool:
+        """False when it was not there."""
+        gone = self._engines.pop(worker_id, None)
+        self.left += gone is not None
+        return gone is not None
 
     def live(self, *, now: float) -> list[Engine]:
         return [e for e in self._engines.values() if now - e.heard_at <= SILENT_AFTER_SECONDS]

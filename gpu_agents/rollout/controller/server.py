@@ -46,6 +46,7 @@ class ControllerServer:
             ("submit", wire.SubmitRequest, self._submit),
             ("fail", wire.FailRequest, self._fail),
             ("give_back", wire.GiveBackRequest, self._give_back),
+            ("leave", wire.LeaveRequest, self._leave),
             ("load_claim", wire.LoadClaimRequest, self._load_claim),
             ("ack", wire.AckRequest, self._ack),
             ("evaluation_result", wire.EvaluationResult, self._evaluation_result),
@@ -172,6 +173,12 @@ class ControllerServer:
             self.controller.give_back(request, now=time.monotonic())
         except Late as error:
             raise Refuse(409, "late", str(error)) from error
+        self._notify()
+        return wire.Done()
+
+    async def _leave(self, request: wire.LeaveRequest) -> wire.Done:
+        log.info("%s leaves the run", request.worker_id)
+        self.controller.leave(request.worker_id, now=time.monotonic())
         self._notify()
         return wire.Done()
 

@@ -48,6 +48,7 @@ class ControllerTelemetry:
             values = {
                 "buffer/groups": float(len(controller.buffered)),
                 "gate/running_groups": float(len(controller.running)),
+                "gate/live_engines": float(len(controller.engines.all())),
                 "gate/admissible_groups": float(controller.admission().groups),
                 **ledger_values(controller),
             }
@@ -148,6 +149,8 @@ def pipeline(controller: Controller) -> dict[str, Any]:
         "engines": [
             {"worker": e.worker_id, "version": e.version, "stale": e.stale} for e in controller.engines.all()
         ],
+        "engines_joined": controller.engines.joined,
+        "engines_left": controller.engines.left,
         "evaluating": controller.evaluations.pending.label if controller.evaluations.pending else None,
         "ending": controller.ending or None,
         "ended": controller.ended,

@@ -193,7 +193,7 @@ def _launch_plan(job: Job, spec: RunSpec) -> LaunchPlan:
     return LaunchPlan(
         node_python=attempt.node_python,
         model_directory=attempt.model_directory,
-        port=attempt.engine_ports[job.job.index],
+        port=job.job.engine_port or attempt.engine_ports[job.job.index],
         api_key=secrets.token_hex(24),  # never with a leading "-", which SGLang would take for an option
         device=attempt.device,
         dtype=spec.trainer.dtype if attempt.device == "cuda" else "float32",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
 
-from gpu_agents.channel import CallRefused, Peer
+from gpu_agents.channel import CallRefused, Peer, PeerGone
 from gpu_agents.rollout.engines.errors import EngineError
 from gpu_agents.rollout.sessions.desk import SessionDesk
 from gpu_agents.rollout.sessions.group import SessionGroup, SessionRules
@@ -31,6 +31,7 @@ from oolong.contracts.rollout import (
     Done,
     EvaluationResult,
     EvaluationTask,
+    LeaveRequest,
     Refusal,
     RenewReply,
     RenewRequest,
@@ -42,6 +43,7 @@ log = logging.getLogger(__name__)
 RENEW_SECONDS = 5.0
 REPORT_SECONDS = 5.0
 ADAPT_SECONDS = 5.0
+GOODBYE_SECONDS = 2.0
 CLAIM_POLL_SECONDS = 5.0
 BEHIND_SECONDS = 0.05
 
@@ -131,7 +133,18 @@ class Worker:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._telemetry.publish(self._slot, self._loads, now=time.time())
-        return "stopped" if self._stop.is_set() and not self._ended.is_set() else "ended"
+        if self._stop.is_set() and not self._ended.is_set():
+            await self._say_goodbye()
+            return "stopped"
+        return "ended"
+
+    async def _say_goodbye(self) -> None:
+        """So that nobody waits for this engine; without it, silence says the same half a minute later."""
+        request = LeaveRequest(worker_id=self._options.worker_id)
+        try:
+            await self._controller.call("leave", request, Done, patience_seconds=GOODBYE_SECONDS)
+        except (CallRefused, PeerGone) as error:
+            log.info("the controller did not hear the goodbye: %s", error)
 
     async def _claim_groups(self) -> None:
         while True:

@@ -59,6 +59,7 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     kind: JobKind
     index: int = 0
     incarnation: int = 0  # counts restarts in place
+    engine_port: int = 0  # of an engine that joins a live run; 0: the attempt's engine_ports[index]
     slots: list[str] = []  # slot ids that the job holds; GPU UUIDs on CUDA nodes
 
 

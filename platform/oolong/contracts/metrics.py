@@ -119,6 +119,7 @@ ledger/dropped_tokens | tokens | completion tokens of dropped groups so far
 ledger/lost_tokens | tokens | completion tokens lost to recoveries so far
 buffer/groups | groups | finished groups that wait for a train step
 gate/running_groups | groups | groups being generated
+gate/live_engines | | engines that take part in the run
 gate/admissible_groups | groups | free places of the admission gate
 memory/trainer_peak_bytes | bytes | most main memory that rank 0 of the trainer has held so far
 memory/accelerator_peak_bytes | bytes | most accelerator memory that rank 0 has allocated so far

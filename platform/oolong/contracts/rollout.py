@@ -172,6 +172,12 @@ class GiveBackRequest(Message, frozen=True, kw_only=True):
     lost_tokens: int = 0  # sampled under this claim by a workflow that cannot be moved
 
 
+class LeaveRequest(Message, frozen=True, kw_only=True):
+    """POST /leave: the worker stops for good and has given back what it had; the run goes on without its engine."""
+
+    worker_id: str
+
+
 class EvaluationResult(Message, frozen=True, kw_only=True):
     """POST /evaluation_result"""
 

@@ -80,9 +80,9 @@ def start(harness: Harness, tmp_path: Path) -> Iterator[Callable[..., WorkerProc
     """Start `python -m gpu_agents.rollout.worker` for the harness's attempt."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start_worker(*, token_seconds: float, die_at_boot: bool = False) -> WorkerProcess:
+    def start_worker(*, token_seconds: float, die_at_boot: bool = False, index: int = 0) -> WorkerProcess:
         jobs = tmp_path / "jobs"
-        directory = jobs / "rollout-0-0"
+        directory = jobs / f"rollout-{index}-0"
         directory.mkdir(parents=True)
         (jobs / "token_seconds").write_text(str(token_seconds))
         if die_at_boot:
@@ -96,13 +96,19 @@ def start(harness: Harness, tmp_path: Path) -> Iterator[Callable[..., WorkerProc
         [port] = free_ports(1)
         attempt = msgspec.structs.replace(
             read_attempt(harness.directory / "attempt.json"),
-            engine_ports=[port],
+            engine_ports=[],  # each comes with a port of its own, as one that joins a live run
             node_python=str(node_python),
             controller_url=f"http://127.0.0.1:{harness._ports[0]}",
             reward_url=f"http://127.0.0.1:{harness._ports[1]}",
         )
         (tmp_path / "attempt.json").write_bytes(msgspec.json.encode(attempt))
-        job = JobFile(job_id="job_1", name="rollout-0", kind=JobKind.ROLLOUT)
+        job = JobFile(
+            job_id=f"job_{index}",
+            name=f"rollout-{index}",
+            kind=JobKind.ROLLOUT,
+            index=index,
+            engine_port=port,
+        )
         (directory / "job.json").write_bytes(msgspec.json.encode(job))
         environment = {
             "PATH": os.environ["PATH"],
@@ -218,3 +224,60 @@ async def test_a_worker_that_is_stopped_while_it_loads_keeps_its_version_on_disk
         await run.trainer.take(3)
         assert run.controller.ledger.counts().dropped == {}
         assert_ledger_is_true(run.controller)
+
+
+async def test_engines_join_and_leave_a_live_run_and_no_group_is_lost(
+    harness: Harness,
+    start: Callable[..., WorkerProcess],
+    versions: Callable[[int], PublishedWeights],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two begin; a third joins; the first is stopped and gives its tokens back; the second is killed outright."""
+    monkeypatch.setattr("gpu_agents.rollout.controller.claims.CLAIM_TTL_SECONDS", 8.0)  # renewed every 5 s
+    monkeypatch.setattr("gpu_agents.rollout.controller.engines.SILENT_AFTER_SECONDS", 8.0)
+    trained: list[str] = []
+
+    async def steps(run: Harness, *, until_version: int) -> None:
+        for version in range(run.controller.versions.number, until_version):
+            trained.extend(group.group_id for group in await run.trainer.take(version, seconds=40))
+            await run.trainer.announce(versions(version + 1))
+
+    async def steps_until_busy(worker_id: str) -> None:
+        """While the gate is closed nobody has a claim; a step opens it."""
+        while not run.controller.groups.claims.all_of_worker(worker_id):
+            await steps(run, until_version=run.controller.versions.number + 1)
+            await asyncio.sleep(0.1)
+
+    async with harness as run:
+        first, second = (start(token_seconds=0.03, index=index) for index in (0, 1))
+        await run.trainer.announce(versions(0), "none")
+        await steps(run, until_version=2)
+        assert run.controller.engines.joined == 2
+
+        third = start(token_seconds=0.03, index=2)
+        await until(lambda: run.controller.engines.joined == 3)
+        await steps_until_busy("rollout-2/0")
+        for claim in run.controller.groups.claims.all_of_worker("rollout-2/0"):
+            assert run.controller.running[claim.group_id].claim_version >= 2, "it had not the current weights"
+
+        await steps_until_busy("rollout-0/0")
+        os.killpg(first.process.pid, signal.SIGTERM)
+        await until(lambda: first.process.poll() == 0, seconds=15)
+        assert "rollout-0/0" not in {e.worker_id for e in run.controller.engines.all()}
+        assert_ledger_is_true(run.controller)
+
+        await steps_until_busy("rollout-1/0")
+        held = {claim.group_id for claim in run.controller.groups.claims.all_of_worker("rollout-1/0")}
+        second.process.kill()
+        await until(lambda: second.engines == [], seconds=5)
+        while held - set(trained):
+            await steps(run, until_version=run.controller.versions.number + 1)
+            assert_ledger_is_true(run.controller)
+        assert [e.worker_id for e in run.controller.engines.all()] == ["rollout-2/0"]
+        assert len(trained) == len(set(trained))
+        counts = run.controller.ledger.counts()
+        assert (counts.dropped, counts.late_submits) == ({}, 0)
+        assert counts.trained == len(trained)
+        await run.trainer.end()
+        await until(lambda: third.process.poll() == 0)
+        assert third.reason == "completed"

@@ -224,6 +224,39 @@ def test_drop_cancels_what_the_next_version_would_make_too_old() -> None:
     assert_ledger_is_true(controller)
 
 
+def test_an_engine_that_leaves_gives_its_place_and_its_groups_up_at_once(controller: Controller) -> None:
+    claimed = claim(controller, groups=2)
+    controller.load_claim(ALICE, now=0.0)
+    controller.leave(ALICE, now=1.0)
+    controller.leave(ALICE, now=1.0)
+    assert (controller.engines.all(), controller.engines.left, controller.versions.loading) == ([], 1, 0)
+    assert [c.group_id for c in claim(controller, BOB, groups=2, now=1.0)] == [c.group_id for c in claimed]
+    assert_ledger_is_true(controller)
+
+
+def test_a_jobs_next_incarnation_takes_over_what_the_dead_one_had(controller: Controller) -> None:
+    claimed = claim(controller, "rollout-0/0", groups=2)
+    assert claim(controller, "rollout-10/0")
+    again = claim(controller, "rollout-0/1", groups=2, now=1.0)
+    assert [c.group_id for c in again] == [c.group_id for c in claimed]
+    assert {e.worker_id for e in controller.engines.all()} == {"rollout-10/0", "rollout-0/1"}
+    with pytest.raises(Late):
+        submit(controller, claimed[0], "rollout-0/0", now=2.0)
+    assert_ledger_is_true(controller)
+
+
+def test_a_silent_engine_is_no_part_of_the_run_and_may_come_back(controller: Controller) -> None:
+    claim(controller)
+    claim(controller, BOB)
+    controller.renew(RenewRequest(worker_id=BOB, claim_ids=[]), now=20.0)
+    notes = controller.tick(now=31.0)
+    assert any("rollout-0/0 fell silent: the run goes on" in note for note in notes)
+    assert [e.worker_id for e in controller.engines.all()] == [BOB]
+    assert claim(controller, ALICE, now=40.0)
+    assert controller.engines.joined == 3
+    assert_ledger_is_true(controller)
+
+
 def test_a_stale_engine_gets_no_claims_until_it_loads_a_newer_version(controller: Controller) -> None:
     controller.acknowledge(AckRequest(worker_id=ALICE, version=0, ok=True), now=0.0)
     controller.mark_stale(StaleEngineRequest(worker_id=ALICE, version=0, max_difference=0.3), now=0.0)

@@ -61,6 +61,10 @@ class EmulatedSetting:
         )
 
     @property
+    def devices(self) -> int:
+        return self.engines if self.colocated else self.engines + self.trainer_devices
+
+    @property
     def emulation(self) -> Emulation:
         return Emulation(
             device=DeviceModel(
@@ -102,6 +106,7 @@ class Measured:
     """All times are emulated seconds, over the window; shares are of its wall time."""
 
     setting: dict[str, Any]
+    devices: int
     wall_seconds: float
     steps: int
     tokens: float  # of the model, trained on in the window
@@ -291,6 +296,7 @@ def _measure(attempt: LocalAttempt, setting: EmulatedSetting, begin: Moment, end
     quiet = (end.machine.idle - begin.machine.idle) + (end.machine.iowait - begin.machine.iowait)
     return Measured(
         setting={name: getattr(setting, name) for name in setting.__dataclass_fields__},
+        devices=setting.devices,
         wall_seconds=(closed - opened) * scale,
         steps=setting.steps,
         tokens=emitted * device.tokens_per_emitted,

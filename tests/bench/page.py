@@ -27,7 +27,7 @@ def write_page() -> None:
 
 
 def page(results: dict[str, Entry]) -> str:
-    parts = [HEAD, _summary(results)]
+    parts = [HEAD, _summary(results), *_misses(results)]
     sections = (
         ("async_over_sync_eta4", _sensitivity),
         ("async_over_sync_by_eta", _by_eta),
@@ -80,6 +80,12 @@ def _missed(value: float, measure: Measure) -> str:
     goal = measure.at_least if measure.at_least is not None else measure.at_most
     assert goal is not None
     return f"**no**, by {abs(value - goal):.3g}"
+
+
+def _misses(results: dict[str, Entry]) -> list[str]:
+    missed = [MEASURES[key] for key, one in results.items() if one["met"] is False]
+    lines = [f"- `{measure.key}`: {measure.if_missed}\n" for measure in missed if measure.if_missed]
+    return ["## Goals that are missed, and why\n\n" + "".join(lines)] if lines else []
 
 
 def _sensitivity(one: Entry) -> str:

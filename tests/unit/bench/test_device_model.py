@@ -9,7 +9,7 @@ from statistics import mean
 import pytest
 
 from tests.bench.device_model import SOURCES, DeviceModel, Emulation, Lengths
-from tests.bench.emulated import ASYNC, SYNC
+from tests.bench.emulated import ASYNC, LARGER, SYNC
 
 
 @pytest.mark.parametrize("sigma", [0.5, 0.75, 1.0])
@@ -40,7 +40,10 @@ def test_the_baseline_is_charged_no_weight_transfer() -> None:
 
 
 def test_both_arms_have_as_many_devices_and_as_large_batches() -> None:
-    assert SYNC.engines == SYNC.trainer_devices == ASYNC.engines + ASYNC.trainer_devices == 4
+    assert SYNC.engines == SYNC.trainer_devices == 4 == ASYNC.engines + ASYNC.trainer_devices
+    assert SYNC.devices == ASYNC.devices == 4 and [one.devices for one in LARGER] == [6, 8]
+    for one in LARGER:  # as many trajectories a device as the others
+        assert one.groups_per_step / one.devices == ASYNC.groups_per_step / ASYNC.devices
     assert SYNC.spec().trainer.groups_per_step == ASYNC.spec().trainer.groups_per_step
     assert SYNC.spec().staleness.max == 0 and ASYNC.spec().staleness.max == 4
 

@@ -26,7 +26,7 @@ def made_up(setting: EmulatedSetting, *, seconds_per_step: float) -> Measured:
         "checkpoint": 0.0,
     }
     return Measured(
-        setting={"eta": setting.max_staleness}, wall_seconds=wall, steps=4, tokens=1e6,
+        setting={"eta": setting.max_staleness}, devices=setting.devices, wall_seconds=wall, steps=4, tokens=1e6,
         trainer_seconds={phase: share * wall for phase, share in phases.items()},
         engine_wall_seconds=wall, engine_seconds={"decode": 0.7 * wall, "re_prefill": 0.1 * wall, "idle": 0.2 * wall},
         generated_tokens=1.1e6, mean_batch=100.0, mean_context=5e5, engines_late_share=0.0,
@@ -93,6 +93,7 @@ def test_the_page_has_every_table(tmp_path: Path) -> None:
     }  # fmt: skip
     add_results([*results(runs()), ablation, real], file=tmp_path / "results.json")
     text = page(read_results(tmp_path / "results.json"))
+    assert "## Goals that are missed, and why" in text and "- `trainer_idle_fraction`: Of 4 devices" in text
     for title in ("## Asynchronous over synchronous", "## By η", "## By split", "## The emulated device",
                   "## Real SGLang", "## What staleness costs"):  # fmt: skip
         assert title in text

@@ -57,7 +57,13 @@ async def train_steps(
 
 
 def largest_difference(
-    tiny: TinyModel, groups: list[Group], directory: Path, *, temperature: float = 1.0, span: int = 2
+    tiny: TinyModel,
+    groups: list[Group],
+    directory: Path,
+    *,
+    temperature: float = 1.0,
+    span: int = 2,
+    least: int = 10,
 ) -> dict[str, Any]:
     """Over the trajectories that span versions, `span` of them or more."""
     spanning = [
@@ -73,7 +79,7 @@ def largest_difference(
         for trajectory in group.trajectories
         if len(set(trajectory.policy_versions)) >= span
     ]
-    assert len(spanning) >= 10, "hardly any trajectory spans versions"
+    assert len(spanning) >= least, "hardly any trajectory spans versions"
     file = directory / "trajectories.json"
     file.write_text(json.dumps(spanning[:40]))
     result: dict[str, Any] = json.loads(
@@ -198,3 +204,51 @@ async def test_at_eta_0_two_engines_and_one_late_load_sample_only_the_batchs_ver
             assert seen == {version}
             await run.trainer.announce(tiny.publish(version + 1, tmp_path / "weights"))
         assert run.controller.counts.acks > 20
+
+
+async def test_an_engine_joins_evaluates_takes_over_and_every_token_is_still_of_its_version(
+    tiny: TinyModel, real_engine: RealEngine, second_engine: RealEngine, tmp_path: Path
+) -> None:
+    """The first engine begins alone; the second joins; one of them is leased for version 2; the first leaves in the
+    middle of its groups, which the second finishes from their tokens."""
+    evaluation = {
+        "split": "train", "prompts": 6, "samples": 1, "every_steps": 2, "at_start": False, "at_end": False,
+        "max_new_tokens": 40,
+    }  # fmt: skip
+    sections = {"evaluation": evaluation, "staleness": {"max": 4, "on_straggler": "keep"}}
+    groups: list[Group] = []
+    async with harness(tiny, tmp_path, **sections, rollout={"engines": 2}) as run:
+
+        async def step() -> None:
+            version = run.controller.versions.number
+            groups.extend(await run.trainer.take(version, seconds=60))
+            await run.trainer.announce(tiny.publish(version + 1, tmp_path / "weights"))
+
+        first = run.start_worker(real_engine.port, real_engine.api_key)
+        await run.trainer.announce(tiny.publish(0, tmp_path / "weights"), "none")
+        await step()
+        run.start_worker(second_engine.port, second_engine.api_key, index=1)
+        await run.until(lambda: len(run.controller.engines.all()) == 2)
+        await step()
+        while "step-2" not in run.controller.evaluations.scores:
+            await step()
+        scores = run.controller.evaluations.scores["step-2"]
+        assert (scores.version, scores.prompts, scores.samples) == (2, 6, 1)
+
+        while not run.controller.groups.claims.all_of_worker("rollout-0/0"):
+            await step()
+        before = run.controller.tokens.counts().generated
+        first.stop.set()
+        assert await first.task == "stopped"
+        assert [e.worker_id for e in run.controller.engines.all()] == ["rollout-1/0"]
+        assert run.controller.tokens.counts().generated > before, "it gave no tokens back"
+        waiting = {held.group_id for held in run.controller.waiting if held.partial}
+        while waiting - {group.group_id for group in groups}:
+            await step()
+        assert run.controller.ledger.counts().dropped == {}
+        assert_ledger_is_true(run.controller)
+        moved = [group for group in groups if group.group_id in waiting]
+    result = largest_difference(tiny, groups, tmp_path)
+    assert result["max"] < 1e-4, result
+    if moved:
+        assert largest_difference(tiny, moved, tmp_path, span=1, least=1)["max"] < 1e-4

@@ -92,7 +92,7 @@ class LocalAttempt:
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         engines = self.spec.rollout.engines
-        controller, reward, rendezvous, *ports = free_ports(3 + engines)
+        controller, reward, rendezvous, *ports = free_ports(3 + 2 * engines)
         self.attempt = AttemptFile(
             run_id="run_local", attempt_id="att_local", attempt_number=1, epoch=1,
             spec=self.spec.model_dump(mode="json"),
@@ -100,7 +100,8 @@ class LocalAttempt:
             dataset_file=str(self.dataset_file),
             resume_directory=str(self.resume_directory) if self.resume_directory else None,
             controller_url=f"http://127.0.0.1:{controller}", reward_url=f"http://127.0.0.1:{reward}",
-            engine_ports=ports, rendezvous_port=rendezvous, token="local-token",
+            engine_ports=ports[:engines], session_ports=ports[engines:],
+            rendezvous_port=rendezvous, token="local-token",
             node_python=self.engine_launcher or self.node_python, device="cpu",
         )  # fmt: skip
         (self.directory / "attempt.json").write_bytes(msgspec.json.encode(self.attempt))

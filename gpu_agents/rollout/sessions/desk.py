@@ -144,8 +144,11 @@ class SessionDesk:
         return session
 
     def discard(self, session_id: str) -> Session:
-        """The agent failed: its group is dropped{error}, never trained with a reward of 0."""
-        session, group = self._open_one(session_id)
+        """The agent failed: its group is dropped{error}, never trained with a reward of 0. Done twice, done."""
+        session, group = self.find(session_id)
+        if session.state == "dropped":
+            return session
+        self._open_one(session_id)
         group.fail("session_discarded", f"the agent of session {session_id} gave it up")
         return session
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli import checkpoints, datasets, functions, models, pool, project, runs, tokens
+from oolong.cli import checkpoints, datasets, functions, models, pool, project, runs, sessions, tokens
 from oolong.cli.exit_codes import ExitCode, of_error
 from oolong.cli.output import JsonOption, notes, show_json
 from oolong.client import Client, OolongError
@@ -26,6 +26,7 @@ app.add_typer(functions.app, name="function")
 app.add_typer(checkpoints.app, name="ckpt")
 app.add_typer(pool.app, name="pool")
 app.add_typer(project.app, name="project")
+app.add_typer(sessions.app, name="session")
 app.add_typer(tokens.app, name="token")
 
 

@@ -4,6 +4,7 @@ from oolong.client.async_client import AsyncClient
 from oolong.client.errors import (
     ApiError,
     Conflict,
+    Gone,
     Invalid,
     NotAllowed,
     NotAuthenticated,
@@ -23,6 +24,7 @@ __all__ = [
     "AsyncClient",
     "Client",
     "Conflict",
+    "Gone",
     "Invalid",
     "NotAllowed",
     "NotAuthenticated",

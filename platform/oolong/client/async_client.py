@@ -25,6 +25,7 @@ from oolong.client.exchange import (
 )
 from oolong.client.exports import Export, PartDownload
 from oolong.client.functions import source_text, verified
+from oolong.client.sessions import AsyncSessions
 from oolong.client.settings import ClientSettings, read_settings
 
 T = TypeVar("T")
@@ -60,6 +61,7 @@ class AsyncClient:
         self.functions = AsyncFunctions(self)
         self.project = AsyncProjects(self)
         self.runs = AsyncRuns(self)
+        self.sessions = AsyncSessions(self)
         self.checkpoints = AsyncCheckpoints(self)
         self.pool = AsyncPool(self)
         self.tokens = AsyncTokens(self)

@@ -176,6 +176,27 @@ def get_run(run_id: str) -> Call[models.Run]:
     return get(f"runs/{run_id}", models.Run)
 
 
+def open_session(run_id: str) -> Call[models.Session]:
+    """Without a key: repeated after a lost answer it would open a second one, and the first would be left alone."""
+    return Call("POST", f"runs/{run_id}/sessions", models.Session, body={})
+
+
+def get_session(run_id: str, session_id: str) -> Call[models.SessionState]:
+    return get(f"runs/{run_id}/sessions/{session_id}", models.SessionState)
+
+
+def set_session_reward(run_id: str, session_id: str, reward: float) -> Call[models.SessionState]:
+    path = f"runs/{run_id}/sessions/{session_id}/reward"
+    return Call("PUT", path, models.SessionState, body={"reward": reward})
+
+
+def end_session(
+    run_id: str, session_id: str, *, reward: float | None = None, discard: bool = False
+) -> Call[models.SessionState]:
+    body: dict[str, Any] = {"discard": True} if discard else {} if reward is None else {"reward": reward}
+    return Call("POST", f"runs/{run_id}/sessions/{session_id}/end", models.SessionState, body=body)
+
+
 def stop_run(run_id: str) -> Call[models.Run]:
     return post(f"runs/{run_id}/stop", models.Run)
 

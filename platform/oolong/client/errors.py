@@ -71,6 +71,10 @@ class Conflict(ApiError):
     """409: the thing is in a state that does not allow this."""
 
 
+class Gone(ApiError):
+    """410: it was there, and is over: a dropped session, a run that needs no more rollouts."""
+
+
 class Invalid(ApiError):
     """400, 413 or 422: the request is wrong; `errors` say where."""
 
@@ -96,6 +100,8 @@ class StreamGap(OolongError):
 def error_of(status: int, document: Any) -> ApiError:
     """The typed error of an answer; `document` is its decoded JSON, or None when it had none."""
     problem: dict[str, Any] = document if isinstance(document, dict) else {}
+    if isinstance(inner := problem.get("error"), dict):  # of a session, in OpenAI's form
+        problem = {"code": inner.get("code"), "detail": inner.get("message")}
     return _kind(status)(
         status,
         code=str(problem.get("code", "")),
@@ -112,7 +118,7 @@ def error_of(status: int, document: Any) -> ApiError:
 
 def _kind(status: int) -> type[ApiError]:
     by_status: dict[int, type[ApiError]] = {
-        400: Invalid, 401: NotAuthenticated, 403: NotAllowed, 404: NotFound, 409: Conflict, 412: Conflict,
+        400: Invalid, 401: NotAuthenticated, 403: NotAllowed, 404: NotFound, 409: Conflict, 410: Gone, 412: Conflict,
         413: Invalid, 422: Invalid, 429: TooManyRequests,
     }  # fmt: skip
     return by_status.get(status, ServerError if status >= 500 else ApiError)

@@ -24,6 +24,7 @@ from oolong.client.exchange import (
 )
 from oolong.client.exports import Export, PartDownload
 from oolong.client.functions import source_text, verified
+from oolong.client.sessions import Sessions
 from oolong.client.settings import ClientSettings, read_settings
 
 T = TypeVar("T")
@@ -59,6 +60,7 @@ class Client:
         self.functions = Functions(self)
         self.project = Projects(self)
         self.runs = Runs(self)
+        self.sessions = Sessions(self)
         self.checkpoints = Checkpoints(self)
         self.pool = Pool(self)
         self.tokens = Tokens(self)

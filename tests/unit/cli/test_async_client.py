@@ -31,7 +31,7 @@ def test_both_clients_offer_the_same_calls() -> None:
         }
 
     assert calls(AsyncClient) == calls(Client)
-    for name in ("Datasets", "Models", "Runs", "Checkpoints", "Pool", "Tokens"):
+    for name in ("Datasets", "Models", "Runs", "Sessions", "Checkpoints", "Pool", "Tokens"):
         assert calls(getattr(async_client, f"Async{name}")) == calls(getattr(sync_client, name))
 
 

@@ -51,11 +51,11 @@ class SmallJob:
             await runner.cleanup()
 
 
-def desired(attempt_id: str, *ports: int) -> DesiredAttempt:
+def desired(attempt_id: str, *ports: int, token: str = JOB_TOKEN) -> DesiredAttempt:
     return DesiredAttempt(
         run_id="run", attempt_id=attempt_id, attempt_number=1, epoch=1, spec={},
         dataset=Artifact(sha256="", bytes=0, kind="dataset"), evaluation=None, model=None, model_path="",
-        resume=None, ports={f"session-{i}": port for i, port in enumerate(ports)}, token=JOB_TOKEN, jobs=[],
+        resume=None, ports={f"session-{i}": port for i, port in enumerate(ports)}, token=token, jobs=[],
     )  # fmt: skip
 
 
@@ -72,13 +72,13 @@ class Site:
         return await self._stack.enter_async_context(SmallJob(answer).serve())
 
     async def node(
-        self, *jobs: SmallJob, world: Any = None, attempt_id: str = ""
+        self, *jobs: SmallJob, world: Any = None, attempt_id: str = "", token: str = JOB_TOKEN
     ) -> Callable[[], Awaitable[None]]:
         """An agent's end of the relay with these jobs; returns what ends it."""
         from gpu_agents.agent.relay import RelayClient
 
         world = world or self.world
-        attempts = [desired(attempt_id or world.attempt.pk, *(job.port for job in jobs))]
+        attempts = [desired(attempt_id or world.attempt.pk, *(job.port for job in jobs), token=token)]
         await save_ports(world, attempts[0].ports)
         client = RelayClient(self.url, world.credential, lambda: attempts)
         task = asyncio.create_task(client.run())

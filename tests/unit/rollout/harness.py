@@ -95,6 +95,7 @@ class Harness:
     reward: Reward | None = None
     resume_directory: Path | None = None
     workflow: Workflow | None = None  # in place of the spec's
+    run_id: str = "run_1"
     executor: Executor | None = None
     workers: list[RunningWorker] = field(default_factory=list)
 
@@ -224,7 +225,7 @@ class Harness:
         directory = self.directory / "jobs" / name
         directory.mkdir(parents=True)
         attempt = AttemptFile(
-            run_id="run_1", attempt_id="att_1", attempt_number=1, epoch=1, spec=self.spec.model_dump(mode="json"),
+            run_id=self.run_id, attempt_id="att_1", attempt_number=1, epoch=1, spec=self.spec.model_dump(mode="json"),
             directory=str(self.directory), model_directory=str(self.model_directory),
             dataset_file=str(self.dataset_file),
             resume_directory=str(self.resume_directory) if self.resume_directory else None,

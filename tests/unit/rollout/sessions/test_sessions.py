@@ -243,6 +243,7 @@ async def test_a_session_ends_only_with_a_reward_and_something_sampled(serve: An
             assert reply.status_code == 400, wrong
         given_up = await agents.end(session, discard=True)
         assert given_up.json()["state"] == "dropped"
+        assert (await agents.end(session, discard=True)).status_code == 200  # also when it was dropped before
         assert (await agents.chat(session, session["messages"])).status_code == 410
         await agents.run.until(lambda: agents.run.controller.ledger.counts().dropped.get("error") == 1)
 

@@ -88,6 +88,8 @@ class EmulatedSetting:
                     "engines": self.engines, "group_size": self.group_size, "max_concurrent_groups": places,
                     "max_new_tokens": self.emulation.lengths.limit // device.tokens_per_emitted,
                     "engine_max_running_requests": min(MOST_RUNNING, evenly), "interruptible": self.interruptible,
+                    # The device model has no bound on its KV cache: the worker fills it to its places at once.
+                    "engine_max_total_tokens": 100_000_000,
                 },
                 "staleness": {"max": self.max_staleness},
                 "trainer": {

@@ -40,6 +40,11 @@ app.conf.update(
             "schedule": 2.0,
             "options": {"expires": 5},
         },
+        "advance-validations": {
+            "task": "control_plane.catalog.tasks.advance_validations",
+            "schedule": 1.0,
+            "options": {"expires": 5},
+        },
         "prune-stream": {
             "task": "control_plane.telemetry.tasks.prune_frames",
             "schedule": 60.0,

@@ -18,6 +18,7 @@ from control_plane.catalog.show import (
     upload_as_json,
     version_as_json,
 )
+from control_plane.catalog.validation_services import create_version_of
 from control_plane.common.errors import Problem, not_found
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import encode, paginate, read_page
@@ -79,8 +80,16 @@ class DatasetCreateSerializer(StrictSerializer):
 
 
 class VersionCreateSerializer(StrictSerializer):
-    upload_id = serializers.CharField()
-    mapping = MappingSerializer()
+    validation_id = serializers.CharField(
+        required=False, help_text="of a VALID validation; any size and format"
+    )
+    upload_id = serializers.CharField(required=False, help_text="of JSON lines, which are checked at once")
+    mapping = MappingSerializer(required=False, help_text="with upload_id")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if set(attrs) not in ({"validation_id"}, {"upload_id", "mapping"}):
+            raise serializers.ValidationError("give either validation_id, or upload_id with mapping")
+        return attrs
 
 
 class PreviewRequestSerializer(StrictSerializer):
@@ -248,9 +257,15 @@ class VersionsView(APIView):
         dataset = selectors.dataset_for(caller, dataset_id)
         form = VersionCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        upload = selectors.upload_for(caller, form.validated_data["upload_id"])
-        mapping = rows.Mapping(**form.validated_data["mapping"])
-        version, created = services.create_version(caller, dataset, upload, mapping)
+        given = form.validated_data
+        if "validation_id" in given:
+            validation = selectors.validation_for(caller, given["validation_id"])
+            version, created = create_version_of(caller, dataset, validation)
+        else:
+            upload = selectors.upload_for(caller, given["upload_id"])
+            version, created = services.create_version(
+                caller, dataset, upload, rows.Mapping(**given["mapping"])
+            )
         return Response(version_as_json(version), status=201 if created else 200)
 
 

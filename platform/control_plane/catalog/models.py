@@ -78,6 +78,40 @@ class DatasetVersion(models.Model):
         return f"{self.dataset.name}@{self.number}"
 
 
+class ValidationState(models.TextChoices):
+    QUEUED = "QUEUED"
+    RUNNING = "RUNNING"  # a process of its own reads the file
+    VALID = "VALID"
+    INVALID = "INVALID"  # the file or rows of it have faults
+    FAILED = "FAILED"  # no verdict: the process died, or took too long
+
+
+class DatasetValidation(models.Model):
+    """The check of an uploaded file: what it holds, and every fault. A version is made of a VALID one."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.validation_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE)
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    upload = models.ForeignKey(Upload, on_delete=models.CASCADE)
+    mapping = models.JSONField(null=True)  # null: only the columns are looked at
+    format = models.CharField(max_length=20)
+    compression = models.CharField(max_length=10, default="", blank=True)
+    stop_after = models.PositiveIntegerField(null=True)
+    state = models.CharField(max_length=8, default=ValidationState.QUEUED)
+    message = models.TextField(default="", blank=True)
+    result = models.JSONField(default=dict)  # parsing.job.ParseResult
+    canonical_sha256 = models.CharField(max_length=64, default="", blank=True)
+    report_sha256 = models.CharField(max_length=64, default="", blank=True)
+    host = models.CharField(max_length=255, default="", blank=True)  # where its process runs
+    pid = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["state"])]
+
+
 class BaseModel(models.Model):
     """A Hugging Face directory: a deterministic tar in the store, or a path that the nodes know."""
 

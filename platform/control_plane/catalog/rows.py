@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import string
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import msgspec
 
-from control_plane.catalog.store import BlobWriter
-from control_plane.common.errors import FieldError
+from control_plane.common.field_error import FieldError
 from oolong.contracts.attempt import CanonicalRow
 
 OFFSET_STRIDE = 500
@@ -25,6 +24,14 @@ MAX_CELL_BYTES = 256 * 1024
 MAX_SPLITS = 20
 ERRORS_SHOWN = 50
 SAMPLE_CHARACTERS = 80
+
+
+class Target(Protocol):
+    """Where canonical rows go."""
+
+    def write(self, data: bytes, /) -> int: ...
+
+    def tell(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +57,7 @@ class Written:
     with_completion: Counter[str] = field(default_factory=Counter)
     offsets: list[int] = field(default_factory=list)
     errors: list[FieldError] = field(default_factory=list)
+    samples: list[str] = field(default_factory=list)  # of each error: how its row begins
 
 
 class RowFault(Exception):
@@ -92,25 +100,33 @@ def mapping_faults(mapping: Mapping) -> list[FieldError]:
     return []
 
 
-def write_canonical(source: IO[bytes], mapping: Mapping, target: BlobWriter) -> Written:
-    """Stream `source` into canonical rows. With any error the caller must drop what was written."""
+def write_canonical(
+    source: IO[bytes],
+    mapping: Mapping,
+    target: Target,
+    *,
+    errors_kept: int = ERRORS_SHOWN,
+    seen: Callable[[dict[str, Any], CanonicalRow], None] | None = None,
+) -> Written:
+    """Stream `source` into canonical rows. With any error the caller must drop what was written.
+
+    Stops after `errors_kept` errors. `seen` is told every good row, as it came and as it is kept.
+    """
     written = Written()
     for number, line in numbered_lines(source):
         if number >= MAX_ROWS:
-            written.errors.append(
-                FieldError(f"/rows/{number}", "too_many_rows", f"more than {MAX_ROWS} rows")
-            )
+            _note(written, FieldError(f"/rows/{number}", "too_many_rows", f"more than {MAX_ROWS} rows"), line)
             break
         try:
-            row = canonical(read_row(line), mapping, number)
+            raw = read_row(line)
+            row = canonical(raw, mapping, number)
         except RowFault as fault:
-            pointer = f"/rows/{number}/{_escape(fault.column)}" if fault.column else f"/rows/{number}"
-            written.errors.append(
-                FieldError(pointer, fault.code, f"row {number} (line {number + 1}): {fault}")
-            )
-            if len(written.errors) >= ERRORS_SHOWN:
+            _note(written, fault_of_row(fault, number), line)
+            if len(written.errors) >= errors_kept:
                 break
             continue
+        if seen is not None:
+            seen(raw, row)
         if written.errors:
             continue  # nothing of it will be kept; the rest is only checked
         if number % OFFSET_STRIDE == 0:
@@ -124,11 +140,22 @@ def write_canonical(source: IO[bytes], mapping: Mapping, target: BlobWriter) -> 
             message = (
                 f"more than {MAX_SPLITS} different splits; is {mapping.split_column!r} the split column?"
             )
-            written.errors.append(FieldError("/mapping/split_column", "too_many_splits", message))
+            _note(written, FieldError("/mapping/split_column", "too_many_splits", message), line)
             break
     if not written.rows and not written.errors:
-        written.errors.append(FieldError("/rows", "empty", "the file has no rows"))
+        _note(written, FieldError("/rows", "empty", "the file has no rows"), b"")
     return written
+
+
+def fault_of_row(fault: RowFault, number: int) -> FieldError:
+    """The pointer counts rows from 0, as JSON pointers do; the message names the line, as editors do."""
+    pointer = f"/rows/{number}/{_escape(fault.column)}" if fault.column else f"/rows/{number}"
+    return FieldError(pointer, fault.code, f"line {number + 1}: {fault}")
+
+
+def _note(written: Written, error: FieldError, line: bytes) -> None:
+    written.errors.append(error)
+    written.samples.append(line[: 2 * SAMPLE_CHARACTERS].decode("utf-8", "replace").strip())
 
 
 def numbered_lines(source: IO[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -16,6 +16,7 @@ from control_plane.catalog.models import (
     CheckpointAlias,
     CheckpointState,
     Dataset,
+    DatasetValidation,
     DatasetVersion,
     Function,
     FunctionVersion,
@@ -39,6 +40,17 @@ def upload_session_for(caller: Caller, session_id: str) -> UploadSession:
     )
     if found is None:
         raise not_found("upload session", session_id)
+    return found
+
+
+def validations(caller: Caller) -> QuerySet[DatasetValidation]:
+    return DatasetValidation.objects.filter(project=caller.project).select_related("upload")
+
+
+def validation_for(caller: Caller, validation_id: str) -> DatasetValidation:
+    found = validations(caller).filter(pk=validation_id).first()
+    if found is None:
+        raise not_found("validation", validation_id)
     return found
 
 

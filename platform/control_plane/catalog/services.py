@@ -157,8 +157,7 @@ def preview(upload: Upload, mapping: rows.Mapping | None, *, limit: int) -> dict
                         }
                     )  # fmt: skip
             except rows.RowFault as fault:
-                pointer = f"/rows/{number}/{fault.column}" if fault.column else f"/rows/{number}"
-                errors.append(FieldError(pointer, fault.code, f"row {number} (line {number + 1}): {fault}"))
+                errors.append(rows.fault_of_row(fault, number))
     columns = [
         {
             "name": column,

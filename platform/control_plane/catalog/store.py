@@ -105,6 +105,19 @@ def open_blob(sha256: str) -> IO[bytes]:
     return blob_path(sha256).open("rb")
 
 
+def adopt(path: Path, sha256: str) -> None:
+    """Make a finished, fsynced file of this file system a blob; its hash is taken at its word."""
+    target = blob_path(sha256)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    path.rename(target)
+    _sync_folder(target.parent)
+
+
+def validation_folder(validation_id: str) -> Path:
+    """Where the process of a validation works."""
+    return _root() / "validations" / validation_id
+
+
 def delete(sha256: str) -> None:
     """Drop a blob that no row names any more. One that is gone already is no fault."""
     blob_path(sha256).unlink(missing_ok=True)
@@ -164,7 +177,7 @@ def drop_parts(upload_id: str) -> None:
 
 def scratch_folders() -> list[Path]:
     """Folders whose entries are only of use while an upload lasts."""
-    return [_root() / "tmp", _root() / "parts"]
+    return [_root() / "tmp", _root() / "parts", _root() / "validations"]
 
 
 def _root() -> Path:

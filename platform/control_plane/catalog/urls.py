@@ -1,6 +1,6 @@
 from django.urls import path
 
-from control_plane.catalog import api, checkpoint_api, function_api, upload_api
+from control_plane.catalog import api, checkpoint_api, function_api, upload_api, validation_api
 
 urlpatterns = [
     path("uploads", api.UploadsView.as_view()),
@@ -12,6 +12,9 @@ urlpatterns = [
     path("datasets/preview", api.PreviewView.as_view()),
     path("datasets/<str:dataset_id>", api.DatasetView.as_view()),
     path("datasets/<str:dataset_id>/versions", api.VersionsView.as_view()),
+    path("dataset-validations", validation_api.ValidationsView.as_view()),
+    path("dataset-validations/<str:validation_id>", validation_api.ValidationView.as_view()),
+    path("dataset-validations/<str:validation_id>/report", validation_api.ValidationReportView.as_view()),
     path("dataset-versions/resolve", api.ResolveVersionView.as_view()),
     path("dataset-versions/<str:version_id>", api.VersionView.as_view()),
     path("dataset-versions/<str:version_id>/rows", api.RowsView.as_view()),

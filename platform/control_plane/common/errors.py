@@ -6,7 +6,6 @@ Services raise `Problem`; the exception handler below is the only place that tur
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -15,19 +14,11 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
 
+from control_plane.common.field_error import FieldError
+
 log = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
 LOG_IN = "log in, or send Authorization: Bearer ool_…"
-
-
-@dataclass(frozen=True)
-class FieldError:
-    pointer: str  # JSON pointer: "/spec/rollout/top_p", "/rows/17/answer"
-    code: str
-    message: str
-
-    def as_json(self) -> dict[str, str]:
-        return {"pointer": self.pointer, "code": self.code, "message": self.message}
 
 
 class Problem(Exception):

@@ -76,6 +76,10 @@ def upload_session_id() -> str:
     return new_id("ups")
 
 
+def validation_id() -> str:
+    return new_id("dsval")
+
+
 def user_id() -> str:
     return new_id("usr")
 

@@ -8,49 +8,32 @@ from typing import Annotated, Any
 import typer
 
 from oolong.cli.exit_codes import ExitCode
+from oolong.cli.mapping import with_mapping
 from oolong.cli.output import JsonOption, byte_progress, notes, show_json, show_table
 from oolong.client import Client
-
-VALIDATED_ROWS = 200  # as many as the preview looks at
 
 app = typer.Typer(no_args_is_help=True, help="Datasets: immutable versions of prompts with answers.")
 
 FileArgument = Annotated[
-    Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="JSONL, CSV or Parquet file")
-]
-PromptOption = Annotated[str, typer.Option("--prompt-column", help="column that holds the prompt")]
-AnswerOption = Annotated[str, typer.Option("--answer-column", help="column that the reward compares with")]
-CompletionOption = Annotated[str | None, typer.Option("--completion-column", help="demonstrations, for sft")]
-SplitColumnOption = Annotated[
-    str | None, typer.Option("--split-column", help="column that names the row's split")
-]
-DefaultSplitOption = Annotated[str, typer.Option("--default-split", help="split of rows without one")]
-TemplateOption = Annotated[
-    str,
-    typer.Option(
-        "--template", help="prompt text: {prompt} is the prompt column, {name} another one, {{ a brace"
+    Path,
+    typer.Argument(
+        exists=True,
+        dir_okay=False,
+        readable=True,
+        help="JSON lines, .csv or .parquet; also compressed, .gz or .zst",
     ),
 ]
-SystemOption = Annotated[str, typer.Option("--system", help="system message")]
 
 
 @app.command()
+@with_mapping
 def upload(
     file: FileArgument,
+    mapping: dict[str, Any],
     name: Annotated[str, typer.Option(help="the dataset; a new version is added when it exists")],
-    prompt_column: PromptOption = "prompt",
-    answer_column: AnswerOption = "answer",
-    completion_column: CompletionOption = None,
-    split_column: SplitColumnOption = None,
-    default_split: DefaultSplitOption = "train",
-    template: TemplateOption = "{prompt}",
-    system: SystemOption = "",
     json: JsonOption = False,
 ) -> None:
     """Upload a file as the next version. The same content gives the version that has it already."""
-    mapping = mapping_of(
-        prompt_column, answer_column, completion_column, split_column, default_split, template, system
-    )
     with Client() as client, byte_progress(file.name) as progress:
         version = client.datasets.upload(file, name=name, mapping=mapping, progress=progress)
     if json:
@@ -62,61 +45,44 @@ def upload(
 
 
 @app.command()
+@with_mapping
 def validate(
     file: FileArgument,
-    prompt_column: PromptOption = "prompt",
-    answer_column: AnswerOption = "answer",
-    completion_column: CompletionOption = None,
-    split_column: SplitColumnOption = None,
-    default_split: DefaultSplitOption = "train",
-    template: TemplateOption = "{prompt}",
-    system: SystemOption = "",
+    mapping: dict[str, Any],
+    report: Annotated[Path | None, typer.Option(help="write every fault to this file, as JSON lines")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Check the first 200 rows of a file against a mapping; exits 2 when one is wrong. No dataset is made.
-
-    All rows are checked by `upload`, which stores nothing when one is wrong.
-    """
-    mapping = mapping_of(
-        prompt_column, answer_column, completion_column, split_column, default_split, template, system
-    )
+    """Check every row of a file against a mapping; exits 2 when one is wrong. No dataset is made."""
     with Client() as client, byte_progress(file.name) as progress:
-        preview = client.datasets.preview(file, mapping=mapping, limit=VALIDATED_ROWS, progress=progress)
+        found = client.datasets.validate(file, mapping=mapping, progress=progress)
+        if report is not None:
+            report.write_bytes(client.datasets.report(found.id))
     if json:
-        show_json(
-            {
-                "valid": not preview.errors,
-                "rows_checked": len(preview.rows),
-                "errors": [error.model_dump() for error in preview.errors],
-            }
-        )
+        show_json(found)
     else:
-        for error in preview.errors:
+        for error in found.errors:
             print(f"{error.pointer or '/'}: {error.message}")
-        print(f"{'valid' if not preview.errors else 'not valid'}, {len(preview.rows)} rows checked")
-    if preview.errors:
+        for where, count in found.leaks.items():
+            print(f"warning: {count} prompts are in two splits ({where})")
+        print(
+            f"{'valid' if found.valid else 'not valid'}, {found.rows} rows checked, {found.faults} faults, "
+            f"{found.duplicates} duplicates"
+        )
+    if not found.valid:
         raise typer.Exit(ExitCode.USAGE)
 
 
 @app.command()
+@with_mapping
 def preview(
     file: FileArgument,
-    prompt_column: PromptOption = "prompt",
-    answer_column: AnswerOption = "answer",
-    completion_column: CompletionOption = None,
-    split_column: SplitColumnOption = None,
-    default_split: DefaultSplitOption = "train",
-    template: TemplateOption = "{prompt}",
-    system: SystemOption = "",
-    limit: Annotated[int, typer.Option(min=1, max=100)] = 5,
+    mapping: dict[str, Any],
+    limit: Annotated[int, typer.Option(min=1, max=20)] = 5,
     json: JsonOption = False,
 ) -> None:
     """Columns of a file, and its first rows as the model would see them."""
-    mapping = mapping_of(
-        prompt_column, answer_column, completion_column, split_column, default_split, template, system
-    )
     with Client() as client, byte_progress(file.name) as progress:
-        found = client.datasets.preview(file, mapping=mapping, limit=limit, progress=progress)
+        found = client.datasets.validate(file, mapping=mapping, stop_after=limit, progress=progress)
     if json:
         show_json(found)
         return
@@ -152,26 +118,3 @@ def list_datasets(json: JsonOption = False) -> None:
             for dataset in found
         ),
     )
-
-
-def mapping_of(
-    prompt_column: str,
-    answer_column: str,
-    completion_column: str | None,
-    split_column: str | None,
-    default_split: str,
-    template: str,
-    system: str,
-) -> dict[str, Any]:
-    mapping: dict[str, Any] = {
-        "prompt_column": prompt_column,
-        "answer_column": answer_column,
-        "default_split": default_split,
-        "template": template,
-        "system": system,
-    }
-    if completion_column:
-        mapping["completion_column"] = completion_column
-    if split_column:
-        mapping["split_column"] = split_column
-    return mapping

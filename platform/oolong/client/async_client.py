@@ -27,6 +27,7 @@ from oolong.client.exports import Export, PartDownload
 from oolong.client.functions import source_text, verified
 from oolong.client.sessions import AsyncSessions
 from oolong.client.settings import ClientSettings, read_settings
+from oolong.client.validations import refuse_invalid
 
 T = TypeVar("T")
 
@@ -290,15 +291,52 @@ class AsyncDatasets:
         name: str,
         mapping: Mapping[str, Any],
         description: str = "",
+        timeout_seconds: float = 1800.0,
         progress: Progress | None = None,
     ) -> models.DatasetVersion:
-        """Upload a file and make it the next version of the dataset of that name, which is created if need be."""
-        upload = await self._client.upload(path, purpose="dataset", progress=progress)
+        """Upload a file, have every row checked, and make it the next version of the dataset of that name.
+
+        The dataset is made if need be, and only once the rows are good. Raises Invalid with the faulty rows.
+        """
+        checked = await self.validate(
+            path, mapping=mapping, timeout_seconds=timeout_seconds, progress=progress
+        )
+        refuse_invalid(checked)
         try:
             dataset = await self.named(name)
         except NotFound:
             dataset = await self.create(name, description=description)
-        return await self._client.send(calls.create_version(dataset.id, upload.id, mapping))
+        return await self._client.send(calls.create_version(dataset.id, checked.id))
+
+    async def validate(
+        self,
+        path: str | Path,
+        *,
+        mapping: Mapping[str, Any] | None = None,
+        stop_after: int | None = None,
+        timeout_seconds: float = 1800.0,
+        poll_seconds: float = 0.3,
+        progress: Progress | None = None,
+    ) -> models.DatasetValidation:
+        """Upload a file and have its rows checked, all or the first `stop_after`; nothing becomes a dataset.
+
+        Raises TimeoutError, and OolongError when the check itself failed; rows with faults are an answer.
+        """
+        upload = await self._client.upload(path, purpose="dataset", progress=progress)
+        found = await self._client.send(calls.create_validation(upload.id, mapping, stop_after))
+        began = time.monotonic()
+        while not found.ended:
+            if time.monotonic() - began > timeout_seconds:
+                raise TimeoutError(f"validation {found.id} is {found.state} after {timeout_seconds:g} s")
+            await asyncio.sleep(poll_seconds)
+            found = await self._client.send(calls.get_validation(found.id))
+        if found.state == "FAILED":
+            raise OolongError(f"the rows could not be checked: {found.message}")
+        return found
+
+    async def report(self, validation_id: str) -> bytes:
+        """Every fault of a validation, as JSON lines."""
+        return await self._client.send(calls.validation_report(validation_id))
 
     async def preview(
         self,

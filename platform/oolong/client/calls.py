@@ -93,14 +93,27 @@ def get_dataset(dataset_id: str) -> Call[models.Dataset]:
     return get(f"datasets/{dataset_id}", models.Dataset)
 
 
-def create_version(
-    dataset_id: str, upload_id: str, mapping: Mapping[str, Any]
-) -> Call[models.DatasetVersion]:
-    return post(
-        f"datasets/{dataset_id}/versions",
-        models.DatasetVersion,
-        {"upload_id": upload_id, "mapping": dict(mapping)},
-    )
+def create_validation(
+    upload_id: str, mapping: Mapping[str, Any] | None, stop_after: int | None
+) -> Call[models.DatasetValidation]:
+    body = {
+        "upload_id": upload_id,
+        "mapping": dict(mapping) if mapping is not None else None,
+        "stop_after": stop_after,
+    }
+    return post("dataset-validations", models.DatasetValidation, body)
+
+
+def get_validation(validation_id: str) -> Call[models.DatasetValidation]:
+    return get(f"dataset-validations/{validation_id}", models.DatasetValidation)
+
+
+def validation_report(validation_id: str) -> Call[bytes]:
+    return get(f"dataset-validations/{validation_id}/report", bytes)
+
+
+def create_version(dataset_id: str, validation_id: str) -> Call[models.DatasetVersion]:
+    return post(f"datasets/{dataset_id}/versions", models.DatasetVersion, {"validation_id": validation_id})
 
 
 def get_version(version_id: str) -> Call[models.DatasetVersion]:

@@ -114,6 +114,33 @@ class DatasetPreview(Answer):
     errors: list[SpecError]
 
 
+class DatasetValidation(Answer):
+    id: str
+    state: str  # QUEUED, RUNNING, VALID, INVALID, FAILED
+    message: str = ""
+    format: str
+    rows: int = 0
+    faults: int = 0
+    faults_by_code: dict[str, int] = {}
+    faults_cut: bool = False
+    errors: list[SpecError] = []
+    columns: list[Column] = []
+    sample: list[Any] = []
+    rendered: list[RenderedRow] = []
+    splits: dict[str, int] = {}
+    duplicates: int = 0
+    leaks: dict[str, int] = {}
+    prompt_characters: dict[str, float] = {}
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ("VALID", "INVALID", "FAILED")
+
+    @property
+    def valid(self) -> bool:
+        return self.state == "VALID"
+
+
 class Model(Answer):
     id: str
     name: str

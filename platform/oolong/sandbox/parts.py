@@ -114,6 +114,24 @@ def readable_for_all(path: Path) -> bool:
     return all(folder.stat().st_mode & 0o001 for folder in path.parents)
 
 
+def reachable_packages(*names: str) -> Path:
+    """A folder that holds these installed packages and nothing else, for `Program.packages`; copied once.
+
+    Raises SandboxRefused when one is not installed, or there is no place for the copy.
+    """
+    sources = []
+    for name in names:
+        found = importlib.util.find_spec(name)
+        if found is None or not found.submodule_search_locations:
+            raise SandboxRefused(f"the package {name} is not installed, and the sandbox needs it")
+        sources.append(Path(next(iter(found.submodule_search_locations))))
+    left_out = shutil.ignore_patterns("tests", "include", "__pycache__")
+    return _copied(
+        " ".join(f"{source} {source.stat().st_mtime_ns}" for source in sources),
+        lambda target: [shutil.copytree(source, target / source.name, ignore=left_out) for source in sources],
+    )
+
+
 def _copied(key: str, fill: object) -> Path:
     """A folder made once per content of `key`, owned by this user and readable for all."""
     assert callable(fill)

@@ -229,59 +229,6 @@ def test_following_logs_ends_with_the_run_and_its_exit_code(api: ScriptedApi, oo
     assert (done.returncode, done.stdout) == (7, "trainer | step 1\n")
 
 
-VERSION = {
-    "id": "dsv_1", "dataset": {"id": "ds_1", "name": "letters"}, "number": 1, "ref": "letters@1", "sha256": "0" * 64,
-    "bytes": 3, "rows": 1, "splits": {"train": 1}, "with_completion": {}, "mapping": {},
-    "created_at": "2026-01-01T00:00:00Z",
-}  # fmt: skip
-
-
-def test_a_dataset_is_uploaded_into_a_dataset_that_is_made_when_absent(
-    api: ScriptedApi, oolong: Oolong, tmp_path: Path
-) -> None:
-    (tmp_path / "rows.jsonl").write_text('{"q": "a", "a": "b"}\n')
-    api.script["POST uploads"] = Answer(
-        {"id": "upl_1", "filename": "rows.jsonl", "bytes": 21, "sha256": "0" * 64}, 201
-    )
-    api.script["GET datasets"] = Answer(page())
-    api.script["POST datasets"] = Answer(
-        {"id": "ds_1", "name": "letters", "description": "", "created_at": "2026-01-01T00:00:00Z"}, 201
-    )
-    api.script["POST datasets/ds_1/versions"] = Answer(VERSION, 201)
-    done = oolong(
-        "dataset", "upload", "rows.jsonl", "--name", "letters", "--prompt-column", "q", "--answer-column", "a"
-    )
-    assert (done.returncode, done.stdout.strip()) == (0, "dsv_1"), done.stderr
-    upload, _, _, version = api.asked
-    assert upload.body == b'{"q": "a", "a": "b"}\n'
-    assert upload.query == {"filename": "rows.jsonl", "purpose": "dataset"}
-    assert len(upload.headers["X-Content-SHA256"]) == 64
-    mapping = json.loads(version.body)["mapping"]
-    assert mapping == {
-        "prompt_column": "q",
-        "answer_column": "a",
-        "default_split": "train",
-        "template": "{prompt}",
-        "system": "",
-    }
-
-
-def test_wrong_rows_exit_2_with_row_and_reason(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text("{}\n")
-    api.script["POST uploads"] = Answer(
-        {"id": "upl_1", "filename": "rows.jsonl", "bytes": 3, "sha256": "0" * 64}, 201
-    )
-    errors = [
-        {"pointer": "/rows/0/prompt", "code": "missing", "message": "row 0 has no value in column 'prompt'"}
-    ]
-    api.script["POST datasets/preview"] = Answer(
-        {"columns": [], "rows": [{}], "rendered": [], "errors": errors}
-    )
-    done = oolong("dataset", "validate", "rows.jsonl")
-    assert done.returncode == 2
-    assert "/rows/0/prompt: row 0 has no value" in done.stdout
-
-
 def test_a_model_folder_is_uploaded_as_one_archive(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "config.json").write_text("{}")

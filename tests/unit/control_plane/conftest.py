@@ -7,10 +7,12 @@ import hashlib
 import io
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -26,6 +28,8 @@ from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import Membership, Project, Role, Team, User
 from control_plane.accounts.scopes import ROLE_SCOPES
 from control_plane.catalog import services as catalog
+from control_plane.catalog import validation_services
+from control_plane.catalog.parsing import __main__ as parsing_main
 from control_plane.catalog.rows import Mapping
 from control_plane.common import clock as clock_module
 from control_plane.fleet import services as fleet
@@ -47,6 +51,7 @@ from oolong.contracts.agent import (
 )
 from oolong.contracts.lifecycle import EndReason, JobState
 from oolong.contracts.telemetry import CheckpointLine
+from oolong.sandbox import SandboxRefused
 
 MAPPING = {"prompt_column": "question", "answer_column": "answer", "split_column": "split"}
 SUMS = [{"question": f"{n}+1", "answer": n + 1, "split": "train" if n < 64 else "eval"} for n in range(128)]
@@ -327,6 +332,21 @@ def _own_store(tmp_path: Path, settings: Any) -> None:
     settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, data_dir=tmp_path)
 
 
+@pytest.fixture
+def quick_validations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Validations in this process and without a sandbox; tests/sandbox has them as they are."""
+
+    def at_once(words: list[str], **_: Any) -> Any:
+        parsing_main.work(Path(words[-1]))
+        return SimpleNamespace(pid=0)
+
+    def refuse(**_: Any) -> Any:
+        raise SandboxRefused("there is none in this test")
+
+    monkeypatch.setattr(validation_services, "subprocess", SimpleNamespace(Popen=at_once, DEVNULL=-3))
+    monkeypatch.setattr(parsing_main, "examine", refuse)
+
+
 @dataclass(frozen=True)
 class Done:
     """What a command printed and exited with."""
@@ -338,7 +358,12 @@ class Done:
 
 @pytest.fixture
 def oolong(
-    alice: Person, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    alice: Person,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    quick_validations: None,
 ) -> Iterator[Callable[..., Done]]:
     """The `oolong` command as Alice, against this very control plane: its HTTP ends in Django, not in a socket."""
     plain, handler = httpx.Client, WSGIHandler()
@@ -352,6 +377,10 @@ def oolong(
     def connected(**arguments: Any) -> httpx.Client:
         return plain(**{**arguments, "transport": httpx.WSGITransport(app=app)})
 
+    def tick(seconds: float) -> None:
+        validation_services.advance_validations(now=clock.now)
+
+    monkeypatch.setattr(sync_client, "time", SimpleNamespace(sleep=tick, monotonic=time.monotonic))
     monkeypatch.setattr(sync_client.httpx, "Client", connected)
     monkeypatch.setenv("OOLONG_URL", "http://testserver")
     monkeypatch.setenv("OOLONG_TOKEN", alice.token)

@@ -15,7 +15,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from control_plane.accounts import services as accounts
 from control_plane.accounts.models import ApiToken, Membership, Role
 from control_plane.accounts.scopes import SCOPES
-from control_plane.catalog.models import Checkpoint
+from control_plane.catalog.models import Checkpoint, DatasetValidation
 from control_plane.runs.models import Attempt, Job
 from control_plane.telemetry.models import OutboxFile
 
@@ -45,6 +45,10 @@ EXPECTED = {
     "POST /datasets/preview": "datasets:read",
     "GET /datasets/{dataset_id}": "datasets:read",
     "POST /datasets/{dataset_id}/versions": "datasets:write",
+    "GET /dataset-validations": "datasets:read",
+    "POST /dataset-validations": "datasets:write",
+    "GET /dataset-validations/{validation_id}": "datasets:read",
+    "GET /dataset-validations/{validation_id}/report": "datasets:read",
     "GET /dataset-versions/resolve": "datasets:read",
     "GET /dataset-versions/{version_id}": "datasets:read",
     "GET /dataset-versions/{version_id}/rows": "datasets:read",
@@ -217,6 +221,8 @@ def objects(alice: Any, node: Any, start: Any, commit_checkpoint: Any) -> dict[s
     dataset = alice.get("/datasets").json()["data"][0]
     checkpoint = Checkpoint.objects.get()
     token = ApiToken.objects.get()
+    validation = alice.post("/dataset-validations", {"upload_id": alice.upload(b"{}")}).json()
+    DatasetValidation.objects.update(report_sha256=dataset["latest"]["sha256"])
     alice.call("PUT", "/checkpoint-aliases/prod", {"checkpoint": checkpoint.pk})
     session = alice.post("/upload-sessions", {"filename": "f", "purpose": "dataset", "bytes": 1}).json()
     source = "def score(prompt, completion, answer):\n    return 1.0\n"
@@ -226,7 +232,8 @@ def objects(alice: Any, node: Any, start: Any, commit_checkpoint: Any) -> dict[s
         "version_id": dataset["latest"]["id"], "model_id": alice.get("/models").json()["data"][0]["id"],
         "checkpoint_id": checkpoint.pk, "token_id": token.pk, "sha256": dataset["latest"]["sha256"],
         "upload_id": checkpoint.uploads.get().pk, "node": machine, "function_version_id": function["id"],
-        "session_id": session["id"], "alias": "prod", "function_id": function["function"]["id"],
+        "session_id": session["id"], "validation_id": validation["id"], "alias": "prod",
+        "function_id": function["function"]["id"],
     }  # fmt: skip
 
 

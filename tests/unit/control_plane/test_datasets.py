@@ -76,7 +76,7 @@ def test_a_faulty_row_is_named_and_nothing_is_stored(
     assert (reply.status_code, reply.json()["code"]) == (422, "rows_invalid")
     (error,) = reply.json()["errors"]
     assert (error["pointer"], error["code"]) == (pointer, code)
-    assert "row 1 (line 2)" in error["message"]
+    assert error["message"].startswith("line 2: ")
     assert says in error["message"]
     assert DatasetVersion.objects.count() == before
     assert not list((tmp_path / "tmp").iterdir())

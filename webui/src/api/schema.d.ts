@@ -365,6 +365,55 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/dataset-validations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_dataset_validations"];
+        put?: never;
+        post: operations["create_dataset_validation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dataset-validations/{validation_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_dataset_validation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dataset-validations/{validation_id}/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description JSON lines: row (from 0), line (from 1), column, pointer, code, message, sample. */
+        get: operations["download_validation_report"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/dataset-versions/{version_id}": {
         parameters: {
             query?: never;
@@ -1400,6 +1449,61 @@ export interface components {
             /** @description name@3 */
             ref: string;
         };
+        DatasetValidation: {
+            id: string;
+            state: components["schemas"]["DatasetValidationStateEnum"];
+            /** @description why not VALID */
+            message: string;
+            upload_id: string;
+            filename: string;
+            format: string;
+            compression: string;
+            mapping: components["schemas"]["Mapping"] | null;
+            /** @description where the file was decoded: sandbox, or process (text only) */
+            isolation: string;
+            /** @description rows decoded */
+            rows: number;
+            /** @description lines of the report */
+            faults: number;
+            faults_by_code: {
+                [key: string]: number;
+            };
+            /** @description it stopped at so many faults; there may be more */
+            faults_cut: boolean;
+            /** @description the first of them; the report has all */
+            errors: components["schemas"]["FieldError"][];
+            columns: components["schemas"]["Column"][];
+            /** @description first rows as they came */
+            sample: {
+                [key: string]: unknown;
+            }[];
+            /** @description first rows as the policy would see them */
+            rendered: components["schemas"]["Rendered"][];
+            splits: {
+                [key: string]: number;
+            };
+            /** @description rows whose prompt an earlier row had */
+            duplicates: number;
+            /** @description 'eval in train': rows whose prompt was in another split before */
+            leaks: {
+                [key: string]: number;
+            };
+            /** @description min, mean, max */
+            prompt_characters: {
+                [key: string]: number;
+            };
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            ended_at: string | null;
+        };
+        DatasetValidationPage: {
+            data: components["schemas"]["DatasetValidation"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        /** @enum {string} */
+        DatasetValidationStateEnum: "QUEUED" | "RUNNING" | "VALID" | "INVALID" | "FAILED";
         Document: {
             name: string;
             /**
@@ -2215,6 +2319,19 @@ export interface components {
                 [key: string]: unknown;
             } | null;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        ValidationCreateRequest: {
+            upload_id: string;
+            /** @description without one only the columns are looked at */
+            mapping?: components["schemas"]["MappingRequest"] | null;
+            /**
+             * @description jsonl, csv or parquet; by the file's name when left out. A name in .gz or .zst is decompressed
+             * @default
+             */
+            format: string;
+            /** @description look at so many rows only */
+            stop_after?: number | null;
+        };
         Verdict: {
             id: string;
             bytes: number;
@@ -2242,8 +2359,12 @@ export interface components {
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         VersionCreateRequest: {
-            upload_id: string;
-            mapping: components["schemas"]["MappingRequest"];
+            /** @description of a VALID validation; any size and format */
+            validation_id?: string;
+            /** @description of JSON lines, which are checked at once */
+            upload_id?: string;
+            /** @description with upload_id */
+            mapping?: components["schemas"]["MappingRequest"];
         };
     };
     responses: never;
@@ -2275,6 +2396,9 @@ export type Dataset = components['schemas']['Dataset'];
 export type DatasetCreateRequest = components['schemas']['DatasetCreateRequest'];
 export type DatasetPage = components['schemas']['DatasetPage'];
 export type DatasetRef = components['schemas']['DatasetRef'];
+export type DatasetValidation = components['schemas']['DatasetValidation'];
+export type DatasetValidationPage = components['schemas']['DatasetValidationPage'];
+export type DatasetValidationStateEnum = components['schemas']['DatasetValidationStateEnum'];
 export type Document = components['schemas']['Document'];
 export type EnrolReply = components['schemas']['EnrolReply'];
 export type EnrolmentToken = components['schemas']['EnrolmentToken'];
@@ -2368,6 +2492,7 @@ export type Upload = components['schemas']['Upload'];
 export type UploadReply = components['schemas']['UploadReply'];
 export type UploadSession = components['schemas']['UploadSession'];
 export type Validation = components['schemas']['Validation'];
+export type ValidationCreateRequest = components['schemas']['ValidationCreateRequest'];
 export type Verdict = components['schemas']['Verdict'];
 export type Version = components['schemas']['Version'];
 export type VersionCreateRequest = components['schemas']['VersionCreateRequest'];
@@ -3208,6 +3333,131 @@ export interface operations {
             };
         };
     };
+    list_dataset_validations: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DatasetValidationPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_dataset_validation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ValidationCreateRequest"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DatasetValidation"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_dataset_validation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                validation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DatasetValidation"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    download_validation_report: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                validation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_dataset_version: {
         parameters: {
             query?: never;
@@ -3409,7 +3659,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["VersionCreateRequest"];
             };

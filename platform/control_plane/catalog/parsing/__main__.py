@@ -1,0 +1,200 @@
+"""`python -m control_plane.catalog.parsing FOLDER`: does the job of job.json, leaves result.json last."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from control_plane.catalog import rows
+from control_plane.catalog.parsing import decode as decoder
+from control_plane.catalog.parsing.job import (
+    CANONICAL_FILE,
+    JOB_FILE,
+    REPORT_FILE,
+    RESULT_FILE,
+    ParseJob,
+    ParseResult,
+)
+from control_plane.catalog.parsing.survey import Survey
+from control_plane.common.field_error import FieldError
+from oolong.sandbox import MEBIBYTE, Limits, Program, SandboxRefused, Status, examine
+from oolong.sandbox.parts import reachable_packages
+
+MEMORY_BYTES = 4 * 1024 * MEBIBYTE
+FILE_BYTES = 24 * 10**9
+FAULTS_KEPT = 10_000
+ERRORS_SHOWN = 50
+DECODE_LIMITS = Limits(
+    cpu_seconds=900, wall_seconds=900, total_wall_seconds=920, memory_bytes=1024 * MEBIBYTE, file_bytes=FILE_BYTES,
+)  # fmt: skip
+SAID = {
+    Status.MEMORY_LIMIT: "reading it takes more than 1 GiB of memory",
+    Status.CPU_LIMIT: "reading it takes longer than 15 minutes",
+    Status.WALL_LIMIT: "reading it takes longer than 15 minutes",
+    Status.OUTPUT_LIMIT: "decoded, it is larger than what is allowed",
+}
+
+
+def main() -> int:
+    folder = Path(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    work(folder)
+    return 0
+
+
+def work(folder: Path) -> None:
+    """Do the job that lies in the folder; its result appears at once and last."""
+    job = msgspec.json.decode((folder / JOB_FILE).read_bytes(), type=ParseJob)
+    result = parse(job, folder)
+    unfinished = folder / f"{RESULT_FILE}.tmp"
+    unfinished.write_bytes(msgspec.json.encode(result))
+    unfinished.rename(folder / RESULT_FILE)
+
+
+def parse(job: ParseJob, folder: Path) -> ParseResult:
+    """Decode, then map. The canonical rows are kept only when no row has a fault."""
+    decoded = folder / "decoded.jsonl"
+    isolation, counts = decode(job, decoded)
+    if counts["refused"] is not None:
+        decoded.unlink(missing_ok=True)
+        return ParseResult(
+            isolation=isolation,
+            rows=counts["rows"],
+            decoded_bytes=counts["decoded_bytes"],
+            refused=counts["refused"],
+        )
+    survey = Survey()
+    with decoded.open("rb") as source:
+        written, sha256 = _map(job, source, folder, survey)
+    decoded.unlink()
+    kept = job.mapping is not None and job.stop_after is None and not written.errors
+    return ParseResult(
+        isolation=isolation,
+        rows=survey.rows + len(written.errors),
+        decoded_bytes=counts["decoded_bytes"],
+        columns=survey.columns(),
+        sample=survey.sample,
+        rendered=survey.rendered,
+        faults=len(written.errors),
+        faults_by_code=dict(Counter(error.code for error in written.errors)),
+        faults_cut=len(written.errors) >= FAULTS_KEPT,
+        errors=[error.as_json() for error in written.errors[:ERRORS_SHOWN]],
+        splits=dict(written.splits),
+        with_completion=dict(written.with_completion),
+        offsets=written.offsets,
+        duplicates=survey.duplicates,
+        leaks=dict(survey.leaks),
+        prompt_characters=survey.prompt_characters(),
+        canonical_sha256=sha256 if kept else "",
+        canonical_bytes=(folder / CANONICAL_FILE).stat().st_size if kept else 0,
+    )
+
+
+def decode(job: ParseJob, target: Path) -> tuple[str, dict[str, Any]]:
+    """In the sandbox. Where there is none, text is read in this process; Parquet and zstd are refused."""
+    common = {
+        "format": job.format, "compression": job.compression, "limits": job.limits, "stop_after": job.stop_after,
+    }  # fmt: skip
+    needs_arrow = job.format == "parquet" or job.compression == "zstd"
+    try:
+        sandbox = examine(slots=1).require()
+    except SandboxRefused as refusal:
+        if needs_arrow:
+            return "none", _refused(
+                "no_sandbox", f"{job.format} {job.compression} is read only in a sandbox: {refusal}"
+            )
+        with Path(job.source).open("rb") as source, target.open("wb") as output:
+            return "process", decoder.decode(source, output, common)
+    program = Program(
+        source=Path(decoder.__file__).read_text(),
+        common=common,
+        packages=(reachable_packages("pyarrow"),) if needs_arrow else (),
+        imports=("pyarrow",) if needs_arrow else (),
+    )
+    with Path(job.source).open("rb") as source, target.open("wb") as output:
+        outcome = sandbox.run(program, DECODE_LIMITS, stdin=source, stdout=output)
+    if outcome.error:
+        return "sandbox", _refused("sandbox_error", outcome.error[:500])
+    test = outcome.only
+    if test.status is Status.OK and test.value is not None:
+        counts: dict[str, Any] = json.loads(test.value)
+        return "sandbox", counts
+    said = SAID.get(test.status, test.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:500])
+    return "sandbox", _refused(str(test.status), f"the file cannot be read: {said or test.status}")
+
+
+def _map(job: ParseJob, source: IO[bytes], folder: Path, survey: Survey) -> tuple[rows.Written, str]:
+    if job.mapping is None:
+        return _look(source, survey), ""
+    mapping = rows.Mapping(**job.mapping)
+    with (folder / CANONICAL_FILE).open("wb") as file:
+        target = _Hashed(file)
+        written = rows.write_canonical(source, mapping, target, errors_kept=FAULTS_KEPT, seen=survey.see)
+        file.flush()
+        os.fsync(file.fileno())
+    with (folder / REPORT_FILE).open("wb") as report:
+        for error, sample in zip(written.errors, written.samples, strict=True):
+            report.write(msgspec.json.encode(_report_line(error, sample)) + b"\n")
+    if written.errors:
+        (folder / CANONICAL_FILE).unlink()
+    return written, target.digest.hexdigest()
+
+
+def _look(source: IO[bytes], survey: Survey) -> rows.Written:
+    """Only what the columns are; a row that is no object is a fault here too."""
+    written = rows.Written()
+    for number, line in rows.numbered_lines(source):
+        try:
+            survey.see_raw(rows.read_row(line))
+        except rows.RowFault as fault:
+            written.errors.append(rows.fault_of_row(fault, number))
+            if len(written.errors) >= ERRORS_SHOWN:
+                break
+    return written
+
+
+def _report_line(error: FieldError, sample: str) -> dict[str, Any]:
+    parts = error.pointer.split("/")
+    is_row = len(parts) > 2 and parts[1] == "rows"
+    return {
+        "row": int(parts[2]) if is_row else None,
+        "line": int(parts[2]) + 1 if is_row else None,
+        "column": parts[3] if is_row and len(parts) > 3 else None,
+        **error.as_json(),
+        "sample": sample,
+    }
+
+
+def _refused(code: str, message: str) -> dict[str, Any]:
+    return {"rows": 0, "decoded_bytes": 0, "refused": {"code": code, "message": message}}
+
+
+class _Hashed:
+    """A file whose bytes are hashed on their way."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._bytes = 0
+        self.digest = hashlib.sha256()
+
+    def write(self, data: bytes, /) -> int:
+        self._bytes += len(data)
+        self.digest.update(data)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._bytes
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""Validations: an uploaded file, checked as a whole, with a report; nothing of it becomes a dataset by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts.caller import caller_of
+from control_plane.catalog import selectors, store
+from control_plane.catalog import validation_services as services
+from control_plane.catalog.api import ColumnSerializer, MappingSerializer, RenderedSerializer
+from control_plane.catalog.models import DatasetValidation
+from control_plane.common.clock import rfc3339
+from control_plane.common.errors import not_found
+from control_plane.common.files import file_response
+from control_plane.common.idempotency import idempotent
+from control_plane.common.pagination import paginate, read_page
+from control_plane.common.parsing import StrictSerializer
+from control_plane.common.schema import PAGE_PARAMETERS, FieldErrorSerializer, page_of
+
+STATES = ["QUEUED", "RUNNING", "VALID", "INVALID", "FAILED"]
+
+
+class ValidationCreateSerializer(StrictSerializer):
+    upload_id = serializers.CharField()
+    mapping = MappingSerializer(
+        required=False, allow_null=True, default=None, help_text="without one only the columns are looked at"
+    )
+    format = serializers.CharField(
+        required=False, default="", allow_blank=True, max_length=20,
+        help_text="jsonl, csv or parquet; by the file's name when left out. A name in .gz or .zst is decompressed",
+    )  # fmt: skip
+    stop_after = serializers.IntegerField(
+        required=False, allow_null=True, default=None, min_value=1, help_text="look at so many rows only"
+    )
+
+
+class DatasetValidationSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    state = serializers.ChoiceField(choices=STATES)
+    message = serializers.CharField(help_text="why not VALID")
+    upload_id = serializers.CharField()
+    filename = serializers.CharField()
+    format = serializers.CharField()
+    compression = serializers.CharField()
+    mapping = MappingSerializer(allow_null=True)
+    isolation = serializers.CharField(help_text="where the file was decoded: sandbox, or process (text only)")
+    rows = serializers.IntegerField(help_text="rows decoded")
+    faults = serializers.IntegerField(help_text="lines of the report")
+    faults_by_code = serializers.DictField(child=serializers.IntegerField())
+    faults_cut = serializers.BooleanField(help_text="it stopped at so many faults; there may be more")
+    errors = FieldErrorSerializer(many=True, help_text="the first of them; the report has all")
+    columns = ColumnSerializer(many=True)
+    sample = serializers.ListField(child=serializers.DictField(), help_text="first rows as they came")
+    rendered = RenderedSerializer(many=True, help_text="first rows as the policy would see them")
+    splits = serializers.DictField(child=serializers.IntegerField())
+    duplicates = serializers.IntegerField(help_text="rows whose prompt an earlier row had")
+    leaks = serializers.DictField(
+        child=serializers.IntegerField(),
+        help_text="'eval in train': rows whose prompt was in another split before",
+    )
+    prompt_characters = serializers.DictField(child=serializers.FloatField(), help_text="min, mean, max")
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+def validation_as_json(validation: DatasetValidation) -> dict[str, Any]:
+    empty: dict[str, Any] = {
+        "isolation": "", "rows": 0, "faults": 0, "faults_by_code": {}, "faults_cut": False, "errors": [],
+        "columns": [], "sample": [], "rendered": [], "splits": {}, "duplicates": 0, "leaks": {},
+        "prompt_characters": {},
+    }  # fmt: skip
+    return {
+        "id": validation.pk,
+        "state": str(validation.state),
+        "message": validation.message,
+        "upload_id": validation.upload_id,
+        "filename": validation.upload.filename,
+        "format": validation.format,
+        "compression": validation.compression,
+        "mapping": validation.mapping,
+        **{name: validation.result.get(name, value) for name, value in empty.items()},
+        "created_at": rfc3339(validation.created_at),
+        "ended_at": rfc3339(validation.ended_at),
+    }
+
+
+class ValidationsView(APIView):
+    scopes = {"GET": "datasets:read", "POST": "datasets:write"}
+
+    @extend_schema(
+        operation_id="list_dataset_validations",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(DatasetValidationSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        found = selectors.validations(caller_of(request))
+        return Response(paginate(found, read_page(request), validation_as_json))
+
+    @extend_schema(
+        operation_id="create_dataset_validation",
+        request=ValidationCreateSerializer,
+        responses={202: DatasetValidationSerializer},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        caller = caller_of(request)
+        form = ValidationCreateSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        given = dict(form.validated_data)
+        upload = selectors.upload_for(caller, given.pop("upload_id"))
+        mapping = given.pop("mapping")
+        validation = services.ask_validation(caller, upload, dict(mapping) if mapping else None, **given)
+        return Response(validation_as_json(validation), status=202)
+
+
+class ValidationView(APIView):
+    scopes = {"GET": "datasets:read"}
+
+    @extend_schema(operation_id="get_dataset_validation", responses=DatasetValidationSerializer)
+    def get(self, request: Request, validation_id: str) -> Response:
+        return Response(validation_as_json(selectors.validation_for(caller_of(request), validation_id)))
+
+
+class ValidationReportView(APIView):
+    scopes = {"GET": "datasets:read"}
+
+    @extend_schema(
+        operation_id="download_validation_report",
+        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
+        description="JSON lines: row (from 0), line (from 1), column, pointer, code, message, sample.",
+    )
+    def get(self, request: Request, validation_id: str) -> HttpResponseBase:
+        validation = selectors.validation_for(caller_of(request), validation_id)
+        if not validation.report_sha256:
+            raise not_found("report of validation", validation_id)
+        return file_response(
+            request._request, store.blob_path(validation.report_sha256), etag=validation.report_sha256,
+            filename=f"{validation.pk}.jsonl",
+        )  # fmt: skip

@@ -1,0 +1,202 @@
+"""Every write of validations: asked for, started as processes, watched, settled."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+from django.db import transaction
+from django.db.models import Max
+
+from control_plane.accounts.caller import Caller
+from control_plane.catalog import rows, store
+from control_plane.catalog.models import Dataset, DatasetValidation, DatasetVersion, Upload, ValidationState
+from control_plane.catalog.parsing.job import (
+    CANONICAL_FILE,
+    FORMATS,
+    JOB_FILE,
+    REPORT_FILE,
+    ParseJob,
+    ParseResult,
+    format_of,
+    read_result,
+)
+from control_plane.common.errors import FieldError, conflict, unprocessable
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 2  # processes on this machine
+LONGEST = timedelta(minutes=20)
+PLATFORM = Path(__file__).resolve().parents[2]
+
+
+def ask_validation(
+    caller: Caller,
+    upload: Upload,
+    mapping: dict[str, Any] | None,
+    *,
+    format: str = "",
+    stop_after: int | None = None,
+) -> DatasetValidation:
+    """Queue the check of an uploaded file. 422 when the mapping cannot be meant."""
+    if mapping is not None and (faults := rows.mapping_faults(rows.Mapping(**mapping))):
+        raise unprocessable("mapping_invalid", faults[0].message, faults)
+    guessed, compression = format_of(upload.filename)
+    if format and format not in FORMATS:
+        raise unprocessable(
+            "invalid",
+            f"format={format!r}: one of {', '.join(FORMATS)}",
+            [FieldError("/format", "unknown", "unknown")],
+        )
+    return DatasetValidation.objects.create(
+        project=caller.project, created_by=caller.user, upload=upload, mapping=mapping, format=format or guessed,
+        compression=compression, stop_after=stop_after,
+    )  # fmt: skip
+
+
+def advance_validations(*, now: datetime) -> None:
+    """One tick: settle what has ended, end what takes too long, start what waits. Safe to lose and to repeat."""
+    here = socket.gethostname()
+    for validation in DatasetValidation.objects.filter(state=ValidationState.RUNNING):
+        _look_after(validation, here=here, now=now)
+    running = DatasetValidation.objects.filter(state=ValidationState.RUNNING, host=here).count()
+    for validation in DatasetValidation.objects.filter(state=ValidationState.QUEUED).order_by("pk")[
+        : max(0, AT_ONCE - running)
+    ]:
+        _start(validation, here=here, now=now)
+
+
+def create_version_of(
+    caller: Caller, dataset: Dataset, validation: DatasetValidation
+) -> tuple[DatasetVersion, bool]:
+    """The rows that a validation found good, as the next version, or the version that has them. 409 or 422 else."""
+    if validation.state in (ValidationState.QUEUED, ValidationState.RUNNING):
+        raise conflict("not_validated", f"validation {validation.pk} is {validation.state}; wait for its end")
+    if validation.mapping is None or validation.stop_after is not None:
+        raise unprocessable(
+            "rows_invalid",
+            "this validation looked at columns or first rows only; validate the whole file with a mapping",
+        )
+    if validation.state != ValidationState.VALID or not validation.canonical_sha256:
+        raise unprocessable(
+            "rows_invalid", validation.message or "the validation did not find rows that can be kept",
+            [FieldError(**error) for error in validation.result.get("errors", [])],
+        )  # fmt: skip
+    result = validation.result
+    with transaction.atomic():
+        Dataset.objects.select_for_update().get(pk=dataset.pk)
+        same = DatasetVersion.objects.filter(dataset=dataset, sha256=validation.canonical_sha256)
+        existing = same.select_related("dataset").first()
+        if existing is not None:
+            return existing, False
+        newest = dataset.versions.aggregate(newest=Max("number"))["newest"] or 0
+        version = DatasetVersion.objects.create(
+            dataset=dataset, number=newest + 1, sha256=validation.canonical_sha256,
+            bytes=result["canonical_bytes"], rows=sum(result["splits"].values()), splits=result["splits"],
+            with_completion=result["with_completion"], mapping=rows.Mapping(**(validation.mapping or {})).as_json(),
+            offsets=result["offsets"], created_by=caller.user,
+        )  # fmt: skip
+    return version, True
+
+
+def _start(validation: DatasetValidation, *, here: str, now: datetime) -> None:
+    taken = DatasetValidation.objects.filter(pk=validation.pk, state=ValidationState.QUEUED).update(
+        state=ValidationState.RUNNING, host=here, started_at=now
+    )
+    if not taken:
+        return
+    folder = store.validation_folder(validation.pk)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    job = ParseJob(
+        source=str(store.blob_path(validation.upload.sha256)), format=validation.format,
+        compression=validation.compression, mapping=validation.mapping, stop_after=validation.stop_after,
+    )  # fmt: skip
+    (folder / JOB_FILE).write_bytes(msgspec.json.encode(job))
+    with (folder / "said.log").open("wb") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "control_plane.catalog.parsing", str(folder)],
+            env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(PLATFORM), "LANG": "C.UTF-8"},
+            stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
+        )  # fmt: skip
+    DatasetValidation.objects.filter(pk=validation.pk).update(pid=process.pid)
+
+
+def _look_after(validation: DatasetValidation, *, here: str, now: datetime) -> None:
+    assert validation.started_at is not None  # set with the state
+    folder = store.validation_folder(validation.pk)
+    late = now - validation.started_at > LONGEST
+    result = read_result(folder)
+    if result is not None:
+        _settle(validation, result, folder, now=now)
+    elif validation.host == here and validation.pid and not _is_alive(validation.pid, folder):
+        result = read_result(folder)  # it may have ended between the two looks
+        if result is not None:
+            _settle(validation, result, folder, now=now)
+        else:
+            _fail(validation, f"the process that read the file died: {_last_words(folder)}", now=now)
+    elif late:
+        if validation.host == here and validation.pid and _is_alive(validation.pid, folder):
+            os.killpg(validation.pid, signal.SIGKILL)
+        _fail(validation, f"it took longer than {LONGEST.total_seconds():.0f} s", now=now)
+
+
+def _settle(validation: DatasetValidation, result: ParseResult, folder: Path, *, now: datetime) -> None:
+    """Adopt what the process left: the canonical rows and the report become blobs, the numbers a row."""
+    kept: dict[str, Any] = {"result": msgspec.to_builtins(result), "ended_at": now}
+    if result.canonical_sha256:
+        store.adopt(folder / CANONICAL_FILE, result.canonical_sha256)
+        kept["canonical_sha256"] = result.canonical_sha256
+    report = folder / REPORT_FILE
+    if report.is_file():
+        with report.open("rb") as file:
+            kept["report_sha256"] = store.put(store.read_chunks(file)).sha256
+    if result.refused is not None:
+        kept |= {"state": ValidationState.INVALID, "message": result.refused["message"]}
+        kept["result"]["errors"] = [{"pointer": "/upload_id", **result.refused}]
+    elif result.faults:
+        many = f"{result.faults}{' or more' if result.faults_cut else ''} rows are"
+        kept["state"] = ValidationState.INVALID
+        kept["message"] = (
+            f"{many if result.faults > 1 else 'a row is'} faulty; first: {result.errors[0]['message']}"
+        )
+    else:
+        kept["state"] = ValidationState.VALID
+    DatasetValidation.objects.filter(pk=validation.pk, state=ValidationState.RUNNING).update(**kept)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fail(validation: DatasetValidation, message: str, *, now: datetime) -> None:
+    log.warning("validation %s failed: %s", validation.pk, message)
+    DatasetValidation.objects.filter(pk=validation.pk, state=ValidationState.RUNNING).update(
+        state=ValidationState.FAILED, message=message[:1000], ended_at=now
+    )
+    shutil.rmtree(store.validation_folder(validation.pk), ignore_errors=True)
+
+
+def _is_alive(pid: int, folder: Path) -> bool:
+    """Whether the process is there, is no zombie, and is this validation's: a pid is used again."""
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and str(folder) in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _last_words(folder: Path) -> str:
+    try:
+        return (folder / "said.log").read_text(errors="replace").strip().rpartition("\n")[2][
+            :500
+        ] or "nothing was said"
+    except FileNotFoundError:
+        return "nothing was said"

@@ -1,0 +1,236 @@
+"""Validations: every row is checked, the report names each fault, and nothing half-imported stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+
+from control_plane.catalog import store, validation_services
+from control_plane.catalog.models import Dataset, DatasetValidation, DatasetVersion
+from control_plane.catalog.validation_services import advance_validations
+
+MAPPING = {"prompt_column": "q", "answer_column": "a", "split_column": "s"}
+GOOD = b"".join(
+    b'{"q": "%d", "a": "%d", "s": "%s"}\n' % (n % 5, n, b"eval" if n == 9 else b"train") for n in range(10)
+)
+
+
+def ask(alice: Any, data: bytes = GOOD, *, filename: str = "rows.jsonl", **changes: Any) -> Any:
+    upload = alice.post(f"/uploads?filename={filename}&purpose=dataset", data).json()
+    return alice.post("/dataset-validations", {"upload_id": upload["id"], "mapping": MAPPING, **changes})
+
+
+@pytest.fixture
+def validated(alice: Any, clock: Any, quick_validations: None) -> Any:
+    """A validation that has ended."""
+
+    def run(data: bytes = GOOD, **changes: Any) -> Any:
+        asked = ask(alice, data, **changes)
+        assert asked.status_code == 202, asked.content
+        for _ in range(2):  # one tick starts it, the next settles it
+            advance_validations(now=clock.now)
+        return alice.get(f"/dataset-validations/{asked.json()['id']}").json()
+
+    return run
+
+
+def test_good_rows_become_a_version_with_the_hash_that_a_direct_upload_gives(
+    alice: Any, validated: Any
+) -> None:
+    found = validated()
+    assert (found["state"], found["rows"], found["faults"]) == ("VALID", 10, 0)
+    assert found["splits"] == {"train": 9, "eval": 1}
+    dataset = alice.post("/datasets", {"name": "d"}).json()["id"]
+    made = alice.post(f"/datasets/{dataset}/versions", {"validation_id": found["id"]})
+    assert made.status_code == 201, made.content
+    direct = alice.post(
+        f"/datasets/{dataset}/versions", {"upload_id": found["upload_id"], "mapping": MAPPING}
+    )
+    assert (direct.status_code, direct.json()) == (200, made.json())
+    rows = alice.get(f"/dataset-versions/{made.json()['id']}/rows?limit=2").json()["data"]
+    assert [row["answer"] for row in rows] == ["0", "1"]
+
+
+def test_the_survey_counts_duplicates_and_prompts_in_two_splits(validated: Any) -> None:
+    found = validated()
+    assert (found["duplicates"], found["leaks"]) == (5, {"eval in train": 1})
+    assert {column["name"]: (column["type"], column["missing"]) for column in found["columns"]} == {
+        "q": ("text", 0), "a": ("text", 0), "s": ("text", 0),
+    }  # fmt: skip
+    assert found["rendered"][0]["messages"] == [{"role": "user", "content": "0"}]
+
+
+def test_every_fault_is_in_the_report_with_row_line_column_and_sample(alice: Any, validated: Any) -> None:
+    lines = GOOD.splitlines()
+    lines[3] = b'{"q": "only"}'
+    lines[300:] = [b"not json"] * 300
+    found = validated(b"\n".join(lines))
+    assert (found["state"], found["faults"]) == ("INVALID", 301)
+    assert found["faults_by_code"] == {"missing_column": 1, "not_json": 300}
+    assert found["errors"][0]["pointer"] == "/rows/3/a" and found["errors"][0]["message"].startswith(
+        "line 4: "
+    )
+    answer = alice.get(f"/dataset-validations/{found['id']}/report")
+    report = [json.loads(line) for line in b"".join(answer.streaming_content).splitlines()]
+    assert len(report) == 301
+    first = report[0]
+    assert (first["row"], first["line"], first["column"], first["sample"]) == (3, 4, "a", '{"q": "only"}')
+    assert not DatasetVersion.objects.filter(dataset__name="d").exists()
+
+
+def test_faulty_rows_make_no_version(alice: Any, validated: Any) -> None:
+    found = validated(b"{}\n")
+    dataset = alice.post("/datasets", {"name": "d"}).json()["id"]
+    reply = alice.post(f"/datasets/{dataset}/versions", {"validation_id": found["id"]})
+    assert (reply.status_code, reply.json()["code"]) == (422, "rows_invalid")
+    assert reply.json()["errors"][0]["pointer"] == "/rows/0/q"
+
+
+@pytest.mark.parametrize("changes", [{"stop_after": 3}, {"mapping": None}])
+def test_a_look_at_columns_or_first_rows_makes_no_version(
+    alice: Any, validated: Any, changes: dict[str, Any]
+) -> None:
+    found = validated(**changes)
+    assert found["state"] == "VALID" and len(found["columns"]) == 3
+    assert found["rows"] == changes.get("stop_after", 10)
+    dataset = alice.post("/datasets", {"name": "d"}).json()["id"]
+    assert alice.post(f"/datasets/{dataset}/versions", {"validation_id": found["id"]}).status_code == 422
+
+
+def test_a_validation_that_has_not_ended_makes_no_version_and_has_no_report(alice: Any) -> None:
+    asked = ask(alice).json()
+    assert asked["state"] == "QUEUED"
+    dataset = alice.post("/datasets", {"name": "d"}).json()["id"]
+    reply = alice.post(f"/datasets/{dataset}/versions", {"validation_id": asked["id"]})
+    assert (reply.status_code, reply.json()["code"]) == (409, "not_validated")
+    assert alice.get(f"/dataset-validations/{asked['id']}/report").status_code == 404
+
+
+def test_csv_is_read_by_its_name_and_a_broken_file_is_refused_as_a_whole(validated: Any) -> None:
+    assert validated(b"q,a,s\n1,2,train\n", filename="rows.csv")["state"] == "VALID"
+    found = validated(b"q,a,s\n1,2\n", filename="rows.csv")
+    assert (found["state"], found["errors"][0]["code"]) == ("INVALID", "wrong_cells")
+
+
+def test_parquet_is_never_read_outside_of_a_sandbox(validated: Any) -> None:
+    found = validated(b"PAR1", filename="rows.parquet")
+    assert (found["state"], found["errors"][0]["code"]) == ("INVALID", "no_sandbox")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"format": "xml"}, {"stop_after": 0}, {"mapping": {**MAPPING, "template": "{q!r}"}}, {"maping": 1}],
+)
+def test_an_odd_question_is_refused(alice: Any, changes: dict[str, Any]) -> None:
+    assert ask(alice, **changes).status_code == 422
+    assert not DatasetValidation.objects.exists()
+
+
+def test_anothers_upload_cannot_be_validated(alice: Any, person: Any) -> None:
+    upload = alice.upload(GOOD)
+    assert (
+        person("charlie", team="blue").post("/dataset-validations", {"upload_id": upload}).status_code == 404
+    )
+
+
+# --- the process ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Replaces the program of a validation by another one, given as Python."""
+
+    def program(source: str) -> None:
+        def start(words: list[str], **options: Any) -> Any:
+            return subprocess.Popen([sys.executable, "-c", source, words[-1]], **options)
+
+        fake = SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL)
+        monkeypatch.setattr(validation_services, "subprocess", fake)
+
+    return program
+
+
+def settle(validation_id: str, clock: Any) -> DatasetValidation:
+    pid = DatasetValidation.objects.get(pk=validation_id).pid
+    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=20)
+    advance_validations(now=clock.now)
+    return DatasetValidation.objects.get(pk=validation_id)
+
+
+def test_a_process_that_dies_is_no_verdict_and_its_last_words_are_told(
+    alice: Any, clock: Any, process: Any
+) -> None:
+    process("raise SystemExit('the disk is full')")
+    asked = ask(alice).json()["id"]
+    advance_validations(now=clock.now)
+    found = settle(asked, clock)
+    assert found.state == "FAILED" and "the disk is full" in found.message
+    assert not store.validation_folder(asked).exists()
+
+
+def test_a_process_that_takes_too_long_is_killed(alice: Any, clock: Any, process: Any) -> None:
+    process("import time; time.sleep(60)")
+    asked = ask(alice).json()["id"]
+    advance_validations(now=clock.now)
+    pid = DatasetValidation.objects.get(pk=asked).pid
+    advance_validations(now=clock.now)
+    assert DatasetValidation.objects.get(pk=asked).state == "RUNNING"
+    advance_validations(now=clock.forward(3600))
+    assert DatasetValidation.objects.get(pk=asked).state == "FAILED"
+    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_no_more_than_two_run_at_a_time_and_they_are_told_no_secret(
+    alice: Any, clock: Any, process: Any, tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    process(
+        f"import os, sys, time; open({str(seen)!r} + '/' + str(os.getpid()), 'w').write(repr(dict(os.environ)))"
+    )
+    for n in range(3):
+        ask(alice, GOOD + b" " * n)
+    advance_validations(now=clock.now)
+    assert DatasetValidation.objects.filter(state="RUNNING").count() == 2
+    for validation in DatasetValidation.objects.filter(state="RUNNING"):
+        settle(validation.pk, clock)
+    told = "".join(path.read_text() for path in seen.iterdir())
+    assert "PYTHONPATH" in told and "DATABASE_URL" not in told and "SECRET_KEY" not in told
+    for validation in DatasetValidation.objects.filter(state="RUNNING"):
+        settle(validation.pk, clock)
+
+
+# --- the command ------------------------------------------------------------------------------------------
+
+WORDS = ("--prompt-column", "q", "--answer-column", "a", "--split-column", "s")
+
+
+def test_the_command_uploads_validates_and_previews(oolong: Any) -> None:
+    Path("rows.jsonl").write_bytes(GOOD)
+    assert "[user] 0" in oolong("dataset", "preview", "rows.jsonl", *WORDS, "--limit", "1").out
+    checked = oolong("dataset", "validate", "rows.jsonl", *WORDS)
+    assert checked.code == 0 and "valid, 10 rows checked, 0 faults, 5 duplicates" in checked.out
+    assert "1 prompts are in two splits (eval in train)" in checked.out
+    done = oolong("dataset", "upload", "rows.jsonl", "--name", "numbers", *WORDS)
+    assert done.out.startswith("dsv_") and "numbers@1: 10 rows" in done.err
+
+
+def test_a_refused_first_upload_leaves_no_dataset_and_names_the_line(oolong: Any) -> None:
+    Path("rows.jsonl").write_bytes(GOOD * 30 + b"{}\n")
+    done = oolong("dataset", "upload", "rows.jsonl", "--name", "numbers", *WORDS)
+    assert done.code == 2 and "line 301" in done.err and "/rows/300/q" in done.err
+    assert not Dataset.objects.filter(name="numbers").exists()
+    checked = oolong("dataset", "validate", "rows.jsonl", *WORDS, "--report", "faults.jsonl")
+    assert checked.code == 2 and "not valid, 301 rows checked" in checked.out
+    assert json.loads(Path("faults.jsonl").read_text())["line"] == 301

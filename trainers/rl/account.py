@@ -62,6 +62,7 @@ class Account:
                 "wait_first_batch": self.first_wait_seconds,
                 "prepare": self.seconds["prepare"],
                 "proximal": self.seconds["proximal"],
+                **{phase: self.seconds[phase] for phase in ("reference", "values") if phase in self.seconds},
                 "train": self.seconds["train"],
                 "publish": published,
                 "checkpoint": self.seconds["checkpoint"],

@@ -61,6 +61,13 @@ def test_a_run_with_critic_reference_and_own_loss_tells_of_each(whole: Any) -> N
         )  # fmt: skip
         parts = sum(values[f"time/{phase}_seconds"] for phase in phases)
         assert parts == pytest.approx(values["time/step_seconds"], rel=0.02)
+    [seconds] = [
+        line.value["seconds"]
+        for line in whole.lines()
+        if type(line).__name__ == "Summary" and line.name == "trainer"
+    ]
+    parts = sum(spent for phase, spent in seconds.items() if phase not in ("step_total", "wait_first_batch"))
+    assert parts == pytest.approx(seconds["step_total"], rel=0.02)
 
 
 def test_a_resume_with_critic_and_reference_is_bit_equal(

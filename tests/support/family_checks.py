@@ -59,7 +59,7 @@ def check_family(family: str, work: Path, ranks: Ranks, **changes: Any) -> None:
     assert check.packed < 1e-5 and check.joined > 0.05, check
     before = full_tensors(policy, dtype=torch.float32, keep=True)
     learner = Learner(policy, SPEC, ranks)
-    [plan] = plan_batch([_group(rng, number) for number in range(4)], version=0, ranks=1, minibatches=2,
+    [plan] = plan_batch([recorded_group(rng, number) for number in range(4)], version=0, ranks=1, minibatches=2,
                         token_budget=256)  # fmt: skip
     assert learner.train(plan, Stopwatch()).finite
     after = full_tensors(policy, dtype=torch.float32, keep=True)
@@ -84,7 +84,7 @@ SPEC = RunSpec.model_validate(
 )  # fmt: skip
 
 
-def _group(rng: torch.Generator, number: int) -> Group:
+def recorded_group(rng: torch.Generator, number: int) -> Group:
     trajectories = []
     for member in range(2):
         tokens = torch.randint(256, (20 + 9 * member,), generator=rng).tolist()

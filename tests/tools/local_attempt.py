@@ -87,6 +87,8 @@ class LocalAttempt:
     resume_directory: Path | None = None
     trainer_module: str = ""  # instead of trainers.<kind>
     engine_launcher: str = ""  # called as the node Python is, instead of it, to start engines
+    device: str = "cpu"
+    slots: list[str] = field(default_factory=list)  # of every engine: GPUs
     jobs: dict[str, RunningJob] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -102,14 +104,16 @@ class LocalAttempt:
             controller_url=f"http://127.0.0.1:{controller}", reward_url=f"http://127.0.0.1:{reward}",
             engine_ports=ports[:engines], session_ports=ports[engines:],
             rendezvous_port=rendezvous, token="local-token",
-            node_python=self.engine_launcher or self.node_python, device="cpu",
+            node_python=self.engine_launcher or self.node_python, device=self.device,
         )  # fmt: skip
         (self.directory / "attempt.json").write_bytes(msgspec.json.encode(self.attempt))
 
     def start(self, name: str, kind: JobKind, *, index: int = 0, incarnation: int = 0) -> RunningJob:
         directory = self.directory / "jobs" / f"{name}-{incarnation}"
         directory.mkdir(parents=True)
-        job = JobFile(job_id=f"job_{name}", name=name, kind=kind, index=index, incarnation=incarnation)
+        job = JobFile(
+            job_id=f"job_{name}", name=name, kind=kind, index=index, incarnation=incarnation, slots=self.slots
+        )
         (directory / "job.json").write_bytes(msgspec.json.encode(job))
         files = ["--attempt", str(self.directory / "attempt.json"), "--job", str(directory)]
         command = {

@@ -41,6 +41,7 @@ class LaunchPlan:
     seed: int
     directory: Path  # the job's: engine.log, engine.yaml
     visible_devices: str = ""  # CUDA_VISIBLE_DEVICES
+    memory_fraction: float | None = None  # of the GPU, for weights and KV cache
 
 
 def command(plan: LaunchPlan) -> list[str]:
@@ -60,6 +61,8 @@ def command(plan: LaunchPlan) -> list[str]:
     if plan.device == "cpu":
         # Without sleep-on-idle the idle scheduler keeps a whole core busy.
         arguments |= {"--attention-backend": "torch_native", "--mem-fraction-static": 0.3}
+    elif plan.memory_fraction is not None:
+        arguments |= {"--mem-fraction-static": plan.memory_fraction}
     flags = [str(part) for pair in arguments.items() for part in pair]
     return [plan.node_python, "-m", "sglang.launch_server", *flags, "--sleep-on-idle"]
 

@@ -203,6 +203,7 @@ def _launch_plan(job: Job, spec: RunSpec) -> LaunchPlan:
         seed=(spec.seed * 1009 + job.job.index * 101 + job.job.incarnation) % 2**31,
         directory=job.directory.resolve(),
         visible_devices=",".join(job.job.slots),
+        memory_fraction=spec.rollout.engine_memory_fraction,
     )
 
 

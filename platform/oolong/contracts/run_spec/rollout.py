@@ -79,6 +79,13 @@ class RolloutSection(Section):
         64, description="requests that an engine decodes at once"
     )
     engine_max_total_tokens: PositiveInt = Field(32768, description="size of an engine's KV cache, in tokens")
+    engine_memory_fraction: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="share of a GPU's memory for an engine's weights and KV cache; default is the engine's own, "
+        "which leaves no room for a trainer on the same GPU",
+    )
 
     @field_validator(*_FULL_DISTRIBUTION)
     @classmethod

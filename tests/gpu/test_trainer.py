@@ -1,0 +1,131 @@
+"""The trainer alone on one GPU: packing, options, memory, speed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from oolong.contracts.run_spec import RunSpec, TrainerSection
+from tests.bench import lm_head_memory
+from tests.gpu.conftest import REHEARSAL, Machine
+from tests.support.family_checks import recorded_group
+from trainers.models.flops import flops_of_model
+from trainers.models.optimizer import make_adamw
+from trainers.models.packing import PackedRow, pack
+from trainers.models.policy import load_policy
+from trainers.models.selfcheck import check_packing
+from trainers.models.shard import shard_as_asked
+from trainers.ranks import Ranks
+from trainers.rl.learner import Learner
+from trainers.rl.plan import plan_batch
+from trainers.stopwatch import Stopwatch
+
+TOKENS = 512 if REHEARSAL else 16_384
+OPTIONS: dict[str, dict[str, Any]] = {
+    "selective recomputation": {"activation_checkpointing": "selective"},
+    "full recomputation": {"activation_checkpointing": "full"},
+    "optimizer in the host's memory": {"offload_optimizer": True},
+    "no resharding after forward": {"reshard_after_forward": False},
+    "compiled blocks": {"compile": True},
+}
+# Dense bf16, without sparsity, from the makers' data sheets.
+PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "H800": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
+
+
+def section(machine: Machine, **changes: Any) -> TrainerSection:
+    return TrainerSection.model_validate({"dtype": machine.dtype, "learning_rate": 1e-4, **changes})
+
+
+def test_packed_rows_equal_lone_sequences_with_the_kernel_of_this_gpu(
+    machine: Machine, ranks: Ranks, report: Callable[..., None]
+) -> None:
+    policy = shard_as_asked(load_policy(machine.model), ranks.mesh, section(machine))
+    check = check_packing(policy, exact=machine.dtype == "float32")
+    report(packed_difference=check.packed, joined_difference=check.joined)
+    assert check.packed < check.limit < check.joined
+
+
+@pytest.mark.cuda
+def test_the_head_takes_an_eighth_of_the_memory_of_plain_logits(report: Callable[..., None]) -> None:
+    found = lm_head_memory.measure("cuda")
+    report(**found)
+    assert found["value"] >= 8
+
+
+def losses(machine: Machine, ranks: Ranks, **option: Any) -> list[float]:
+    spec = RunSpec.model_validate(
+        {
+            "name": "gpu", "model": {"base_model": "m"}, "dataset": {"version": "d@1"},
+            "trainer": {**section(machine).model_dump(), "groups_per_step": 4, "minibatches": 2, **option},
+        }
+    )  # fmt: skip
+    policy = shard_as_asked(load_policy(machine.model), ranks.mesh, spec.trainer)
+    learner = Learner(policy, spec, ranks)
+    rng = torch.Generator().manual_seed(3)
+    told = []
+    for version in range(3):
+        groups = [recorded_group(rng, number) for number in range(4)]
+        [plan] = plan_batch(groups, version=version, ranks=1, minibatches=2, token_budget=256)
+        told += learner.train(plan, Stopwatch()).minibatch_losses
+    return told
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_option_changes_no_loss(machine: Machine, ranks: Ranks, option: str) -> None:
+    plain = losses(machine, ranks)
+    assert losses(machine, ranks, **OPTIONS[option]) == pytest.approx(plain, abs=2e-2)
+
+
+@pytest.mark.parametrize("option", ["plain", *OPTIONS])
+def test_speed_and_memory_of_a_step(
+    machine: Machine, ranks: Ranks, report: Callable[..., None], option: str
+) -> None:
+    """Forward, backward and AdamW over 16,384 tokens in rows of 8 sequences; model FLOPs, recomputation not counted."""
+    changes = OPTIONS.get(option, {})
+    if REHEARSAL and "compile" in changes:
+        pytest.skip("needs an NVIDIA GPU")
+    asked = section(machine, **changes)
+    policy = shard_as_asked(load_policy(machine.model).to(ranks.device), ranks.mesh, asked)
+    optimizer = make_adamw(
+        policy.parameters(), learning_rate=1e-5, betas=(0.9, 0.95), offload=asked.offload_optimizer
+    )
+    row = long_row(int(policy.config["vocab_size"])).to(ranks.device)
+    cuda = machine.device == "cuda"
+
+    def step() -> float:
+        policy(row)[0].mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    step()  # compiles, allocates
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()
+    repeats = 2 if REHEARSAL else 5
+    began = time.perf_counter()
+    seconds = ([step() for _ in range(repeats)][-1] - began) / repeats
+    cost = flops_of_model(machine.model)
+    flops = 3 * sum(cost.of(length, length - 1) for length in row.seqlens)
+    name = torch.cuda.get_device_name() if cuda else "processor"
+    peak = next((value for key, value in PEAK_FLOPS.items() if key in name), None)
+    report(
+        option=option, device=name, tokens_per_second=TOKENS / seconds, model_tflops_per_second=flops / seconds / 1e12,
+        mfu=flops / seconds / peak if peak else "peak of this device unknown",
+        peak_bytes=torch.cuda.max_memory_allocated() if cuda else None,
+    )  # fmt: skip
+    assert seconds > 0 and all(
+        bool(parameter.isfinite().all()) for parameter in list(policy.parameters())[:2]
+    )
+
+
+def long_row(vocabulary: int) -> PackedRow:
+    rng = torch.Generator().manual_seed(5)
+    sequences = [torch.randint(vocabulary, (TOKENS // 8,), generator=rng).tolist() for _ in range(8)]
+    return pack(sequences, [range(1, len(one)) for one in sequences])

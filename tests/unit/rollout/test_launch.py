@@ -1,0 +1,28 @@
+"""The command line of an engine: what a GPU that is shared with the trainer needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpu_agents.rollout.engines.launch import LaunchPlan, command
+
+
+def plan(device: str, fraction: float | None) -> LaunchPlan:
+    return LaunchPlan(
+        node_python="python", model_directory="m", port=1, api_key="k", device=device, dtype="bfloat16",
+        max_running_requests=8, max_total_tokens=64, seed=1, directory=Path(), visible_devices="0",
+        memory_fraction=fraction,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("device", "fraction", "said"),
+    [("cuda", None, None), ("cuda", 0.35, "0.35"), ("cpu", 0.35, "0.3")],
+    ids=["the engine's own", "as asked", "a processor's is fixed"],
+)
+def test_the_memory_fraction_of_an_engine(device: str, fraction: float | None, said: str | None) -> None:
+    words = command(plan(device, fraction))
+    found = words[words.index("--mem-fraction-static") + 1] if "--mem-fraction-static" in words else None
+    assert found == said

@@ -14,9 +14,9 @@ from trainers.ranks import Ranks
 _SUMS = (
     "tokens", "loss", "clipped_low", "clipped_high", "dual_clipped", "advantage", "advantage_squared",
     "kl_tokens", "kl", "ratio_tokens", "ratio", "entropy_tokens", "entropy", "clip_tokens", "dual_tokens",
-    "proximal_tokens", "weight", "abs_log_weight", "limit_tokens", "limited", "fresh_tokens", "fresh_difference",
-    "reference_tokens", "reference_kl", "value_tokens", "value_loss", "value_clipped", "value", "return",
-    "return_squared", "error", "error_squared",
+    "proximal_tokens", "weight", "weight_squared", "abs_log_weight", "limit_tokens", "limited", "fresh_tokens",
+    "fresh_difference", "reference_tokens", "reference_kl", "value_tokens", "value_loss", "value_clipped", "value",
+    "return", "return_squared", "error", "error_squared",
 )  # fmt: skip
 _MAXIMA = ("weight", "fresh_difference", "ratio", "inverse_ratio")
 
@@ -34,6 +34,7 @@ class Tally:
         weight = log_weight.exp()
         self._sums["proximal_tokens"] += proximal.numel()
         self._sums["weight"] += float(weight.sum())
+        self._sums["weight_squared"] += float(weight.square().sum())
         self._sums["abs_log_weight"] += float(log_weight.abs().sum())
         self._note_largest("weight", weight)
         self._sums["fresh_tokens"] += int(fresh.sum())
@@ -129,7 +130,10 @@ class Tally:
             metrics["policy/ratio_max"] = largest["ratio"]
             metrics["policy/ratio_min"] = 1.0 / largest["inverse_ratio"]
         if total["proximal_tokens"]:
+            number, weight, squares = total["proximal_tokens"], total["weight"], total["weight_squared"]
             metrics["weight/max"] = largest["weight"]
+            metrics["weight/std"] = _variance(weight, squares, number) ** 0.5
+            metrics["weight/effective_share"] = weight * weight / (number * squares)
         if total["fresh_tokens"]:
             metrics["mismatch/lag0_abs_max"] = largest["fresh_difference"]
             metrics["mismatch/lag0_tokens"] = total["fresh_tokens"]

@@ -54,6 +54,8 @@ policy/ratio_max | | largest such ratio
 policy/reference_kl | nats | k3 estimate of the KL from the policy before the step to the reference policy
 policy/approx_kl | nats | k1 estimate of the KL from the proximal to the current policy on the tokens with an advantage of the step's last minibatch, before its update
 weight/mean | | mean of w, proximal over behaviour probability
+weight/std | | standard deviation of w
+weight/effective_share | share | effective sample size of the batch's tokens under w, over their number: (sum w)^2 / (n sum w^2)
 weight/max | | largest w of the batch
 weight/abs_log_mean | nats | mean |log w|: how far staleness moved the policy
 weight/masked_share | share | loss tokens masked or capped because w exceeded its limit
@@ -69,6 +71,7 @@ mismatch/lag0_abs_mean | nats | the same on training tokens of lag 0
 mismatch/lag0_abs_max | nats | largest such difference on training tokens of lag 0
 mismatch/lag0_tokens | tokens | number of training tokens of lag 0
 optim/grad_norm | | gradient norm before clipping, mean over minibatches
+optim/grad_norm_clipped_share | share | minibatches of the step whose gradient was clipped
 optim/critic_grad_norm | | the critic's gradient norm before clipping, mean over minibatches
 optim/critic_learning_rate | | the critic's learning rate of the step
 optim/learning_rate | | learning rate of the step

@@ -62,6 +62,7 @@ def main() -> int:
 async def work(job: Job) -> int:
     attempt, spec = job.attempt, job.attempt.run_spec
     options = _options(job, spec)
+    workflow = _workflow(job, spec)
     template = ChatTemplate(attempt.model_directory)
     meters = Meters(clock=time.monotonic)
     slot = EngineSlot(meters, loads_between_requests=options.loads_between_requests)
@@ -76,7 +77,6 @@ async def work(job: Job) -> int:
     reward = Peer("the reward service", attempt.reward_url, attempt.token)
     loads: list[Load] = []
     limits = _limits(attempt.model_directory)
-    workflow = _workflow(job, spec)
     executor = SandboxedPython(reward, seconds=spec.workflow.tool_seconds)
     if workflow.executes:
         await executor.require()

@@ -17,10 +17,12 @@ import msgspec
 import psutil
 import pytest
 
+from gpu_agents.rollout.chat_template import ChatTemplate
 from oolong.contracts.attempt import JobFile, read_attempt
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import PublishedWeights
 from oolong.contracts.telemetry import Note, decode_line
+from oolong.sandbox import examine
 from tests.tools.local_attempt import free_ports
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
@@ -80,7 +82,9 @@ def start(harness: Harness, tmp_path: Path) -> Iterator[Callable[..., WorkerProc
     """Start `python -m gpu_agents.rollout.worker` for the harness's attempt."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start_worker(*, token_seconds: float, die_at_boot: bool = False, index: int = 0) -> WorkerProcess:
+    def start_worker(
+        *, token_seconds: float, die_at_boot: bool = False, index: int = 0, workflow_source: str = ""
+    ) -> WorkerProcess:
         jobs = tmp_path / "jobs"
         directory = jobs / f"rollout-{index}-0"
         directory.mkdir(parents=True)
@@ -94,8 +98,10 @@ def start(harness: Harness, tmp_path: Path) -> Iterator[Callable[..., WorkerProc
         )
         node_python.chmod(0o755)
         [port] = free_ports(1)
+        (tmp_path / "workflow.py").write_text(workflow_source)
         attempt = msgspec.structs.replace(
             read_attempt(harness.directory / "attempt.json"),
+            source_files={"workflow": str(tmp_path / "workflow.py")} if workflow_source else {},
             engine_ports=[],  # each comes with a port of its own, as one that joins a live run
             node_python=str(node_python),
             controller_url=f"http://127.0.0.1:{harness._ports[0]}",
@@ -281,3 +287,42 @@ async def test_engines_join_and_leave_a_live_run_and_no_group_is_lost(
         await run.trainer.end()
         await until(lambda: third.process.poll() == 0)
         assert third.reason == "completed"
+
+
+TWO_TURNS = """
+async def run(episode, *, answer_with):
+    await episode.sample()
+    await episode.append_messages([{"role": "user", "content": answer_with}])
+    await episode.sample()
+    return await episode.score() + 0.5
+"""
+
+
+async def test_an_uploaded_workflow_is_played_in_the_sandbox_and_leaves_no_process(
+    harness: Harness, start: Callable[..., WorkerProcess], versions: Callable[[int], PublishedWeights]
+) -> None:
+    findings = examine(slots=1)
+    if findings.sandbox is None:
+        pytest.skip(f"no sandbox here: {findings.capabilities.message}; {findings.capabilities.command}")
+    harness.spec = run_spec(
+        workflow={"function": "two-turns@1", "options": {"answer_with": "No."}},
+        rollout={"max_new_tokens": 60, "engine_max_running_requests": 8, "max_concurrent_groups": 4},
+        trainer={"groups_per_step": 4, "total_train_steps": 1},
+    )
+    feedback = ChatTemplate(harness.model_directory).encode("<|user|>No.<|assistant|>")
+    async with harness as run:
+        worker = start(token_seconds=0.001, workflow_source=TWO_TURNS)
+        await run.trainer.announce(versions(0), "none")
+        groups = await run.trainer.take(0, seconds=60)
+        for trajectory in [t for group in groups for t in group.trajectories]:
+            assert [turn.sampled for turn in trajectory.turns] == [True, False, True]
+            start_of_feedback = trajectory.turns[0].tokens
+            assert trajectory.token_ids[start_of_feedback:][: len(feedback)] == feedback
+            assert (trajectory.score, trajectory.reward) == (0.0, 0.5)
+        await run.trainer.announce(versions(1))
+        await run.trainer.end()
+        await until(lambda: worker.process.poll() is not None)
+        assert worker.reason == "completed"
+        assert not worker.engines
+    children = [process for process in psutil.Process().children(recursive=True) if "bwrap" in process.name()]
+    assert not children

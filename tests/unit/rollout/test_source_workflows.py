@@ -10,12 +10,17 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from gpu_agents.rollout.workflows import host
+import gpu_agents.rollout.worker.__main__ as worker_door
+from gpu_agents.job import Job
+from gpu_agents.rollout.workflows import boxed, host
 from gpu_agents.rollout.workflows.source import SourceWorkflow, says_movable
-from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.attempt import AttemptFile, JobFile
+from oolong.contracts.lifecycle import EndReason, JobKind
 from oolong.contracts.rollout import PublishedWeights
+from oolong.sandbox import Capabilities, Findings
 from tests.support.plain_workflow_process import plain_process
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
@@ -233,3 +238,34 @@ async def test_a_workflow_that_always_fails_ends_the_run_with_its_last_words(
         assert reason == EndReason.WORKFLOW_ERRORS
         assert "16 groups in a row" in message and "line 2: ZeroDivisionError" in message
         assert run.controller.counts.workflow_errors["user_code"] >= 16
+
+
+def test_without_a_sandbox_the_worker_refuses_an_uploaded_workflow_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before an engine is started, and never by running it without one."""
+    nothing = Capabilities(
+        user_namespace=False, seccomp=False, memory_bound="none", process_bound="none", own_uid=False,
+        message="no user namespace", command="sysctl -w user.max_user_namespaces=10000",
+    )  # fmt: skip
+    monkeypatch.setattr(boxed, "examine", lambda **_: Findings(capabilities=nothing, sandbox=None))
+    source = tmp_path / "workflow.py"
+    source.write_text(THREE_TURNS)
+    spec = run_spec(workflow={"function": "mine@1"})
+    job = Job(
+        attempt=AttemptFile(
+            run_id="run_1", attempt_id="att_1", attempt_number=1, epoch=1, spec=spec.model_dump(mode="json"),
+            directory=str(tmp_path), model_directory=str(write_model(tmp_path / "model")),
+            dataset_file=str(write_rows(tmp_path / "rows.jsonl", 4)), source_files={"workflow": str(source)},
+            controller_url="http://127.0.0.1:9", reward_url="http://127.0.0.1:9", engine_ports=[9],
+        ),
+        job=JobFile(job_id="job_1", name="rollout-0", kind=JobKind.ROLLOUT),
+        directory=tmp_path,
+        began_at=0.0,
+    )  # fmt: skip
+    monkeypatch.setattr(worker_door, "read_arguments", lambda _: job)
+    assert worker_door.main() == 1
+    result = msgspec.json.decode((tmp_path / "result.json").read_bytes())
+    assert result["reason"] == "config_refused"
+    assert "no user namespace" in result["message"]
+    assert "Type: sysctl -w user.max_user_namespaces=10000" in result["message"]

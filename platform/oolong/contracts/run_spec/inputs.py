@@ -100,7 +100,9 @@ class WorkflowSection(Section):
     )
     max_tool_calls: PositiveInt = Field(4, description="python_tool: programs at most in one rollout")
     tool_output_tokens: PositiveInt = Field(256, description="python_tool: what is kept of one output")
-    tool_seconds: PositiveFloat = Field(5.0, description="python_tool: time of one program")
+    tool_seconds: PositiveFloat = Field(
+        5.0, description="python_tool and uploaded workflows: time of one program"
+    )
     session_timeout_seconds: PositiveFloat = Field(
         600.0,
         description="agent_session: a session that its agent leaves alone for so long is dropped with its group, and "
@@ -129,7 +131,7 @@ class WorkflowSection(Section):
                 "options",
             )
         taken = self.function or self.name
-        known = _OPTIONS_OF.get(taken, ())
+        known = _OPTIONS_OF.get(taken, ("tool_seconds",))
         for workflow, options in _OPTIONS_OF.items():
             for option in options:
                 value = getattr(self, option)

@@ -45,6 +45,11 @@ app.conf.update(
             "schedule": 1.0,
             "options": {"expires": 5},
         },
+        "watch-runs": {
+            "task": "control_plane.telemetry.tasks.watch_runs",
+            "schedule": 10.0,
+            "options": {"expires": 20},
+        },
         "prune-stream": {
             "task": "control_plane.telemetry.tasks.prune_frames",
             "schedule": 60.0,

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from control_plane.telemetry.alert_rules import RULES
 from oolong.contracts.lifecycle import OUTCOMES, RUN_MOVES
 from oolong.contracts.metrics import HISTOGRAMS, METRICS, Metric
 from oolong.contracts.run_spec import RunSpec
@@ -23,7 +24,26 @@ PAGES = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
 def pages() -> dict[str, str]:
     """File name -> text."""
-    return {"run-spec.md": _run_spec(), "metrics.md": _metrics(), "lifecycle.md": _lifecycle()}
+    return {
+        "run-spec.md": _run_spec(),
+        "metrics.md": _metrics(),
+        "lifecycle.md": _lifecycle(),
+        "alerts.md": _alerts(),
+    }
+
+
+def _alerts() -> str:
+    lines = [
+        "# Alerts",
+        "",
+        "Every few seconds these rules look at the newest train steps of each run that goes on. What one of them says",
+        "stands on the run's page, among its events and under `GET /api/v1/runs/{id}/alerts`, while it holds.",
+        "",
+        "| rule | severity | says | what to do |",
+        "| --- | --- | --- | --- |",
+    ]
+    lines += [f"| `{rule.name}` | {rule.severity} | {rule.title} | {rule.advice} |" for rule in RULES]
+    return "\n".join(lines) + "\n"
 
 
 def _run_spec() -> str:

@@ -62,7 +62,7 @@ DELETE FROM common_streamframe WHERE topic = %(topic)s AND seq <= greatest(
 def publish(topic: str, type: str, data: Mapping[str, Any]) -> int:
     """Add one frame to a topic and wake its readers when the caller's transaction commits.
 
-    `type` is one of points, histogram, document, event, status, progress, checkpoint, log, trajectory.
+    `type` is one of points, histogram, document, event, status, progress, checkpoint, log, trajectory, alert.
     Returns the frame's sequence number. Raises TransactionManagementError outside `transaction.atomic`.
     """
     return publish_many(topic, [(type, data)])

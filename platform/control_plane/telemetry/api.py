@@ -14,9 +14,10 @@ from control_plane.common.pagination import paginate, read_page
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
 from control_plane.runs.selectors import run_for
-from control_plane.telemetry import selectors, services
+from control_plane.telemetry import alerts, selectors, services
 from control_plane.telemetry.models import TrajectorySample
 from control_plane.telemetry.serializers import (
+    AlertSerializer,
     DocumentSerializer,
     HistogramsSerializer,
     LogFilesSerializer,
@@ -180,6 +181,24 @@ class TrajectoriesView(APIView):
         run = run_for(caller_of(request), run_id)
         rows = TrajectorySample.objects.filter(run=run).select_related("attempt")
         return Response(paginate(rows, read_page(request), selectors.trajectory_as_json))
+
+
+class AlertsView(APIView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(
+        operation_id="list_run_alerts",
+        parameters=[
+            OpenApiParameter("open", OpenApiTypes.BOOL, description="true: only those that hold now"),
+            *PAGE_PARAMETERS,
+        ],
+        responses=page_of(AlertSerializer),
+    )
+    def get(self, request: Request, run_id: str) -> Response:
+        found = alerts.alerts_of(run_for(caller_of(request), run_id))
+        if request.query_params.get("open") == "true":
+            found = found.filter(closed_at=None)
+        return Response(paginate(found, read_page(request), alerts.alert_as_json))
 
 
 class LogsView(APIView):

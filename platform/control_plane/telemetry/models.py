@@ -130,3 +130,25 @@ class LogChunk(models.Model):
 
     def __str__(self) -> str:
         return f"log of {self.job_id} from {self.offset}"
+
+
+class Alert(models.Model):
+    """What a rule said about a run, from when it began to say so until it stopped."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="alerts")
+    rule = models.CharField(max_length=40)
+    message = models.CharField(max_length=400)
+    train_step = models.PositiveIntegerField()
+    opened_at = models.DateTimeField()
+    closed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["run", "rule"], condition=models.Q(closed_at=None), name="one_open_alert_per_rule"
+            )
+        ]
+        indexes = [models.Index(fields=["run", "-opened_at"], name="alerts_of_a_run")]
+
+    def __str__(self) -> str:
+        return f"{self.rule} of {self.run_id}"

@@ -69,6 +69,18 @@ class DocumentSerializer(serializers.Serializer[Any]):
     value = serializers.DictField()
 
 
+class AlertSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    rule = serializers.CharField()
+    severity = serializers.ChoiceField(choices=["info", "warning", "critical"])
+    title = serializers.CharField()
+    message = serializers.CharField(help_text="one sentence with the numbers")
+    advice = serializers.CharField(help_text="what the reader can do")
+    train_step = serializers.IntegerField()
+    opened_at = serializers.DateTimeField()
+    closed_at = serializers.DateTimeField(allow_null=True, help_text="null while it holds")
+
+
 class TrajectorySerializer(serializers.Serializer[Any]):
     id = serializers.IntegerField()
     step = serializers.IntegerField()

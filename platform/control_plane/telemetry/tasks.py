@@ -2,9 +2,17 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from control_plane.common import live
+from control_plane.common import clock, live
+from control_plane.common.locks import only_one
+from control_plane.telemetry import alerts
 
 
 @shared_task(ignore_result=True)
 def prune_frames() -> None:
     live.prune()
+
+
+@shared_task
+@only_one("watch-runs")
+def watch_runs() -> None:
+    alerts.watch_runs(now=clock.now())

@@ -12,5 +12,6 @@ urlpatterns = [
     path("runs/<str:run_id>/histograms", api.HistogramsView.as_view()),
     path("runs/<str:run_id>/documents/<path:name>", api.DocumentView.as_view()),
     path("runs/<str:run_id>/trajectories", api.TrajectoriesView.as_view()),
+    path("runs/<str:run_id>/alerts", api.AlertsView.as_view()),
     path("runs/<str:run_id>/logs", api.LogsView.as_view()),
 ]

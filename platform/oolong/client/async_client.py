@@ -493,6 +493,11 @@ class AsyncRuns:
     def events(self, run_id: str) -> AsyncIterator[models.RunEvent]:
         return self._client.pages(f"runs/{run_id}/events", models.RunEvent)
 
+    def alerts(self, run_id: str, *, open: bool | None = None) -> AsyncIterator[models.Alert]:
+        """What the rules say or said about it; with `open`, only what holds now."""
+        query = None if open is None else str(open).lower()
+        return self._client.pages(f"runs/{run_id}/alerts", models.Alert, open=query)
+
     def attempts(self, run_id: str) -> AsyncIterator[models.Attempt]:
         return self._client.pages(f"runs/{run_id}/attempts", models.Attempt)
 

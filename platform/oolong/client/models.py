@@ -254,6 +254,18 @@ class Run(Answer):
         return self.status in ("SUCCEEDED", "STOPPED", "FAILED")
 
 
+class Alert(Answer):
+    id: str
+    rule: str
+    severity: str  # info, warning, critical
+    title: str
+    message: str
+    advice: str = ""
+    train_step: int = 0
+    opened_at: datetime
+    closed_at: datetime | None = None  # None while it holds
+
+
 class Validation(Answer):
     valid: bool
     errors: list[SpecError]

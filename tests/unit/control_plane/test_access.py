@@ -107,6 +107,7 @@ EXPECTED = {
     "GET /runs/{run_id}/histograms": "runs:read",
     "GET /runs/{run_id}/documents/{name}": "runs:read",
     "GET /runs/{run_id}/trajectories": "runs:read",
+    "GET /runs/{run_id}/alerts": "runs:read",
     "GET /runs/{run_id}/logs": "runs:read",
     "GET /metric-catalogue": KNOWN,
     "GET /stream": ELSEWHERE,  # by topic, asynchronous: tests/unit/telemetry

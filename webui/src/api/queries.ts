@@ -32,6 +32,12 @@ export const run = (id: string) =>
 export const runEvents = (id: string) =>
   pages(["run", id, "events"], (cursor, signal) => get("/api/v1/runs/{run_id}/events", { path: { run_id: id }, query: { cursor, limit: 100 } }, signal));
 
+export const runAlerts = (id: string) =>
+  queryOptions({
+    queryKey: ["run", id, "alerts"],
+    queryFn: ({ signal }) => get("/api/v1/runs/{run_id}/alerts", { path: { run_id: id }, query: { open: true, limit: 50 } }, signal),
+  });
+
 export const runJobs = (id: string) =>
   queryOptions({
     queryKey: ["run", id, "jobs"],

@@ -848,6 +848,22 @@ export interface paths {
         patch: operations["update_run"];
         trace?: never;
     };
+    "/api/v1/runs/{run_id}/alerts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_run_alerts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/{run_id}/attempts": {
         parameters: {
             query?: never;
@@ -1269,6 +1285,29 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        Alert: {
+            id: string;
+            rule: string;
+            severity: components["schemas"]["SeverityEnum"];
+            title: string;
+            /** @description one sentence with the numbers */
+            message: string;
+            /** @description what the reader can do */
+            advice: string;
+            train_step: number;
+            /** Format: date-time */
+            opened_at: string;
+            /**
+             * Format: date-time
+             * @description null while it holds
+             */
+            closed_at: string | null;
+        };
+        AlertPage: {
+            data: components["schemas"]["Alert"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
         Alias: {
             name: string;
             checkpoint: components["schemas"]["Checkpoint"];
@@ -2189,6 +2228,8 @@ export interface components {
              */
             fingerprint: string;
         };
+        /** @enum {string} */
+        SeverityEnum: "info" | "warning" | "critical";
         ShipReply: {
             /** @description go on from this byte */
             offset: number;
@@ -2373,6 +2414,8 @@ export interface components {
     headers: never;
     pathItems: never;
 }
+export type Alert = components['schemas']['Alert'];
+export type AlertPage = components['schemas']['AlertPage'];
 export type Alias = components['schemas']['Alias'];
 export type AliasChangeRequest = components['schemas']['AliasChangeRequest'];
 export type AliasPage = components['schemas']['AliasPage'];
@@ -2477,6 +2520,7 @@ export type RunPage = components['schemas']['RunPage'];
 export type RunStatus = components['schemas']['RunStatus'];
 export type Series = components['schemas']['Series'];
 export type SessionBeginRequest = components['schemas']['SessionBeginRequest'];
+export type SeverityEnum = components['schemas']['SeverityEnum'];
 export type ShipReply = components['schemas']['ShipReply'];
 export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
@@ -4512,6 +4556,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RunDetail"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_run_alerts: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+                /** @description true: only those that hold now */
+                open?: boolean;
+            };
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertPage"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

@@ -37,6 +37,10 @@ const LOOKS: Record<string, Look> = {
   free: { label: "Free", icon: IconCircleCheck, tone: "good" },
   held: { label: "Held", icon: IconPlayerPlay, tone: "active" },
   unhealthy: { label: "Unhealthy", icon: IconAlertTriangle, tone: "bad" },
+  // alerts
+  critical: { label: "Critical", icon: IconAlertTriangle, tone: "bad" },
+  warning: { label: "Warning", icon: IconAlertTriangle, tone: "warn" },
+  info: { label: "Note", icon: IconFlag, tone: "info" },
   // checkpoints
   LOCAL: { label: "On its node", icon: IconClock, tone: "info" },
   STORED: { label: "Stored", icon: IconCircleCheck, tone: "good" },

@@ -98,6 +98,9 @@ function receive(client: QueryClient, runId: string, metrics: MetricsStore, fram
     case "checkpoint":
       void client.invalidateQueries({ queryKey: key("checkpoints") });
       break;
+    case "alert":
+      void client.invalidateQueries({ queryKey: key("alerts") });
+      break;
     case "trajectory":
       void client.invalidateQueries({ queryKey: key("trajectories") });
       break;

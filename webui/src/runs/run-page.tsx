@@ -11,6 +11,7 @@ import { numberAt } from "../common/json.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
+import { Alerts } from "./alerts.tsx";
 import { ChangeButton } from "./change-button.tsx";
 import { CheckpointsTab } from "./checkpoints-tab.tsx";
 import { canStop, hasEnded } from "./ended.ts";
@@ -35,6 +36,7 @@ export function RunPage() {
     <>
       <Header run={run} />
       <ProblemNotice error={metricsError} />
+      <Alerts run={run} />
       <Figures run={run} metrics={metrics} />
       <RunTabs run={run} metrics={metrics} />
     </>

@@ -1,0 +1,112 @@
+"""Alerts of runs that go on: the rules are asked every few seconds, and what they say is opened and closed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+from django.db.models import QuerySet
+
+from control_plane.common import live
+from control_plane.common.clock import rfc3339
+from control_plane.runs.events import note
+from control_plane.runs.locking import each_locked
+from control_plane.runs.models import Run
+from control_plane.telemetry import alert_rules as rules
+from control_plane.telemetry.models import Alert
+from oolong.contracts.lifecycle import RunStatus
+from oolong.contracts.run_spec import RunSpec
+
+_RULES = {rule.name: rule for rule in rules.RULES}
+
+_STEPS = """
+SELECT s.name, array_agg(p.value ORDER BY p.x), max(p.at)
+FROM telemetry_metricseries s,
+     LATERAL (SELECT x, value, at FROM telemetry_metricpoint WHERE series_id = s.id ORDER BY x {order} LIMIT %s) p
+WHERE s.attempt_id = %s AND s.axis = 'step' AND s.name = ANY(%s)
+GROUP BY s.name
+"""
+_TIMES = """
+SELECT s.name, array_agg(p.value ORDER BY p.x)
+FROM telemetry_metricseries s,
+     LATERAL (SELECT x, value FROM telemetry_metricpoint WHERE series_id = s.id ORDER BY x DESC LIMIT %s) p
+WHERE s.attempt_id = %s AND s.axis = 'time' AND s.name = ANY(%s)
+GROUP BY s.id, s.name
+"""
+
+
+def watch_runs(*, now: datetime) -> None:
+    """Ask the rules about every run that goes on, and close what is open of those that do not."""
+    running = list(Run.objects.filter(status=RunStatus.RUNNING).values_list("pk", flat=True))
+    each_locked(running, lambda run: watch_run(run, now=now))
+    ended = Alert.objects.filter(closed_at=None).exclude(run__status=RunStatus.RUNNING)
+    each_locked(set(ended.values_list("run_id", flat=True)), lambda run: _tell(run, {}, now=now))
+
+
+def watch_run(run: Run, *, now: datetime) -> None:
+    """One run, which is locked."""
+    _tell(run, rules.judge(window_of(run, now=now)), now=now)
+
+
+def window_of(run: Run, *, now: datetime) -> rules.Window:
+    """What the rules may know of a run: two queries on its newest attempt, by the series' primary keys."""
+    attempt = run.attempts.order_by("-number").values_list("pk", flat=True).first()
+    with connection.cursor() as cursor:
+        cursor.execute(_STEPS.format(order="DESC"), (rules.STEPS, attempt, list(rules.BY_STEP)))
+        newest = cursor.fetchall()
+        cursor.execute(_STEPS.format(order="ASC"), (rules.START_STEPS, attempt, list(rules.FROM_THE_START)))
+        first = cursor.fetchall()
+        cursor.execute(_TIMES, (rules.TIME_POINTS, attempt, list(rules.BY_TIME)))
+        times: dict[str, list[list[float]]] = {}
+        for name, values in cursor.fetchall():
+            times.setdefault(name, []).append(values)
+    last_step = max((at for name, _, at in newest if name == "time/step_seconds"), default=None)
+    return rules.Window(
+        steps={name: values for name, values, _ in newest},
+        start={name: values for name, values, _ in first},
+        times=times,
+        seconds_since_step=(now - last_step).total_seconds() if last_step is not None else None,
+        bound_holds=RunSpec.model_validate(run.spec).staleness.straggler_policy != "keep",
+    )
+
+
+def alerts_of(run: Run) -> QuerySet[Alert]:
+    """Open ones first, then the newest."""
+    return Alert.objects.filter(run=run)
+
+
+def alert_as_json(alert: Alert) -> dict[str, Any]:
+    rule = _RULES.get(alert.rule)
+    return {
+        "id": f"alert_{alert.pk:012d}",
+        "rule": alert.rule,
+        "severity": rule.severity if rule else "info",
+        "title": rule.title if rule else alert.rule,
+        "message": alert.message,
+        "advice": rule.advice if rule else "",
+        "train_step": alert.train_step,
+        "opened_at": rfc3339(alert.opened_at),
+        "closed_at": rfc3339(alert.closed_at),
+    }
+
+
+def _tell(run: Run, said: dict[str, str], *, now: datetime) -> None:
+    opened = {alert.rule: alert for alert in Alert.objects.filter(run=run, closed_at=None)}
+    changed: list[Alert] = []
+    for name in opened.keys() - said.keys():
+        alert = opened[name]
+        alert.closed_at = now
+        alert.save(update_fields=["closed_at"])
+        changed.append(alert)
+    for name in said.keys() - opened.keys():
+        changed.append(
+            Alert.objects.create(
+                run=run, rule=name, message=said[name], train_step=run.train_step, opened_at=now
+            )
+        )
+    for alert in changed:
+        shown = alert_as_json(alert)
+        word = "over" if alert.closed_at else "alert"
+        note(run, "alert", f"{word}: {shown['title']}: {alert.message}", at=now, rule=alert.rule)
+        live.publish(f"run:{run.pk}", "alert", shown)

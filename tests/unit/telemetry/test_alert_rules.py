@@ -1,0 +1,109 @@
+"""When a run looks ill: each rule speaks up at its illness, and is silent in health and in ignorance."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pydantic import BaseModel
+
+from control_plane.telemetry.alert_rules import BY_STEP, BY_TIME, RULES, Window, judge
+from oolong.contracts.metrics import METRICS
+from oolong.contracts.run_spec import RunSpec
+
+HEALTHY = {
+    "policy/entropy": [1.0] * 60, "weight/mean": [1.01] * 60, "mismatch/logprob_abs_mean": [1e-3] * 60,
+    "policy/clip_low_share": [0.05] * 60, "policy/clip_high_share": [0.05] * 60, "optim/grad_norm": [0.5] * 60,
+    "optim/nonfinite_skips": [0.0] * 60, "group/zero_variance_share": [0.3] * 60, "group/solved_all_share": [0.1] * 60,
+    "reward/mean": [n / 60 for n in range(60)],
+    "length/truncated_share": [0.02] * 60, "idle/trainer_share": [0.05] * 60,
+    "staleness/over_bound_share": [0.0] * 60, "time/publish_seconds": [0.1] * 60, "time/step_seconds": [10.0] * 60,
+}  # fmt: skip
+START = {"policy/entropy": [1.0] * 20, "mismatch/logprob_abs_mean": [1e-3] * 20}
+TIMES = {
+    "idle/rollout_share": [[0.1] * 12], "engine/restarts": [[0.0, 1.0]], "reward/scored": [[1000.0]],
+    "reward/verifier_errors": [[3.0]],
+}  # fmt: skip
+
+
+def window(steps: dict[str, list[float]] | None = None, **fields: object) -> Window:
+    values = {"start": START, "times": TIMES, "seconds_since_step": 5.0, **fields}
+    return Window(steps={**HEALTHY, **(steps or {})}, **values)  # type: ignore[arg-type]
+
+
+def test_a_healthy_run_has_no_alert_and_nor_has_one_of_which_nothing_is_known() -> None:
+    assert judge(window()) == {}
+    assert judge(Window()) == {}
+
+
+@pytest.mark.parametrize(
+    ("rule", "ill", "says"),
+    [
+        ("entropy_collapse", window({"policy/entropy": [1.0] * 50 + [0.2] * 10}), "20% of its start"),
+        ("entropy_jump", window({"policy/entropy": [0.5] * 55 + [1.2] * 5}), "from 0.5 to 1.2"),
+        ("weight_off", window({"weight/mean": [1.0] * 55 + [2.5] * 5}), "mean w is 2.5"),
+        ("mismatch_drift", window({"mismatch/logprob_abs_mean": [1e-3] * 59 + [2e-2]}), "20.0 times the start"),
+        ("clipping", window({"policy/clip_high_share": [0.3] * 60}), "35% of the loss tokens"),
+        ("gradient_spike", window({"optim/grad_norm": [0.5] * 59 + [4.0]}), "is 4, usually 0.5"),
+        ("nonfinite_steps", window({"optim/nonfinite_skips": [0.0] * 59 + [2.0]}), "2 train steps"),
+        ("no_signal", window({"group/zero_variance_share": [0.9] * 60}), "90% of the groups"),
+        ("reward_flat", window({"reward/mean": [0.4, 0.6] * 30}), "within its noise"),
+        ("truncated", window({"length/truncated_share": [0.1] * 50 + [0.3] * 10}), "30% of the completions"),
+        ("trainer_idle", window({"idle/trainer_share": [0.5] * 60}), "waited 50% of 10 steps"),
+        ("rollout_idle", window(times={"idle/rollout_share": [[0.5] * 12, [0.1] * 12]}), "idle 30%"),
+        ("over_bound", window({"staleness/over_bound_share": [0.2] * 60}), "20% of what was trained on"),
+        (
+            "over_bound",
+            window({"staleness/over_bound_share": [0.0] * 59 + [0.01]}, bound_holds=True),
+            "on_straggler promises",
+        ),
+        ("slow_sync", window({"time/publish_seconds": [2.0] * 60}), "20% of 10 steps"),
+        ("engine_restarts", window(times={"engine/restarts": [[1.0, 3.0], [0.0, 1.0]]}), "3 times in the last hour"),
+        ("reward_errors", window(times={"reward/scored": [[90.0]], "reward/verifier_errors": [[10.0]]}), "10.0%"),
+        ("stalled", window(seconds_since_step=700.0), "no train step for 12 minutes"),
+    ],
+)  # fmt: skip
+def test_a_rule_speaks_up_at_its_illness_and_alone(rule: str, ill: Window, says: str) -> None:
+    said = judge(ill)
+    assert set(said) == {rule}, said
+    assert says in said[rule]
+
+
+def test_every_rule_has_a_case_above_and_an_advice() -> None:
+    cases = {mark.args[1][n][0] for mark in _marks() for n in range(len(mark.args[1]))}
+    assert cases == {rule.name for rule in RULES}
+    assert all(rule.advice.endswith(".") for rule in RULES)
+    assert len({rule.name for rule in RULES}) == len(RULES)
+
+
+def test_a_slow_run_is_not_stalled_within_five_of_its_usual_steps() -> None:
+    slow = {"time/step_seconds": [600.0] * 60, "time/publish_seconds": [1.0] * 60}
+    assert "stalled" not in judge(window(slow, seconds_since_step=2900.0))
+    assert "stalled" in judge(window(slow, seconds_since_step=3100.0))
+
+
+def test_a_reward_that_is_solved_is_not_flat() -> None:
+    assert judge(window({"reward/mean": [1.0] * 60, "group/solved_all_share": [0.95] * 60})) == {}
+
+
+def test_the_fields_that_an_advice_names_exist() -> None:
+    named = {name for rule in RULES for name in re.findall(r"\b([a-z]+\.[a-z_]+)\b", rule.advice)}
+    sections = {
+        name: field.default if isinstance(field.default, BaseModel) else None
+        for name, field in RunSpec.model_fields.items()
+    }
+    missing = [
+        name
+        for name in sorted(named)
+        if (section := sections.get(name.split(".")[0])) is None
+        or name.split(".")[1] not in type(section).model_fields
+    ]
+    assert named and missing == []
+
+
+def test_rules_look_only_at_metrics_that_are_in_the_catalogue() -> None:
+    assert set(BY_STEP) | set(BY_TIME) <= set(METRICS)
+
+
+def _marks() -> list[pytest.MarkDecorator]:
+    return list(test_a_rule_speaks_up_at_its_illness_and_alone.pytestmark)  # type: ignore[attr-defined]

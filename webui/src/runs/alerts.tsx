@@ -1,0 +1,30 @@
+import { useQuery } from "@tanstack/react-query";
+
+import * as queries from "../api/queries.ts";
+import type { Run } from "../api/schema.d.ts";
+import { ago, moment } from "../common/format.ts";
+import { StatusBadge } from "../common/status.tsx";
+import classes from "./alerts.module.css";
+import { hasEnded } from "./ended.ts";
+
+const ORDER = ["critical", "warning", "info"];
+
+/** What the rules say about a run that goes on, the gravest first, each with what to do about it. */
+export function Alerts({ run }: { run: Run }) {
+  const { data } = useQuery({ ...queries.runAlerts(run.id), enabled: !hasEnded(run.status) });
+  const open = [...(data?.data ?? [])].sort((one, other) => ORDER.indexOf(one.severity) - ORDER.indexOf(other.severity));
+  if (hasEnded(run.status) || open.length === 0) return null;
+  return (
+    <ul className={classes.alerts} data-testid="alerts">
+      {open.map((alert) => (
+        <li key={alert.id} data-rule={alert.rule} data-severity={alert.severity} role={alert.severity === "critical" ? "alert" : "status"}>
+          <StatusBadge status={alert.severity} />
+          <strong>{alert.title}</strong>
+          <span>{alert.message}.</span>
+          <span className={classes.advice}>{alert.advice}</span>
+          <span className={classes.since} title={moment(alert.opened_at)}>since step {alert.train_step}, {ago(alert.opened_at)}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -230,7 +230,7 @@ def sensitivity(runs: dict[EmulatedSetting, Measured]) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--processes", type=int, default=3, help="runs side by side; each mostly sleeps")
+    parser.add_argument("--processes", type=int, default=4, help="runs side by side; each mostly sleeps")
     arguments = parser.parse_args()
     runs = run_all(wanted(), processes=arguments.processes)
     (BENCH_DIRECTORY / "emulated" / "runs.json").write_text(

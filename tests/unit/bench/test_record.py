@@ -48,6 +48,14 @@ def test_committed_results_are_of_measures_that_exist_and_say_what_they_are() ->
         assert one["kind"] == MEASURES[key].kind and one["met"] == MEASURES[key].is_met(one["value"])
 
 
+def test_the_phases_of_committed_runs_add_up_to_their_wall_time_within_2_percent() -> None:
+    name = "largest_gap_between_phases_and_wall_time"
+    for one in read_results().values():
+        gaps = [row[name] for row in (one["settings"], *one["settings"].get("by_eta", [])) if name in row]
+        assert all(gap <= 0.02 for gap in gaps)
+        assert gaps or one["kind"] != "emulated"
+
+
 def test_an_entry_knows_its_goal_its_kind_and_its_seeds() -> None:
     entry = entry_of(MEASURED)
     assert (entry["goal"], entry["met"], entry["kind"]) == ("≥ 2", True, "real")

@@ -42,10 +42,10 @@ _PRELUDE_SOURCE = f"import {', '.join(PRELUDE)}\n" + "".join(
     for name in ("typing", "collections", "itertools", "functools", "heapq", "bisect", "math")
 )
 _COMPILE = f"""
-import sys, traceback
 try:
     code = compile(common["source"], "solution.py", "exec")
 except (SyntaxError, ValueError, RecursionError, MemoryError):
+    import sys, traceback
     traceback.print_exc(limit=0)
     sys.exit({_CANNOT_COMPILE})
 """

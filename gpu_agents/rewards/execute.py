@@ -11,7 +11,7 @@ from oolong.sandbox import Limits, Program, Test
 MAX_CODE_BYTES = 256 * 1024
 # As a notebook cell: the value of a last expression is what the cell shows.
 _CELL = """
-import ast, sys, traceback
+import ast
 space = {"__name__": "__main__", "__builtins__": __builtins__}
 try:
     tree = ast.parse(payload, "code.py")
@@ -24,6 +24,7 @@ try:
 except (SystemExit, MemoryError, BlockingIOError):
     raise
 except BaseException as error:
+    import sys, traceback
     traceback.print_exception(type(error), error, error.__traceback__.tb_next)
     sys.exit(1)
 """

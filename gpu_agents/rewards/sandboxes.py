@@ -36,6 +36,10 @@ class Sandboxes:
         made._findings.set_result(findings)
         return made
 
+    @property
+    def slots(self) -> int:
+        return self._slots
+
     def start(self) -> None:
         loop = asyncio.get_running_loop()
         self._findings = loop.run_in_executor(self._threads, lambda: examine(slots=self._slots))

@@ -15,7 +15,6 @@ from oolong.sandbox import MEBIBYTE, Limits, Program, Status, Test
 
 MESSAGE_CHARACTERS = 600
 _CALL = """
-import sys, traceback
 space = {"__name__": "reward", "__builtins__": __builtins__}
 try:
     exec(compile(common["source"], "reward.py", "exec"), space)
@@ -23,6 +22,7 @@ try:
 except (MemoryError, BlockingIOError):
     raise
 except BaseException as error:
+    import sys, traceback
     traceback.print_exception(type(error), error, error.__traceback__.tb_next)
     sys.exit(1)
 """

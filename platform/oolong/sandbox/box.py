@@ -333,16 +333,13 @@ class _One:
         job = {
             "source": self._program.source,
             "common": self._program.common,
-            "imports": list(self._program.imports),
+            "imports": [*self._program.imports, *(["json"] if "report" in self._program.source else [])],
             "packages": [f"/packages/{number}" for number in range(len(self._program.packages))],
-            "files": {name: data.decode("latin-1") for name, data in self._program.files.items()},
-            "tests": [
-                {"payload": test.payload, "stdin": test.stdin.decode("latin-1")}
-                for test in self._program.tests
-            ],
+            "files": dict(self._program.files),
+            "tests": [{"payload": test.payload, "stdin": test.stdin} for test in self._program.tests],
             "limits": limits,
         }
-        return json.dumps(job).encode()
+        return marshal.dumps(job)
 
     def _follow(self, pid: int, child: int, files: _Files) -> None:
         """Read records until the end; kill when a bound is passed that the inside cannot hold itself."""

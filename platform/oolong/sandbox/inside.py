@@ -1,9 +1,12 @@
 """The only program that a sandbox starts: process 1 of its namespace, which forks once per test.
 
 It runs no code of a user in its own process, and nothing inside can signal process 1, trace it or see its
-descriptors (there is no /proc). Arguments: the descriptors of the job (JSON) and of the results, then those
+descriptors (there is no /proc). Arguments: the descriptors of the job (marshal) and of the results, then those
 that become standard input and output of the tests (-1: captured). Standard library only; it knows nothing of
 the rest of this package.
+
+Every import below is paid in every sandbox: what is slow to import is imported where it is needed, or not at all
+(`_signal` is `signal` without its enumerations).
 
 Results: one JSON line each. `{"ready": true}`; per test its record, followed by the bytes that the record
 counts in `stdout`, `stderr` and `value`; `{"end": true}`.
@@ -11,19 +14,22 @@ counts in `stdout`, `stderr` and `value`; `{"end": true}`.
 
 from __future__ import annotations
 
+import _signal as signal  # type: ignore[import-not-found]
 import atexit
 import builtins
 import errno
 import io
-import json
+import marshal
 import os
 import resource
 import select
-import signal
 import sys
 import time
 import types
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SCRATCH = "/tmp"
 STDIN_FILE = "/tmp/.stdin"  # /dev/stdin leads here
@@ -33,7 +39,7 @@ OUT_OF_MEMORY, NO_MORE_PROCESSES = 120, 121  # exit statuses by which a test say
 def main() -> None:
     job_fd, result_fd, stdin_fd, stdout_fd = (int(word) for word in sys.argv[1:5])
     with open(job_fd, "rb") as file:
-        job = json.load(file)
+        job = marshal.load(file)
     keep = {result_fd, stdin_fd, stdout_fd}
     for fd in range(3, 256):
         if fd not in keep:
@@ -88,11 +94,11 @@ def run_test(
     """Fork, watch, kill whatever is left. Returns the record and the captured bytes."""
     limits = job["limits"]
     result_fd, stdin_fd, stdout_fd = fds
-    for name, text in {".stdin": test["stdin"], **job["files"]}.items():
+    for name, content in {".stdin": test["stdin"], **job["files"]}.items():
         path = f"{SCRATCH}/{name}"
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
-            file.write(text.encode("latin-1"))
+            file.write(content)
     pipes = {"stderr": os.pipe(), "value": os.pipe()}
     if stdout_fd < 0:
         pipes["stdout"] = os.pipe()
@@ -218,6 +224,8 @@ def is_refused_fork(error: BaseException) -> bool:
 
 def report(value: object) -> None:
     """Hand one JSON value out; later calls are part of the same text, so that more than one is no JSON."""
+    import json  # there already, where the program speaks of it
+
     data = json.dumps(value).encode()
     while data:
         data = data[os.write(3, data) :]
@@ -312,9 +320,22 @@ def wipe() -> None:
 
 
 def _send(fd: int, record: dict[str, Any], *parts: bytes) -> None:
-    data = json.dumps(record).encode() + b"\n" + b"".join(parts)
+    data = _as_json(record) + b"\n" + b"".join(parts)
     while data:
         data = data[os.write(fd, data) :]
+
+
+def _as_json(record: dict[str, Any]) -> bytes:
+    """Of flat records: their texts are words of ours, but for an error's message."""
+    if "error" in record:
+        import json
+
+        return json.dumps(record).encode()
+    words = []
+    for name, value in record.items():
+        text = "null" if value is None else "true" if value is True else repr(value).replace("'", '"')
+        words.append(f'"{name}": {text}')
+    return ("{" + ", ".join(words) + "}").encode()
 
 
 if __name__ == "__main__":

@@ -280,7 +280,12 @@ class _One:
         pid = self._pid_of_child(process, files)
         if pid is None:
             return
-        child = os.pidfd_open(pid)  # it waits at the block descriptor: the number cannot be another's yet
+        try:
+            child = os.pidfd_open(pid)  # it waits at the block descriptor: the number cannot be another's yet
+        except ProcessLookupError:  # it did not get that far
+            process.wait(timeout=END_SECONDS)
+            self.error = f"the sandbox did not start: {_said(files, process)}"
+            return
         try:
             groups = self._box.means.groups
             if groups is not None:
@@ -299,8 +304,7 @@ class _One:
             os.close(child)
             process.wait(timeout=END_SECONDS)
             if not self._ready and not self.error:
-                said = _read_some(files.messages_out)
-                self.error = f"the sandbox did not start: {said or f'it ended with {process.returncode}'}"
+                self.error = f"the sandbox did not start: {_said(files, process)}"
             if self._group is not None:
                 self._oom_seen()
                 self.peak_memory_bytes = self._group.peak_memory_bytes()
@@ -318,8 +322,7 @@ class _One:
             data = os.read(files.status_out, 4096)
             if not data:
                 process.wait(timeout=END_SECONDS)
-                said = _read_some(files.messages_out)
-                self.error = f"bubblewrap made no sandbox: {said or f'it ended with {process.returncode}'}"
+                self.error = f"bubblewrap made no sandbox: {_said(files, process)}"
                 return None
             text += data
         pid: int = json.loads(text.splitlines()[0])["child-pid"]
@@ -464,6 +467,11 @@ def _open_scratch(pid: int) -> int | None:
         return os.open(f"/proc/{pid}/root/tmp", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:  # it has ended, or this service may not look
         return None
+
+
+def _said(files: _Files, process: subprocess.Popen[bytes]) -> str:
+    """Bubblewrap's own words, once it has ended."""
+    return _read_some(files.messages_out) or f"it ended with {process.returncode}"
 
 
 def _read_some(fd: int) -> str:

@@ -8,14 +8,18 @@ on CUDA. Its mask function makes no mask at all.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
+from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 NAME = "oolong_packed"
+# Before torch 2.12 the kernel wants as many heads of keys and values as of queries.
+KERNEL_GROUPS = "enable_gqa" in inspect.signature(varlen_attn).parameters
 
 
 def register() -> None:
@@ -76,19 +80,13 @@ def _varlen(
     cu_seqlens: torch.Tensor,
     longest: int,
 ) -> torch.Tensor:
-    from torch.nn.attention.varlen import varlen_attn
-
+    """[1, T, heads, D] by the variable-length kernel."""
     q, k, v = (tensor.squeeze(0).transpose(0, 1).contiguous() for tensor in (query, key, value))
-    attended = varlen_attn(
-        q,
-        k,
-        v,
-        cu_seqlens,
-        cu_seqlens,
-        longest,
-        longest,
-        scale=scaling,
-        window_size=(-1, 0),
-        enable_gqa=query.shape[1] != key.shape[1],
-    )  # [T, heads, D]
+    grouped = query.shape[1] // key.shape[1]
+    options: dict[str, Any] = {"scale": scaling, "window_size": (-1, 0)}  # causal
+    if grouped > 1 and KERNEL_GROUPS:
+        options["enable_gqa"] = True
+    elif grouped > 1:
+        k, v = (tensor.repeat_interleave(grouped, dim=1) for tensor in (k, v))
+    attended = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, longest, longest, **options)  # [T, heads, D]
     return attended.unsqueeze(0)

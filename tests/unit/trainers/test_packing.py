@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 
+from trainers.models import attention
+from trainers.models.attention import packed_attention
 from trainers.models.packing import pack
 from trainers.models.policy import Policy, load_policy
 
@@ -110,3 +114,37 @@ def test_other_families_pack_too(family: str, tmp_path: Path) -> None:
         [policy(pack([one], [places]))[0] for one, places in zip(sequences, wanted, strict=True)]
     )
     assert float((packed - alone).detach().abs().max()) < 2e-6
+
+
+@pytest.mark.parametrize(
+    "groups_heads", [True, False], ids=["kernel groups heads", "kernel of an older torch"]
+)
+def test_the_kernel_is_given_the_tensors_in_its_own_layout(
+    monkeypatch: pytest.MonkeyPatch, groups_heads: bool
+) -> None:
+    """The kernel needs CUDA. In its place stands its definition: [T, heads, D] in and out, causal by the window."""
+
+    def kernel(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, edges: torch.Tensor, _: object, longest: int, __: int,
+        *, scale: float | None, window_size: tuple[int, int], enable_gqa: bool = False,
+    ) -> torch.Tensor:  # fmt: skip
+        assert window_size == (-1, 0) and longest == 7 and q.is_contiguous()
+        assert enable_gqa is groups_heads and (enable_gqa or q.shape == k.shape)
+        parts = []
+        for start, end in pairwise(edges.tolist()):
+            part = [tensor[start:end].transpose(0, 1)[None] for tensor in (q, k, v)]
+            parts.append(
+                scaled_dot_product_attention(*part, is_causal=True, scale=scale, enable_gqa=enable_gqa)
+            )
+        return torch.cat(parts, dim=2)[0].transpose(0, 1)
+
+    query = torch.randn(1, 4, 12, 8)
+    key, value = torch.randn(2, 1, 2, 12, 8)
+    edges = torch.tensor([0, 5, 12], dtype=torch.int32)
+    given = (torch.nn.Module(), query, key, value, None, 0.3)
+    looped, _ = packed_attention(*given, cu_seqlens=edges, seqlens=[5, 7], longest=7)
+    monkeypatch.setattr(attention, "takes_kernel", lambda query: True)
+    monkeypatch.setattr(attention, "varlen_attn", kernel)
+    monkeypatch.setattr(attention, "KERNEL_GROUPS", groups_heads)
+    by_kernel, _ = packed_attention(*given, cu_seqlens=edges, seqlens=[5, 7], longest=7)
+    torch.testing.assert_close(by_kernel, looped)

@@ -1,0 +1,132 @@
+"""A checkpoint is of the moment at which it was begun, whatever the train steps do while it is written."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainers import checkpoint
+from trainers.checkpoint import CheckpointIncomplete, CheckpointWriter, TrainerRecord
+from trainers.models.optimizer import make_adamw
+from trainers.models.policy import Policy, load_policy
+from trainers.models.shard import full_tensors, shard
+from trainers.ranks import Ranks
+
+
+def record(step: int, rewards: list[float] | None = None) -> TrainerRecord:
+    return TrainerRecord(
+        kind="rl", step=step, seed=1, random_state=checkpoint.random_state(), run_id="r", attempt_id="a", epoch=1,
+        first_rewards=rewards or [],
+    )  # fmt: skip
+
+
+class Written:
+    """A policy with an optimizer that has stepped once, and a writer for it."""
+
+    def __init__(self, model: Path, directory: Path, ranks: Ranks) -> None:
+        self.ranks = ranks
+        self.policy = shard(load_policy(model), ranks.mesh)
+        self.optimizer = make_adamw(
+            self.policy.parameters(), learning_rate=0.1, betas=(0.9, 0.99), offload=True
+        )
+        self.writer = CheckpointWriter(directory, ranks=ranks, model_directory=model, keep_last=2)
+        self.move()
+
+    def move(self) -> None:
+        for parameter in self.policy.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        self.optimizer.step()
+
+    def begin(self, step: int, *, rewards: list[float] | None = None) -> dict[str, torch.Tensor]:
+        tensors = full_tensors(self.policy, dtype=torch.float32, keep=True)
+        self.writer.begin(
+            record(step, rewards),
+            policy=self.policy,
+            optimizer=self.optimizer,
+            snapshot=b"image",
+            weights=tensors,
+        )
+        return tensors
+
+
+@pytest.fixture
+def written(tiny_model: Path, tmp_path: Path, ranks: Ranks) -> Written:
+    return Written(tiny_model, tmp_path / "checkpoints", ranks)
+
+
+def loaded(directory: Path, model: Path, ranks: Ranks) -> tuple[Policy, torch.optim.Optimizer]:
+    policy = shard(load_policy(model), ranks.mesh)
+    optimizer = make_adamw(policy.parameters(), learning_rate=0.1, betas=(0.9, 0.99), offload=True)
+    checkpoint.load_state(directory, policy=policy, optimizer=optimizer, ranks=ranks)
+    return policy, optimizer
+
+
+def test_steps_go_on_while_it_is_written_and_do_not_reach_it(
+    written: Written, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stepped = threading.Event()
+    table = checkpoint._table
+
+    def held_up(directory: Path) -> list[checkpoint.ManifestFile]:
+        assert stepped.wait(20)
+        return table(directory)
+
+    monkeypatch.setattr(checkpoint, "_table", held_up)
+    rewards = [0.5]
+    before = written.begin(7, rewards=rewards)
+    moments = [state["exp_avg"].to_local().clone() for state in written.optimizer.state.values()]
+    written.move()
+    rewards.append(0.9)
+    assert written.writer.committed() is None
+    stepped.set()
+    committed = written.writer.finish()
+    assert committed is not None and written.writer.committed() is None
+    told, sha256 = checkpoint.verify(committed.directory)
+    assert (told.step, told.first_rewards, sha256) == (7, [0.5], committed.manifest_sha256)
+    policy, optimizer = loaded(committed.directory, tiny_model, written.ranks)
+    after = full_tensors(policy, dtype=torch.float32, keep=True)
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    for state, moment in zip(optimizer.state.values(), moments, strict=True):
+        assert torch.equal(state["exp_avg"].to_local(), moment)
+
+
+def test_a_step_that_is_written_again_takes_the_place_of_the_first(written: Written) -> None:
+    written.begin(3)
+    first = written.writer.finish()
+    written.move()
+    written.begin(3)
+    second = written.writer.close()
+    assert first is not None and second is not None and first.directory == second.directory
+    assert checkpoint.verify(second.directory)[1] == second.manifest_sha256 != first.manifest_sha256
+    assert [path.name for path in second.directory.parent.iterdir()] == ["step-00000003"]
+
+
+def test_an_error_of_the_writing_reaches_the_train_loop(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "_write", lambda path, data: (_ for _ in ()).throw(OSError("disk full")))
+    written.begin(4)
+    with pytest.raises(OSError, match="disk full"):
+        written.writer.finish()
+
+
+def test_parts_that_other_nodes_wrote_elsewhere_are_missed(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = checkpoint.dcp.async_save
+
+    def elsewhere(state: object, *, checkpoint_id: Path, **more: object) -> object:
+        future = saved(state, checkpoint_id=checkpoint_id, **more)
+        future.result()
+        next(checkpoint_id.glob("*.distcp")).unlink()
+        return future
+
+    monkeypatch.setattr(checkpoint.dcp, "async_save", elsewhere)
+    written.begin(5)
+    with pytest.raises(
+        CheckpointIncomplete, match=r"1 of 1 parts are not in .* filesystem that all of them share"
+    ):
+        written.writer.finish()

@@ -145,6 +145,7 @@ def pipeline(controller: Controller) -> dict[str, Any]:
             "refusal": state.refusal,
         },
         "ledger": ledger | {"balances": controller.ledger.balances},
+        "workflow_errors": dict(controller.counts.workflow_errors),
         "tokens": msgspec.to_builtins(state.tokens) | {"balances": controller.tokens.balances},
         "engines": [
             {"worker": e.worker_id, "version": e.version, "stale": e.stale} for e in controller.engines.all()

@@ -10,6 +10,7 @@ import pytest
 
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.controller.prompt_book import PromptBook, PromptsRefused
+from gpu_agents.rollout.controller.telemetry import pipeline
 from gpu_agents.rollout.worker.execution import observation
 from gpu_agents.rollout.workflows.tool_calls import PYTHON_TOOL, ToolCall, tool_calls
 from oolong.contracts.attempt import CanonicalRow
@@ -203,3 +204,4 @@ async def test_a_sandbox_that_fails_is_an_error_of_the_workflow_and_never_a_rewa
         await run.until(lambda: run.controller.counts.workflow_errors["sandbox"] >= 3)
         assert not run.controller.buffered
         assert "bubblewrap made no sandbox" in run.controller.counts.last_error
+        assert pipeline(run.controller)["workflow_errors"]["sandbox"] >= 3

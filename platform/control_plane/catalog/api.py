@@ -11,7 +11,7 @@ from rest_framework.views import APIView
 
 from control_plane.accounts.api import NamedSerializer
 from control_plane.accounts.caller import Caller, caller_of
-from control_plane.catalog import rows, selectors, services
+from control_plane.catalog import derivation, rows, selectors, services
 from control_plane.catalog.show import (
     dataset_as_json,
     model_as_json,
@@ -61,6 +61,9 @@ class VersionSerializer(serializers.Serializer[Any]):
     splits = serializers.DictField(child=serializers.IntegerField())
     with_completion = serializers.DictField(child=serializers.IntegerField())
     mapping = MappingSerializer()
+    derived = serializers.DictField(
+        allow_null=True, help_text="from which version, with what ratios and seed"
+    )
     created_at = serializers.DateTimeField()
 
 
@@ -313,13 +316,24 @@ class RowsView(APIView):
 
     @extend_schema(
         operation_id="list_dataset_rows",
-        parameters=PAGE_PARAMETERS,
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("q", str, description="only rows that hold this text"),
+            OpenApiParameter("split", str, description="only rows of this split"),
+        ],
         responses=page_of(CanonicalRowSerializer),
     )
     def get(self, request: Request, version_id: str) -> Response:
         version = selectors.version_for(caller_of(request), version_id)
         page = read_page(request)
         after = int(page.after) if page.after is not None and page.after.isdecimal() else -1
+        text, split = request.query_params.get("q", ""), request.query_params.get("split", "")
+        if text or split:
+            matching = list(derivation.search(version, text, split=split, after=after, limit=page.limit + 1))
+            more = len(matching) > page.limit
+            shown = matching[: page.limit]
+            cursor = encode(str(shown[-1]["row"])) if more else None
+            return Response({"data": shown, "next_cursor": cursor, "has_more": more})
         found = selectors.rows(version, after=after, limit=page.limit)
         last = after + len(found)
         more = last + 1 < version.rows

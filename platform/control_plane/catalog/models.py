@@ -64,6 +64,7 @@ class DatasetVersion(models.Model):
     with_completion = models.JSONField(default=dict)  # rows of each split that carry a demonstration
     mapping = models.JSONField()
     offsets = models.JSONField()  # byte offset of every OFFSET_STRIDE-th row
+    derived = models.JSONField(null=True)  # from which version, with what ratios and seed; null: uploaded
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
     created_at = models.DateTimeField(auto_now_add=True)
 

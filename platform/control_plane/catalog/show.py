@@ -49,6 +49,7 @@ def version_as_json(version: DatasetVersion) -> dict[str, Any]:
         "splits": version.splits,
         "with_completion": version.with_completion,
         "mapping": version.mapping,
+        "derived": version.derived,
         "created_at": rfc3339(version.created_at),
     }
 

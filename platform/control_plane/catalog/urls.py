@@ -1,6 +1,6 @@
 from django.urls import path
 
-from control_plane.catalog import api, checkpoint_api, function_api, upload_api, validation_api
+from control_plane.catalog import api, checkpoint_api, function_api, upload_api, validation_api, version_api
 
 urlpatterns = [
     path("uploads", api.UploadsView.as_view()),
@@ -18,6 +18,9 @@ urlpatterns = [
     path("dataset-versions/resolve", api.ResolveVersionView.as_view()),
     path("dataset-versions/<str:version_id>", api.VersionView.as_view()),
     path("dataset-versions/<str:version_id>/rows", api.RowsView.as_view()),
+    path("dataset-versions/<str:version_id>/derive", version_api.DeriveView.as_view()),
+    path("dataset-versions/<str:version_id>/diff", version_api.DifferenceView.as_view()),
+    path("dataset-versions/<str:version_id>/leaks", version_api.LeaksView.as_view()),
     path("models", api.ModelsView.as_view()),
     path("models/<str:model_id>", api.ModelView.as_view()),
     path("functions", function_api.FunctionsView.as_view()),

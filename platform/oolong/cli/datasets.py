@@ -118,3 +118,49 @@ def list_datasets(json: JsonOption = False) -> None:
             for dataset in found
         ),
     )
+
+
+@app.command()
+def split(
+    version: Annotated[str, typer.Argument(help="name@3, name@latest, or an id")],
+    ratio: Annotated[
+        list[str], typer.Option(help="name=share, once for each split: --ratio train=0.9 --ratio eval=0.1")
+    ],
+    seed: Annotated[int, typer.Option(help="the same seed gives the same splits")] = 0,
+    stratify: Annotated[
+        str | None, typer.Option(help="divide each answer, or each split, by the ratios")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Put the rows of a version into new splits, as a version of its own. The same prompt is never in two."""
+    ratios = {}
+    for item in ratio:
+        name, _, share = item.partition("=")
+        if not name or not share.replace(".", "", 1).isdecimal():
+            notes.print(f"error: --ratio {item}: name=share, like eval=0.1", markup=False)
+            raise typer.Exit(ExitCode.USAGE)
+        ratios[name] = float(share)
+    with Client() as client:
+        made = client.datasets.derive(version, ratios, seed=seed, stratify=stratify)
+    if json:
+        show_json(made)
+        return
+    print(made.ref)
+    notes.print(", ".join(f"{name} {count}" for name, count in made.splits.items()), markup=False)
+
+
+@app.command()
+def diff(
+    old: Annotated[str, typer.Argument(help="name@1")],
+    new: Annotated[str, typer.Argument(help="name@2")],
+    json: JsonOption = False,
+) -> None:
+    """What changed from one version to another, by prompt."""
+    with Client() as client:
+        found = client.datasets.diff(old, new)
+    if json:
+        show_json(found)
+        return
+    print(
+        f"{found.added} added, {found.removed} removed, {found.changed} changed, {found.unchanged} unchanged"
+    )

@@ -356,8 +356,25 @@ class AsyncDatasets:
             return await self._client.send(calls.resolve_version(id_or_ref))
         return await self._client.send(calls.get_version(id_or_ref))
 
-    def rows(self, version_id: str) -> AsyncIterator[models.DatasetRow]:
-        return self._client.pages(f"dataset-versions/{version_id}/rows", models.DatasetRow)
+    async def derive(
+        self, id_or_ref: str, ratios: Mapping[str, float], *, seed: int = 0, stratify: str | None = None
+    ) -> models.DatasetVersion:
+        """A version with the same rows in new splits; rows with the same prompt share a split."""
+        parent = await self.version(id_or_ref)
+        return await self._client.send(calls.derive_version(parent.id, ratios, seed, stratify))
+
+    async def diff(self, old: str, new: str) -> models.DatasetDifference:
+        """What changed from one version to the other, by id or reference."""
+        newer = await self.version(new)
+        return await self._client.send(calls.diff_versions(newer.id, old))
+
+    def rows(
+        self, version_id: str, *, text: str | None = None, split: str | None = None
+    ) -> AsyncIterator[models.DatasetRow]:
+        """All rows, or those that hold a text or are of a split."""
+        return self._client.pages(
+            f"dataset-versions/{version_id}/rows", models.DatasetRow, q=text, split=split
+        )
 
 
 class AsyncModels:

@@ -120,6 +120,17 @@ def get_version(version_id: str) -> Call[models.DatasetVersion]:
     return get(f"dataset-versions/{version_id}", models.DatasetVersion)
 
 
+def derive_version(
+    version_id: str, ratios: Mapping[str, float], seed: int, stratify: str | None
+) -> Call[models.DatasetVersion]:
+    body = {"ratios": dict(ratios), "seed": seed, "stratify": stratify}
+    return post(f"dataset-versions/{version_id}/derive", models.DatasetVersion, body)
+
+
+def diff_versions(version_id: str, old: str) -> Call[models.DatasetDifference]:
+    return get(f"dataset-versions/{version_id}/diff", models.DatasetDifference, **{"from": old})
+
+
 def resolve_version(ref: str) -> Call[models.DatasetVersion]:
     return get("dataset-versions/resolve", models.DatasetVersion, ref=ref)
 

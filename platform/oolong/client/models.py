@@ -78,6 +78,15 @@ class DatasetVersion(Answer):
     created_at: datetime
 
 
+class DatasetDifference(Answer):
+    identical: bool
+    added: int
+    removed: int
+    changed: int
+    unchanged: int
+    splits: dict[str, dict[str, int]]
+
+
 class Dataset(Answer):
     id: str
     name: str

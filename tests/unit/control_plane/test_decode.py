@@ -7,14 +7,12 @@ import io
 import json
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from control_plane.catalog.parsing.decode import decode
 from control_plane.catalog.parsing.job import LIMITS, format_of
-
-pytest.importorskip("pyarrow")
-import pyarrow
-import pyarrow.parquet
 
 ROWS = [{"q": "a", "a": 1}, {"q": "ü\nb", "a": None}]
 

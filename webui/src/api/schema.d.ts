@@ -430,6 +430,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/dataset-versions/{version_id}/derive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["derive_dataset_version"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dataset-versions/{version_id}/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["diff_dataset_versions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dataset-versions/{version_id}/leaks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_dataset_leaks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/dataset-versions/{version_id}/rows": {
         parameters: {
             query?: never;
@@ -1543,6 +1591,41 @@ export interface components {
         };
         /** @enum {string} */
         DatasetValidationStateEnum: "QUEUED" | "RUNNING" | "VALID" | "INVALID" | "FAILED";
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        DeriveRequest: {
+            /** @description {"train": 0.9, "eval": 0.1} */
+            ratios: {
+                [key: string]: number;
+            };
+            /**
+             * Format: int64
+             * @default 0
+             */
+            seed: number;
+            /** @description divide the rows of each answer, or of each split, by the ratios */
+            stratify?: components["schemas"]["StratifyEnum"] | components["schemas"]["NullEnum"];
+        };
+        Difference: {
+            identical: boolean;
+            /** @description prompts that only the newer one has */
+            added: number;
+            removed: number;
+            /** @description prompts with another answer, demonstration or split */
+            changed: number;
+            unchanged: number;
+            /** @description the first of them */
+            added_rows: components["schemas"]["CanonicalRow"][];
+            removed_rows: components["schemas"]["CanonicalRow"][];
+            /** @description {"from": row, "to": row} */
+            changed_rows: {
+                [key: string]: unknown;
+            }[];
+            splits: {
+                [key: string]: {
+                    [key: string]: number;
+                };
+            };
+        };
         Document: {
             name: string;
             /**
@@ -1696,6 +1779,12 @@ export interface components {
         LatestCheckpoint: {
             id: string;
             step: number;
+        };
+        Leaks: {
+            /** @description 'eval, train': prompts in both */
+            leaks: {
+                [key: string]: number;
+            };
         };
         Lineage: {
             nodes: components["schemas"]["LineageNode"][];
@@ -1885,6 +1974,7 @@ export interface components {
         };
         /** @enum {string} */
         NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "DRAINING" | "LOST";
+        NullEnum: null;
         Parent: {
             id: string;
             name: string;
@@ -2266,6 +2356,8 @@ export interface components {
             /** @description by the checkpoint's manifest; empty for the manifest itself */
             sha256: string;
         };
+        /** @enum {string} */
+        StratifyEnum: "answer" | "split";
         Token: {
             id: string;
             name: string;
@@ -2395,6 +2487,10 @@ export interface components {
                 [key: string]: number;
             };
             mapping: components["schemas"]["Mapping"];
+            /** @description from which version, with what ratios and seed */
+            derived: {
+                [key: string]: unknown;
+            } | null;
             /** Format: date-time */
             created_at: string;
         };
@@ -2442,6 +2538,8 @@ export type DatasetRef = components['schemas']['DatasetRef'];
 export type DatasetValidation = components['schemas']['DatasetValidation'];
 export type DatasetValidationPage = components['schemas']['DatasetValidationPage'];
 export type DatasetValidationStateEnum = components['schemas']['DatasetValidationStateEnum'];
+export type DeriveRequest = components['schemas']['DeriveRequest'];
+export type Difference = components['schemas']['Difference'];
 export type Document = components['schemas']['Document'];
 export type EnrolReply = components['schemas']['EnrolReply'];
 export type EnrolmentToken = components['schemas']['EnrolmentToken'];
@@ -2461,6 +2559,7 @@ export type Job = components['schemas']['Job'];
 export type JobPage = components['schemas']['JobPage'];
 export type JobStateEnum = components['schemas']['JobStateEnum'];
 export type LatestCheckpoint = components['schemas']['LatestCheckpoint'];
+export type Leaks = components['schemas']['Leaks'];
 export type Lineage = components['schemas']['Lineage'];
 export type LineageEdge = components['schemas']['LineageEdge'];
 export type LineageNode = components['schemas']['LineageNode'];
@@ -2489,6 +2588,7 @@ export type ModelPage = components['schemas']['ModelPage'];
 export type Named = components['schemas']['Named'];
 export type Node = components['schemas']['Node'];
 export type NodeStatus = components['schemas']['NodeStatus'];
+export type NullEnum = components['schemas']['NullEnum'];
 export type Parent = components['schemas']['Parent'];
 export type PatchedCheckpointChangeRequest = components['schemas']['PatchedCheckpointChangeRequest'];
 export type PatchedProjectChangeRequest = components['schemas']['PatchedProjectChangeRequest'];
@@ -2527,6 +2627,7 @@ export type SlotStateEnum = components['schemas']['SlotStateEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
 export type SpecRequest = components['schemas']['SpecRequest'];
 export type StoredFile = components['schemas']['StoredFile'];
+export type StratifyEnum = components['schemas']['StratifyEnum'];
 export type Token = components['schemas']['Token'];
 export type TokenCreateRequest = components['schemas']['TokenCreateRequest'];
 export type TokenPage = components['schemas']['TokenPage'];
@@ -3532,6 +3633,112 @@ export interface operations {
             };
         };
     };
+    derive_dataset_version: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                version_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DeriveRequest"];
+            };
+        };
+        responses: {
+            /** @description a version has these rows in these splits already */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Version"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Version"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    diff_dataset_versions: {
+        parameters: {
+            query: {
+                /** @description id, name@3 or name@latest */
+                from: string;
+            };
+            header?: never;
+            path: {
+                version_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Difference"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_dataset_leaks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                version_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Leaks"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_dataset_rows: {
         parameters: {
             query?: {
@@ -3539,6 +3746,10 @@ export interface operations {
                 cursor?: string;
                 /** @description 1 to 200; 50 when left out */
                 limit?: number;
+                /** @description only rows that hold this text */
+                q?: string;
+                /** @description only rows of this split */
+                split?: string;
             };
             header?: never;
             path: {

@@ -141,13 +141,15 @@ def _by_split(one: Entry) -> str:
 
 def _devices(one: Entry) -> str:
     settings = one["settings"]
+    lengths = settings["lengths"]
     rows = [[f"`{name}`", f"{value:.4g}"] for name, value in settings["device_model"].items()]
     sources = "".join(f"- **{name}**: {text}\n" for name, text in settings["sources"].items())
     return (
         "## The emulated device\n\n"
         + table(["constant", "value"], rows)
-        + f"\n{sources}\nLengths: {settings['lengths']}; {settings['trajectories_per_step']} trajectories a step in "
-        f"groups of {settings['group_size']}.\n"
+        + f"\n{sources}\nLengths: lognormal with sigma {lengths['sigma']:g}, cut at {lengths['limit']:,}, mean "
+        f"{lengths['mean']:,.0f} after the cut, by a seeded draw from prompt and place in the group; "
+        f"{settings['trajectories_per_step']} trajectories a step in groups of {settings['group_size']}.\n"
     )
 
 

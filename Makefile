@@ -21,8 +21,12 @@ test-unit:
 test-integration:
 	@$(PYTHON) manage.py selftest --lanes integration,trainer-integration
 
-test-e2e test-faults test-sandbox test-sim test-gpu:
+test-e2e test-faults test-sandbox test-sim:
 	@$(PYTHON) manage.py selftest --lanes $(@:test-%=%)
+
+# With a GPU the node environment is the CUDA one; without, every test of the lane is a skip that says so.
+test-gpu:
+	@$(PYTHON) manage.py selftest --lanes gpu --device $(if $(wildcard /proc/driver/nvidia/gpus/*),cuda,$(DEVICE))
 
 # All measures, or ONLY=key,key.
 bench:

@@ -46,7 +46,7 @@ LANES = (
     Lane("faults", paths=("tests/faults",), part_of_the_suite=False, limit_seconds=5400),
     Lane("sandbox", paths=("tests/sandbox",), part_of_the_suite=False),
     Lane("sim", paths=("tests/unit/rollout",), part_of_the_suite=False),
-    Lane("gpu", paths=("tests/gpu",), in_node_environment=True, part_of_the_suite=False),
+    Lane("gpu", paths=("tests/gpu",), in_node_environment=True, part_of_the_suite=False, limit_seconds=5400),
 )
 
 CHECKERS: dict[str, list[str]] = {
@@ -254,6 +254,7 @@ def _environment(places: Places, node: Path | None) -> dict[str, str]:
     environment = child_environment(places, {})
     wanted = ("CI", "TERM", "OOLONG_TEST_DATABASE_URL", "OOLONG_TEST_REDIS_URL", "PYTEST_ADDOPTS")
     environment |= {name: os.environ[name] for name in wanted if name in os.environ}
+    environment |= {name: value for name, value in os.environ.items() if name.startswith("OOLONG_GPU_")}
     # The browser is fetched by a test's set-up, through the proxy and with the certificates of this machine.
     environment |= {name: value for name, value in os.environ.items() if _is_about_the_network(name.lower())}
     if node is not None:

@@ -51,6 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE not in item.path.parents:
             continue
         item.add_marker(pytest.mark.gpu)
+        item.add_marker(pytest.mark.timeout(2400))  # kernels are compiled at first use
         if "cuda" in item.keywords or not REHEARSAL:
             if gpus < 1:
                 item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU"))

@@ -15,6 +15,7 @@ import pytest
 from oolong.sandbox import Limits, Program, Sandbox, Status, Test, seccomp
 from oolong.sandbox.canary import examine
 from oolong.sandbox.capabilities import (
+    ENTER_WITHOUT_CHROOT,
     Capabilities,
     KernelSettings,
     SandboxRefused,
@@ -231,12 +232,16 @@ def test_without_a_user_namespace_it_refuses_and_names_the_command() -> None:
         ((0, 1, 0), False, "sudo sysctl -w user.max_user_namespaces=15000"),
         ((100, 0, None), False, "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
         ((100, 1, 1), False, "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
+        ((100, None, None, True), True, ENTER_WITHOUT_CHROOT),
+        ((100, None, None), False, ENTER_WITHOUT_CHROOT),
         ((100, None, None), True, "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined …"),
     ],
 )  # fmt: skip
 def test_the_command_fits_what_forbids_it(settings: tuple, container: bool, command: str) -> None:
-    names = ("max_user_namespaces", "unprivileged_userns_clone", "apparmor_restrict_unprivileged_userns")
-    read = KernelSettings(**dict(zip(names, settings, strict=True)))
+    read = KernelSettings(
+        max_user_namespaces=settings[0], unprivileged_userns_clone=settings[1],
+        apparmor_restrict_unprivileged_userns=settings[2], in_chroot=len(settings) > 3,
+    )  # fmt: skip
     assert command_for_user_namespaces(read, in_container=container) == command
 
 

@@ -46,8 +46,11 @@ class SourceWorkflow:
 def says_movable(source: str) -> bool:
     """False where the file says `MOVABLE = False` at its top level. It is read, not run."""
     for node in ast.parse(source).body:
-        if isinstance(node, ast.Assign) and any(
-            isinstance(target, ast.Name) and target.id == "MOVABLE" for target in node.targets
-        ):
-            return bool(ast.literal_eval(node.value))
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        named = any(isinstance(target, ast.Name) and target.id == "MOVABLE" for target in targets)
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if named and isinstance(value, ast.Constant) and value.value is False:
+            return False
     return True

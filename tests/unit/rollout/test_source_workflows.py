@@ -225,6 +225,8 @@ async def test_a_group_shares_one_process_and_a_full_process_ends_with_its_last_
 def test_a_workflow_says_whether_it_may_be_moved() -> None:
     assert says_movable(THREE_TURNS)
     assert not says_movable("MOVABLE = False\n" + THREE_TURNS)
+    assert not says_movable("MOVABLE: bool = False\n" + THREE_TURNS)
+    assert says_movable("if 1:\n    MOVABLE = False\n" + THREE_TURNS), "only at the top level"
 
 
 async def test_a_workflow_that_always_fails_ends_the_run_with_its_last_words(

@@ -231,7 +231,7 @@ async def a_shared_prefix_is_found_in_the_cache_until_a_load_flushes_it(subject:
 
 async def the_members_of_a_group_share_their_prompt(subject: Subject) -> None:
     """They are sent at once. Those that come into one prefill with the first compute the prompt beside it, the others
-    find it in the cache: of eight, 5 to 7 were measured."""
+    find it in the cache: of eight, 3 to 7 were measured."""
     await load(subject, 1)
     prompt = PROMPT + [40 + i % 50 for i in range(120)]
     sampling = Sampling(max_new_tokens=20, temperature=1.0, ignore_eos=True)

@@ -109,7 +109,7 @@ async def test_an_engine_that_does_not_say_how_busy_it_is_is_filled_to_the_specs
 async def test_the_members_of_a_group_share_its_prompt(
     new_harness: Callable[..., Harness], engine: ScriptedEngine, versions: Callable[[int], PublishedWeights]
 ) -> None:
-    """All members go to one engine, which computes the prompt once: G - 1 of G times it is in the cache."""
+    """All members go to one engine; the scripted one has a prompt in its cache from the first request on."""
     async with new_harness(rollout={"group_size": 8}, staleness={"max": 1}) as run:
         worker = run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")

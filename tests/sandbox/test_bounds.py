@@ -269,3 +269,14 @@ def test_limits_of_nothing_are_refused() -> None:
 def test_bytes_that_are_no_text_come_back_as_they_are(sandbox: Sandbox) -> None:
     source = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())"
     assert run(sandbox, source, Test(stdin=bytes(range(256)))).only.stdout == bytes(range(256))
+
+
+def test_a_part_that_cannot_be_copied_is_a_refusal_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*, for_other_users: bool) -> None:
+        raise OSError(28, "No space left on device", "/var/lib/oolong-sandbox-0-x")
+
+    monkeypatch.setattr("oolong.sandbox.canary.find_parts", full)
+    findings = examine(slots=1)
+    assert findings.sandbox is None and "No space left on device" in findings.capabilities.message
+    with pytest.raises(SandboxRefused):
+        findings.require()

@@ -86,8 +86,11 @@ def examine(*, slots: int | None = None, first_uid: int = FIRST_UID) -> Findings
     own_uid = os.geteuid() == 0  # root inside a user namespace would still be the machine's root
     try:
         parts = find_parts(for_other_users=own_uid)
-    except SandboxRefused as refused:
-        return _nothing(str(refused))
+    except (
+        SandboxRefused,
+        OSError,
+    ) as error:  # a part is missing, or could not be copied to where all can read
+        return _nothing(str(error))
     number = slots or len(os.sched_getaffinity(0))
 
     def sandbox_with(means: Means) -> Sandbox:

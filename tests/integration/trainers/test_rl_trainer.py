@@ -273,3 +273,15 @@ def wait_until(ready: Callable[[], bool], run: Any, timeout: float = 60) -> None
     while not ready():
         assert run.process.poll() is None and time.monotonic() < deadline, run.log
         time.sleep(0.02)
+
+
+def test_an_option_that_cannot_be_had_here_ends_the_run_with_the_reason(
+    start_trainer: Callable[..., Any],
+) -> None:
+    spec = {**SMALL, "trainer": {**SMALL["trainer"], "compile": True, "dtype": "bfloat16"}}
+    with ScriptedController(BATCHES) as controller:
+        run = start_trainer(spec, controller_url=controller.url)
+        assert run.finish() == 1
+    assert run.result.reason is EndReason.CONFIG_REFUSED
+    assert "trainer.compile=true on cpu: compiled blocks are for CUDA" in run.result.message
+    assert controller.announced == []

@@ -210,6 +210,21 @@ class UploadsView(APIView):
         return Response(upload_as_json(upload), status=201)
 
 
+class FetchSerializer(StrictSerializer):
+    url = serializers.CharField(max_length=2000, help_text="https, on the open internet; at most 1 GiB")
+
+
+class FetchUploadView(APIView):
+    scopes = {"POST": "datasets:write"}
+
+    @extend_schema(operation_id="fetch_upload", request=FetchSerializer, responses={201: UploadSerializer})
+    def post(self, request: Request) -> Response:
+        form = FetchSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        upload = services.fetch_upload(caller_of(request), form.validated_data["url"])
+        return Response(upload_as_json(upload), status=201)
+
+
 class DatasetsView(APIView):
     scopes = {"GET": "datasets:read", "POST": "datasets:write"}
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
 from django.db import IntegrityError, transaction
 from django.db.models import Max
@@ -23,9 +24,12 @@ from control_plane.catalog.models import (
     Upload,
 )
 from control_plane.common.errors import FieldError, Problem, conflict, unprocessable
+from control_plane.common.outbound import AddressRefused, FetchFailed, fetch
 
 MAX_UPLOAD_BYTES = {"dataset": 8 * 1024**3, "model": archives.MAX_TOTAL_BYTES}
 PREVIEW_ROWS = 200
+MAX_FETCHED_BYTES = 1024**3  # what is larger is downloaded by its owner and uploaded in parts
+FETCH_SECONDS = 50.0
 
 
 class _Rejected(Exception):
@@ -68,6 +72,31 @@ def take_upload(
     return Upload.objects.create(
         project=caller.project, created_by=caller.user, filename=Path(filename).name[:255] or "upload",
         purpose=purpose, bytes=writer.bytes, sha256=writer.blob.sha256,
+    )  # fmt: skip
+
+
+def fetch_upload(caller: Caller, url: str) -> Upload:
+    """Fetch a public https address into an upload of purpose dataset. 422 for one that may not be asked or fails."""
+    try:
+        with (
+            fetch(url, most_bytes=MAX_FETCHED_BYTES, seconds=FETCH_SECONDS) as chunks,
+            store.new_blob() as writer,
+        ):
+            for chunk in chunks:
+                writer.write(chunk)
+    except AddressRefused as error:
+        raise unprocessable(
+            "address_refused", str(error), [FieldError("/url", "address_refused", str(error))]
+        ) from error
+    except FetchFailed as error:
+        raise unprocessable(
+            "fetch_failed", str(error), [FieldError("/url", "fetch_failed", str(error))]
+        ) from error
+    if not writer.bytes:
+        raise unprocessable("empty", f"{url} has no bytes")
+    return Upload.objects.create(
+        project=caller.project, created_by=caller.user, purpose="dataset", bytes=writer.bytes,
+        sha256=writer.blob.sha256, filename=Path(urlsplit(url).path).name[:255] or "upload",
     )  # fmt: skip
 
 

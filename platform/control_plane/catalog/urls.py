@@ -4,6 +4,7 @@ from control_plane.catalog import api, checkpoint_api, function_api, upload_api,
 
 urlpatterns = [
     path("uploads", api.UploadsView.as_view()),
+    path("uploads/fetch", api.FetchUploadView.as_view()),
     path("upload-sessions", upload_api.UploadSessionsView.as_view()),
     path("upload-sessions/<str:session_id>", upload_api.UploadSessionView.as_view()),
     path("upload-sessions/<str:session_id>/parts/<int:number>", upload_api.UploadSessionPartView.as_view()),

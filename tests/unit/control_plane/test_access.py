@@ -35,6 +35,7 @@ EXPECTED = {
     "POST /tokens": "tokens:write",
     "DELETE /tokens/{token_id}": "tokens:write",
     "POST /uploads": KNOWN,  # by purpose: see its own test
+    "POST /uploads/fetch": "datasets:write",
     "POST /upload-sessions": KNOWN,  # these too
     "GET /upload-sessions/{session_id}": KNOWN,
     "DELETE /upload-sessions/{session_id}": KNOWN,

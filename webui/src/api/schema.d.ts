@@ -1329,6 +1329,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/uploads/fetch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["fetch_upload"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1668,6 +1684,11 @@ export interface components {
             data: components["schemas"]["Event"][];
             next_cursor: string | null;
             has_more: boolean;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        FetchRequest: {
+            /** @description https, on the open internet; at most 1 GiB */
+            url: string;
         };
         FieldError: {
             /** @description JSON pointer to the field */
@@ -2545,6 +2566,7 @@ export type EnrolReply = components['schemas']['EnrolReply'];
 export type EnrolmentToken = components['schemas']['EnrolmentToken'];
 export type Event = components['schemas']['Event'];
 export type EventPage = components['schemas']['EventPage'];
+export type FetchRequest = components['schemas']['FetchRequest'];
 export type FieldError = components['schemas']['FieldError'];
 export type Function = components['schemas']['Function'];
 export type FunctionPage = components['schemas']['FunctionPage'];
@@ -5737,6 +5759,38 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/octet-stream": string;
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upload"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    fetch_upload: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FetchRequest"];
             };
         };
         responses: {

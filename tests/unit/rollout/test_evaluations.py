@@ -300,10 +300,11 @@ async def test_an_engine_that_moved_on_loads_the_version_again_gives_its_groups_
         lease = evaluations.lease
         monkeypatch.setattr(evaluations, "lease", lambda *_, **__: None)
         await run.trainer.announce(versions(1))
+        await run.until(lambda: worker.slot.loaded_version == 1)  # else a slow machine skips it
         await run.trainer.take(1)
         task, evaluations.pending = evaluations.pending, None
         await run.trainer.announce(versions(2))
-        await run.until(lambda: worker.slot.loaded_version == 2 and len(engine.running) > 8)
+        await run.until(lambda: worker.slot.loaded_version == 2 and len(engine.running) > 1)
         evaluations.pending = task
         monkeypatch.setattr(evaluations, "lease", lease)
         await run.until(lambda: "step-1" in evaluations.scores)

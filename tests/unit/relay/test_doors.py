@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from control_plane.runs.plan_jobs import port_names
+from gpu_agents.agent.launch import numbered_ports
 from gpu_agents.agent.relay import Door, NoDoor, doors_of
 from oolong.contracts.relay.endpoints import ENDPOINTS, allowed, plain_path, ports_of
 from oolong.contracts.relay.frames import Open
 from tests.unit.relay.conftest import JOB_TOKEN, desired
+from tests.unit.rollout.harness import run_spec
 
 ATTEMPTS = [desired("att_1", 7001, 7002), desired("att_2", 7003)]
 
@@ -81,3 +84,11 @@ def test_headers_pass_by_name_and_cannot_end_their_line() -> None:
 def test_the_ports_of_an_endpoint_are_in_the_order_of_their_jobs() -> None:
     ports = {"session-10": 3, "session-2": 2, "session-0": 1, "controller": 9, "session-x": 8}
     assert ports_of(ENDPOINTS["sessions"], ports) == {0: 1, 2: 2, 10: 3}
+
+
+def test_a_run_of_agent_sessions_gets_a_port_per_engine_and_its_jobs_are_told() -> None:
+    names = port_names(run_spec(workflow={"name": "agent_session"}, rollout={"engines": 2}))
+    assert [name for name in names if name.startswith("session")] == ["session-0", "session-1"]
+    assert not [name for name in port_names(run_spec()) if name.startswith("session")]
+    ports = {name: 5000 + place for place, name in enumerate(names)}
+    assert numbered_ports(ports, "session") == list(ports_of(ENDPOINTS["sessions"], ports).values())

@@ -12,6 +12,7 @@ import httpx
 from oolong.client import calls, models
 from oolong.client.archives import ONE_REQUEST_BYTES, Body, Progress, body_of, counted, missing_parts
 from oolong.client.calls import Call
+from oolong.client.checkpoints import Checkpoints
 from oolong.client.downloads import Download
 from oolong.client.errors import NotFound, OolongError, ServerError, StreamGap, Unreachable, error_of
 from oolong.client.exchange import (
@@ -22,7 +23,7 @@ from oolong.client.exchange import (
     retry_after,
     worth_repeating,
 )
-from oolong.client.exports import Export, PartDownload
+from oolong.client.exports import PartDownload
 from oolong.client.functions import source_text, verified
 from oolong.client.sessions import Sessions
 from oolong.client.settings import ClientSettings, read_settings
@@ -580,77 +581,6 @@ class Runs:
                 state = f"is {seen.status}" if seen is not None else f"could not be asked: {last_error}"
                 raise TimeoutError(f"run {run_id} {state} after {timeout_seconds:g} s")
             time.sleep(poll_seconds)
-
-
-class Checkpoints:
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def list(self, *, run_id: str | None = None) -> Iterator[models.Checkpoint]:
-        return self._client.pages("checkpoints", models.Checkpoint, run=run_id)
-
-    def get(self, checkpoint_id: str) -> models.Checkpoint:
-        return self._client.send(calls.get_checkpoint(checkpoint_id))
-
-    def download(self, checkpoint_id: str, target: str | Path, *, progress: Progress | None = None) -> Path:
-        """Its tar archive as one file, sha256 verified; a part that is there already is gone on with."""
-        checkpoint = self.get(checkpoint_id)
-        download = Download(Path(target), sha256=checkpoint.tar_sha256, progress=progress)
-        self._client.download(f"checkpoints/{checkpoint_id}/download", download)
-        return download.target
-
-    def resolve(self, reference: str) -> models.Checkpoint:
-        """By id, alias, run_…@20 or name@latest."""
-        return self._client.send(calls.resolve_checkpoint(reference))
-
-    def files(self, checkpoint_id: str) -> models.CheckpointFiles:
-        """What lies in it, and where in the download."""
-        return self._client.send(calls.checkpoint_files(checkpoint_id))
-
-    def lineage(self, checkpoint_id: str) -> models.Lineage:
-        return self._client.send(calls.checkpoint_lineage(checkpoint_id))
-
-    def aliases(self) -> Iterator[models.CheckpointAlias]:
-        return self._client.pages("checkpoint-aliases", models.CheckpointAlias)
-
-    def promote(
-        self, reference: str, alias: str, *, protected: bool | None = None, expected: str | None = None
-    ) -> models.CheckpointAlias:
-        """Let an alias mean this checkpoint; with `expected`, only if it means that one now (raises Conflict)."""
-        return self._client.send(calls.set_alias(alias, reference, protected, expected))
-
-    def delete_alias(self, alias: str) -> None:
-        self._client.send(calls.delete_alias(alias))
-
-    def pin(self, checkpoint_id: str, pinned: bool) -> models.Checkpoint:
-        """Whether it is kept whatever the retention policy says."""
-        return self._client.send(calls.pin_checkpoint(checkpoint_id, pinned))
-
-    def link(self, checkpoint_id: str, *, seconds: int = 3600) -> models.DownloadLink:
-        """An address that downloads it without a token."""
-        return self._client.send(calls.checkpoint_link(checkpoint_id, seconds))
-
-    def retention(self) -> models.RetentionPolicy:
-        return self._client.send(calls.get_retention())
-
-    def set_retention(self, policy: Mapping[str, Any], *, automatic: bool = False) -> models.RetentionPolicy:
-        return self._client.send(calls.set_retention(policy, automatic))
-
-    def plan_retention(self, policy: Mapping[str, Any] | None = None) -> models.RetentionPlan:
-        """What would be freed now, by this policy or the project's own."""
-        return self._client.send(calls.plan_retention(policy))
-
-    def apply_retention(self) -> models.RetentionPlan:
-        """Free what the project's policy frees now."""
-        return self._client.send(calls.apply_retention())
-
-    def export(self, reference: str, folder: str | Path, *, progress: Progress | None = None) -> Path:
-        """Its model as a Hugging Face directory with a model card; every file's sha256 is verified."""
-        checkpoint = self.resolve(reference)
-        export = Export(Path(folder), self.files(checkpoint.id), progress)
-        for file in export.files:
-            self._client.download_part(f"checkpoints/{checkpoint.id}/download", export.part(file))
-        return export.finish(self._client.send(calls.model_card(checkpoint.id)))
 
 
 class Pool:

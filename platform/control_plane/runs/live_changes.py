@@ -19,7 +19,7 @@ from control_plane.runs.models import Run
 from control_plane.runs.selectors import live_attempt
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.live_changes import LiveSettings
-from oolong.contracts.run_spec import spec_errors
+from oolong.contracts.run_spec import RunSpec, spec_errors
 
 # What a job can take over between two steps, and where it looks for it.
 CHANGEABLE = {
@@ -49,6 +49,7 @@ def change_run(
     with transaction.atomic():
         run = lock_run(run_id)
         _refuse_impossible(run, given, evaluate=evaluate)
+        given = _as_the_spec_has_them(run, given)
         if run.status not in _UNTIL:
             raise conflict(
                 "has_ended", f"the run is {run.status}; nothing of it can change any more",
@@ -112,6 +113,18 @@ def _refuse_impossible(run: Run, given: dict[str, Any], *, evaluate: bool) -> No
         ]
     if errors:
         raise unprocessable("change_invalid", errors[0].message, errors)
+
+
+def _as_the_spec_has_them(run: Run, given: dict[str, Any]) -> dict[str, Any]:
+    """The values in the types of the spec's fields: it takes "3" for 3, and a node would not."""
+    if not given:
+        return given
+    spec = RunSpec.model_validate(merge_patch(run.spec, _nested(given))).model_dump()
+    typed = {}
+    for pointer in given:
+        section, field = pointer[1:].split("/")
+        typed[pointer] = spec[section][field]
+    return typed
 
 
 def _leaves(value: Any, pointer: str = "") -> Iterator[tuple[str, Any]]:

@@ -74,3 +74,20 @@ def test_nothing_to_change_an_ended_run_and_a_wish_before_the_start_are_refused(
     assert change(person("charlie", team="blue"), run, checkpoint=True).status_code == 404
     alice.post(f"/runs/{run['id']}/cancel")
     assert change(alice, run, changes={"staleness": {"max": 1}}).json()["code"] == "has_ended"
+
+
+@pytest.mark.parametrize("value", ["3", 3.0])
+def test_a_value_in_another_type_is_the_specs_own_for_the_node_too(
+    alice: Any, node: Any, start: Any, value: Any
+) -> None:
+    """Every later heartbeat of the node reads it: one that cannot be read would silence all runs there."""
+    machine = node()
+    run = start(machine)
+    changed = change(
+        alice, run, changes={"staleness": {"max": value}, "rollout": {"max_concurrent_groups": value}}
+    )
+    assert changed.status_code == 202, changed.content
+    assert changed.json()["live"]["max_staleness"] == 3
+    live = machine.beat().attempts[0].live
+    assert (live.max_staleness, live.max_concurrent_groups) == (3, 3)
+    assert type(live.max_staleness) is int

@@ -6,6 +6,7 @@ Nothing of a file with a fault is kept. A fault says which row, which column, wh
 from __future__ import annotations
 
 import json
+import math
 import string
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -179,13 +180,32 @@ def read_row(line: bytes) -> dict[str, Any]:
         row = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise RowFault("", "not_utf8", f"byte {error.start} of the line is not UTF-8") from error
-    except (json.JSONDecodeError, _NotJson, RecursionError) as error:
+    except (ValueError, _NotJson, RecursionError) as error:  # ValueError: also a number of too many digits
         raise RowFault(
             "", "not_json", f"not a JSON object: {error}; found {_sample(line.decode('utf-8'))}"
         ) from error
     if not isinstance(row, dict):
         raise RowFault("", "not_an_object", f"a row is a JSON object with columns; found {_sample(row)}")
     return row
+
+
+def presentable(value: Any, *, depth: int = 20) -> Any:
+    """A raw value as it can be stored and shown: NUL and half characters replaced, infinities as null, and what is
+    nested deeper than `depth` left out. Databases and JSON take nothing else."""
+    match value:
+        case str():
+            return (
+                value.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            )
+        case float() if not math.isfinite(value):
+            return None
+        case dict() | list() if not depth:
+            return "…"
+        case dict():
+            return {presentable(name): presentable(item, depth=depth - 1) for name, item in value.items()}
+        case list():
+            return [presentable(item, depth=depth - 1) for item in value]
+    return value
 
 
 def canonical(row: dict[str, Any], mapping: Mapping, number: int) -> CanonicalRow:

@@ -174,7 +174,7 @@ def preview(upload: Upload, mapping: rows.Mapping | None, *, limit: int) -> dict
         for number, line in islice(rows.numbered_lines(source), limit):
             try:
                 row = rows.read_row(line)
-                raw.append(row)
+                raw.append(rows.presentable(row))
                 for column, value in row.items():
                     types.setdefault(column, set()).add(_type_name(value))
                 if usable is not None:
@@ -189,7 +189,7 @@ def preview(upload: Upload, mapping: rows.Mapping | None, *, limit: int) -> dict
                 errors.append(rows.fault_of_row(fault, number))
     columns = [
         {
-            "name": column,
+            "name": rows.presentable(column),
             "type": " or ".join(sorted(found - {"null"})) or "null",
             "missing": sum(row.get(column) is None for row in raw),
         }

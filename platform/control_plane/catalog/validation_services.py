@@ -153,7 +153,9 @@ def _look_after(validation: DatasetValidation, *, here: str, now: datetime) -> N
 
 def _settle(validation: DatasetValidation, result: ParseResult, folder: Path, *, now: datetime) -> None:
     """Adopt what the process left: the canonical rows and the report become blobs, the numbers a row."""
-    kept: dict[str, Any] = {"result": msgspec.to_builtins(result), "ended_at": now}
+    # What it quotes of the file may hold what no database takes, and then no later tick would get past it.
+    document = rows.presentable(msgspec.to_builtins(result), depth=40)
+    kept: dict[str, Any] = {"result": document, "ended_at": now}
     if result.canonical_sha256:
         store.adopt(folder / CANONICAL_FILE, result.canonical_sha256)
         kept["canonical_sha256"] = result.canonical_sha256
@@ -162,13 +164,13 @@ def _settle(validation: DatasetValidation, result: ParseResult, folder: Path, *,
         with report.open("rb") as file:
             kept["report_sha256"] = store.put(store.read_chunks(file)).sha256
     if result.refused is not None:
-        kept |= {"state": ValidationState.INVALID, "message": result.refused["message"]}
-        kept["result"]["errors"] = [{"pointer": "/upload_id", **result.refused}]
+        kept |= {"state": ValidationState.INVALID, "message": document["refused"]["message"]}
+        kept["result"]["errors"] = [{"pointer": "/upload_id", **document["refused"]}]
     elif result.faults:
         many = f"{result.faults}{' or more' if result.faults_cut else ''} rows are"
         kept["state"] = ValidationState.INVALID
         kept["message"] = (
-            f"{many if result.faults > 1 else 'a row is'} faulty; first: {result.errors[0]['message']}"
+            f"{many if result.faults > 1 else 'a row is'} faulty; first: {document['errors'][0]['message']}"
         )
     else:
         kept["state"] = ValidationState.VALID
@@ -195,8 +197,7 @@ def _is_alive(pid: int, folder: Path) -> bool:
 
 def _last_words(folder: Path) -> str:
     try:
-        return (folder / "said.log").read_text(errors="replace").strip().rpartition("\n")[2][
-            :500
-        ] or "nothing was said"
+        said = (folder / "said.log").read_text(errors="replace").replace("\x00", "\ufffd")
+        return said.strip().rpartition("\n")[2][:500] or "nothing was said"
     except FileNotFoundError:
         return "nothing was said"

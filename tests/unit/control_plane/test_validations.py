@@ -234,3 +234,20 @@ def test_a_refused_first_upload_leaves_no_dataset_and_names_the_line(oolong: Any
     checked = oolong("dataset", "validate", "rows.jsonl", *WORDS, "--report", "faults.jsonl")
     assert checked.code == 2 and "not valid, 301 rows checked" in checked.out
     assert json.loads(Path("faults.jsonl").read_text())["line"] == 301
+
+
+def test_what_no_database_can_hold_in_a_column_that_nobody_uses_holds_nothing_up(
+    alice: Any, validated: Any
+) -> None:
+    odd = b'{"q": "1", "a": "2", "s": "train", "x\\u0000": {"deep": ["\\u0000", "\\ud800", 1e999]}}\n'
+    found = validated(odd + GOOD)
+    assert (found["state"], found["rows"]) == ("VALID", 11), found["message"]
+    assert found["sample"][0]["x\ufffd"] == {"deep": ["\ufffd", "\ufffd", None]}
+    assert found["columns"][3]["name"] == "x\ufffd"
+    preview = alice.post("/datasets/preview", {"upload_id": found["upload_id"]})
+    assert preview.status_code == 200 and preview.json()["rows"][0] == found["sample"][0]
+
+
+def test_a_number_of_5000_digits_is_a_fault_of_its_row(validated: Any) -> None:
+    found = validated(GOOD + b'{"q": "1", "s": "train", "a": ' + b"7" * 5000 + b"}\n")
+    assert (found["state"], found["faults_by_code"]) == ("INVALID", {"not_json": 1})

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from control_plane.catalog import rows
 from oolong.contracts.attempt import CanonicalRow
 
 MAX_COLUMNS = 200
@@ -32,7 +33,7 @@ class Survey:
     def see_raw(self, row: dict[str, Any]) -> None:
         self.rows += 1
         if len(self.sample) < SAMPLE_ROWS:
-            self.sample.append(row)
+            self.sample.append(rows.presentable(row))
         for column, value in row.items():
             if column not in self._types and len(self._types) >= MAX_COLUMNS:
                 continue
@@ -65,7 +66,7 @@ class Survey:
     def columns(self) -> list[dict[str, Any]]:
         return [
             {
-                "name": name,
+                "name": rows.presentable(name),
                 "type": " or ".join(sorted(types)) or "null",
                 "missing": self.rows - self._present[name],
             }

@@ -91,7 +91,7 @@ async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
     telemetry.publish(now=time.time())
     telemetry.close()
     if service.budget.exceeded:
-        return leave(job, EndReason.REWARD_ERRORS, service.budget.exceeded)
+        return leave(job, EndReason.REWARD_ERROR_SHARE, service.budget.exceeded)
     return leave(job, EndReason.STOPPED_BY_USER)
 
 

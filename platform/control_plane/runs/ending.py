@@ -23,9 +23,15 @@ def begin_stop(run: Run, reason: EndReason, message: str, *, now: datetime) -> N
     ask_stop(attempt, kinds={JobKind.TRAINER}, now=now)
 
 
-def begin_pause(run: Run, *, now: datetime) -> None:
+def begin_pause(
+    run: Run,
+    reason: EndReason = EndReason.PAUSED_BY_USER,
+    message: str = "pause was asked for",
+    *,
+    now: datetime,
+) -> None:
     """PAUSING: as a stop, but the run goes on later from the checkpoint that the trainer takes now."""
-    move_run(run, RunStatus.PAUSING, now=now, message="pause was asked for")
+    move_run(run, RunStatus.PAUSING, now=now, message=message, **verdict_of(reason, message))
     attempt = live_attempt(run)
     if attempt is None:
         rest(run, now=now)
@@ -39,10 +45,12 @@ def rest(run: Run, *, now: datetime, conditions: list[str] | None = None) -> Non
     goes_on = (
         f"goes on from step {checkpoint.step}" if checkpoint else "will begin anew: it has no checkpoint"
     )
+    reason = EndReason(run.reason or EndReason.PAUSED_BY_USER)
+    why = "paused" if reason is EndReason.PAUSED_BY_USER else run.reason_message
     move_run(
         run, RunStatus.PAUSED, now=now, message=f"paused; {goes_on}", conditions=conditions or [],
         waiting_why="", queue_position=None, progress=None,
-        **verdict_of(EndReason.PAUSED_BY_USER, f"paused; {goes_on} when it is resumed"),
+        **verdict_of(reason, f"{why}; {goes_on} when it is resumed"),
     )  # fmt: skip
 
 

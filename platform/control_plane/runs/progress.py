@@ -8,7 +8,15 @@ from control_plane.catalog.models import Checkpoint
 from control_plane.common import live
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Liveness
-from control_plane.runs.ending import ask_stop, begin_stop, close_attempt, end_attempt, rest, verdict_of
+from control_plane.runs.ending import (
+    ask_stop,
+    begin_pause,
+    begin_stop,
+    close_attempt,
+    end_attempt,
+    rest,
+    verdict_of,
+)
 from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.locking import each_locked
 from control_plane.runs.models import Attempt, Job, Run
@@ -83,7 +91,9 @@ def advance_run(run: Run, *, now: datetime) -> None:
 
 def _advance_working(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
     verdict = judge(run.kind, [_view(job) for job in jobs])
-    if isinstance(verdict, Broken):
+    if isinstance(verdict, Broken) and OUTCOMES[verdict.cause].status is RunStatus.PAUSED:
+        begin_pause(run, verdict.cause, verdict.message, now=now)
+    elif isinstance(verdict, Broken):
         end_attempt(run, attempt, verdict.cause, verdict.message, now=now)
     elif isinstance(verdict, Done):
         move_run(
@@ -108,7 +118,10 @@ def _advance_working(run: Run, attempt: Attempt, jobs: list[Job], *, now: dateti
 def _advance_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
     """Of a run that stops or pauses: the trainer's checkpoint first, then the others' end."""
     if run.status == RunStatus.PAUSING and isinstance(judge(run.kind, [_view(job) for job in jobs]), Done):
-        move_run(run, RunStatus.FINISHING, now=now, message="the work was done before it could be paused")
+        move_run(
+            run, RunStatus.FINISHING, now=now, message="the work was done before it could be paused", reason="",
+            reason_message="", fault="",
+        )  # fmt: skip
         ask_stop(attempt, now=now)
         return
     trainer = next(job for job in jobs if job.kind == JobKind.TRAINER)
@@ -122,7 +135,7 @@ def _advance_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: datet
     if silent or is_quiet(attempt, jobs, since=quiet_since(jobs, run), now=now):
         gap = gap_of(jobs)
         if run.status == RunStatus.PAUSING:
-            close_attempt(attempt, EndReason.PAUSED_BY_USER, "the run was paused", now=now)
+            close_attempt(attempt, EndReason(run.reason), "the run was paused", now=now)
             rest(run, conditions=["GAP"] if gap else [], now=now)
             fleet.announce_leases()
             return
@@ -182,7 +195,8 @@ def _requeue(run: Run, *, now: datetime) -> None:
             **verdict_of(EndReason.NO_VALID_CHECKPOINT, message),
         )  # fmt: skip
         return
-    lost = run.attempts.exclude(reason=EndReason.PAUSED_BY_USER).count()
+    rests = [reason for reason, outcome in OUTCOMES.items() if outcome.status is RunStatus.PAUSED]
+    lost = run.attempts.exclude(reason__in=rests).count()
     move_run(
         run, RunStatus.QUEUED, now=now, message="waits for slots for a new attempt",
         not_before=now + timedelta(seconds=pause_before_retry(lost)), waiting_why="",

@@ -33,7 +33,7 @@ INFRASTRUCTURE_FAULTS = frozenset({"infra", "platform"})
 
 
 def of_run(run: Run) -> ExitCode:
-    """The exit code of a run that has ended."""
+    """The exit code of a run that has ended, or that rests until somebody has looked (then 5)."""
     if run.status == "SUCCEEDED":
         return ExitCode.SUCCEEDED
     if run.status == "STOPPED":

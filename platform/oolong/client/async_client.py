@@ -577,7 +577,10 @@ class AsyncRuns:
         outage_seconds: float = 300.0,
         on_change: Callable[[models.Run], None] | None = None,
     ) -> models.Run:
-        """The run once it has ended, whatever its end. Raises TimeoutError; bears an outage of the server."""
+        """The run once it has ended, whatever its end, or rests for a fault of its own.
+
+        Raises TimeoutError; bears an outage of the server.
+        """
         began = time.monotonic()
         answered = began
         seen: models.Run | None = None
@@ -594,7 +597,7 @@ class AsyncRuns:
                 if run != seen and on_change is not None:
                     on_change(run)
                 seen = run
-                if run.ended:
+                if run.ended or run.rests:
                     return run
             if timeout_seconds is not None and time.monotonic() - began >= timeout_seconds:
                 state = f"is {seen.status}" if seen is not None else f"could not be asked: {last_error}"

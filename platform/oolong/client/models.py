@@ -262,6 +262,11 @@ class Run(Answer):
     def ended(self) -> bool:
         return self.status in ("SUCCEEDED", "STOPPED", "FAILED")
 
+    @property
+    def rests(self) -> bool:
+        """PAUSED for a reason of its own: it waits for somebody to look, so nobody should wait for it."""
+        return self.status == "PAUSED" and self.fault not in ("", "none")
+
 
 class Alert(Answer):
     id: str

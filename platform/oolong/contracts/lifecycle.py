@@ -95,6 +95,7 @@ class EndReason(StrEnum):
     DATASET_UNUSABLE = "dataset_unusable"
     MODEL_UNUSABLE = "model_unusable"
     REWARD_ERRORS = "reward_errors"
+    REWARD_ERROR_SHARE = "reward_error_share"  # the run rests until somebody has looked
     ALL_FILTERED = "all_filtered"  # rollout.filter left no group for a batch
     WORKFLOW_ERRORS = "workflow_errors"
     WALL_TIME_OVER = "wall_time_over"
@@ -127,7 +128,8 @@ OUTCOMES: dict[EndReason, Outcome] = {
     EndReason.DATASET_UNUSABLE: Outcome(RunStatus.FAILED, Fault.DATA, Retry.NEVER, "The event names the row and the reason."),
     EndReason.MODEL_UNUSABLE: Outcome(RunStatus.FAILED, Fault.DATA, Retry.NEVER, "The event names the file or tensor."),
     EndReason.ALL_FILTERED: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Every group was filtered: the prompts are all too easy or all too hard for the model. Widen rollout.filter, choose other rows, or a warm start."),
-    EndReason.REWARD_ERRORS: Outcome(RunStatus.FAILED, Fault.REWARD, Retry.NEVER, "Too many completions got no score; the event says why. A reward that cannot judge a row is no reward of 0: mend the reward function or the rows, or raise reward.max_error_share."),
+    EndReason.REWARD_ERRORS: Outcome(RunStatus.FAILED, Fault.REWARD, Retry.NEVER, "No completion gets a score; the event says why. Mend the reward function or the rows, and start again from the last checkpoint."),
+    EndReason.REWARD_ERROR_SHARE: Outcome(RunStatus.PAUSED, Fault.REWARD, Retry.NEVER, "Too many completions got no score; the event says why. A reward that cannot judge a row is no reward of 0: resume if the cause has passed, else fork the run with a mended reward or rows, or with a higher reward.max_error_share."),
     EndReason.WORKFLOW_ERRORS: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Every group's workflow failed; the event says how the last one did."),
     EndReason.WALL_TIME_OVER: Outcome(RunStatus.STOPPED, Fault.USER, Retry.NEVER, "budget.max_wall_seconds is over; start again from the last checkpoint."),
     EndReason.CONFIG_REFUSED: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "The event names the field."),

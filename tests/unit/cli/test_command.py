@@ -26,6 +26,7 @@ ME = {
         (run("STOPPED", reason="stopped_by_user"), 7),
         (run("FAILED", reason="node_lost", fault="infra"), 8),
         (run("FAILED", reason="controller_died", fault="platform"), 8),
+        (run("PAUSED", reason="reward_error_share", fault="reward"), 5),
     ],
 )
 def test_wait_exits_by_how_the_run_ended(

@@ -4,8 +4,8 @@ from oolong.contracts.lifecycle import ENDED, OUTCOMES, RUN_MOVES, EndReason, Fa
 def test_every_end_reason_has_an_outcome_that_ends_the_run_or_rests_it():
     assert set(OUTCOMES) == set(EndReason)
     resting = {reason for reason, outcome in OUTCOMES.items() if outcome.status not in ENDED}
-    assert resting == {EndReason.PAUSED_BY_USER}
-    assert OUTCOMES[EndReason.PAUSED_BY_USER].status is RunStatus.PAUSED
+    assert resting == {EndReason.PAUSED_BY_USER, EndReason.REWARD_ERROR_SHARE}
+    assert {OUTCOMES[reason].status for reason in resting} == {RunStatus.PAUSED}
 
 
 def test_ended_runs_never_move_again_and_every_status_is_in_the_table():

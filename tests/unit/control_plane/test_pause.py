@@ -155,6 +155,28 @@ def test_a_trainer_killed_during_a_pause_leaves_the_run_at_its_last_checkpoint(
     assert "step 5" in run["reason_message"]
 
 
+def test_a_reward_that_errs_too_often_rests_the_run_with_a_checkpoint_and_its_reason(
+    alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    said = "4 of 100 completions of the last five minutes got no score"
+    machine.exit(machine.job("reward"), EndReason.REWARD_ERROR_SHARE, code=1, message=said)
+    machine.beat()
+    assert alice.see(run["id"])["status"] == "PAUSING"
+    store_checkpoint(machine, run, commit_checkpoint, step=11)
+    end_jobs(machine, tick)
+    run = alice.see(run["id"])
+    assert (run["status"], run["reason"], run["fault"]) == ("PAUSED", "reward_error_share", "reward")
+    assert said in run["reason_message"] and "step 11" in run["reason_message"] and "resume" in run["advice"]
+    alice.post(f"/runs/{run['id']}/resume")
+    tick()
+    machine.beat()
+    machine.beat()
+    run = alice.see(run["id"])
+    assert (run["status"], run["reason"], run["train_step"]) == ("RUNNING", "", 11)
+
+
 def test_a_retry_goes_on_from_the_checkpoint_of_the_run_that_failed(
     alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
 ) -> None:

@@ -127,7 +127,7 @@ async def test_a_function_that_cannot_score_ends_the_run_with_the_reason(
         for _ in range(5):
             assert (await job.score("x", "y")).status == "error"
         result = job.result()
-        assert result["reason"] == EndReason.REWARD_ERRORS
+        assert result["reason"] == EndReason.REWARD_ERROR_SHARE
         assert "5 completions in a row got no score" in result["message"] and "KeyError" in result["message"]
     finally:
         await job.close()

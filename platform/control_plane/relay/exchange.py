@@ -21,6 +21,7 @@ from django.conf import settings
 from control_plane.relay.bus import Bus, BusDown
 from oolong.contracts.relay.frames import (
     AnyFrame,
+    BadFrame,
     Cancel,
     CancelCode,
     End,
@@ -204,8 +205,13 @@ class Exchange:
         socket.send(encode(frame))
 
     def _from_bus(self, socket: NodeSocket, message: bytes) -> None:
-        envelope = msgspec.msgpack.decode(message, type=_Envelope)
-        self._on_socket(socket, decode(envelope.frame), origin=envelope.origin)
+        try:
+            envelope = msgspec.msgpack.decode(message, type=_Envelope)
+            frame = decode(envelope.frame)
+        except (msgspec.DecodeError, BadFrame) as error:
+            log.warning("relay: another process sent what this one does not read: %s", error)
+            return
+        self._on_socket(socket, frame, origin=envelope.origin)
 
     def _note_ends(self, socket: NodeSocket, frame: AnyFrame, route: Route) -> None:
         route.ends += isinstance(frame, End)
@@ -238,7 +244,11 @@ class Exchange:
                 self._tasks = [asyncio.create_task(self._renew()), asyncio.create_task(self._watch())]
 
     def _to_caller(self, message: bytes) -> None:
-        frame = decode(message)
+        try:
+            frame = decode(message)
+        except BadFrame as error:  # of another release, say; the numbers tell the stream what it lacks
+            log.warning("relay: another process sent %s", error)
+            return
         caller = self.callers.get(frame.stream)
         if caller is not None:
             caller.pipe.deliver(frame)

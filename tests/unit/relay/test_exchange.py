@@ -201,6 +201,28 @@ async def test_too_many_streams_to_one_node_are_refused_not_queued(
     assert cancelled.value.code == "busy"
 
 
+async def test_a_message_that_a_process_cannot_read_costs_no_other_stream(
+    processes: list[Exchange], valkey_url: str
+) -> None:
+    near, holder = processes
+    agent = Agent()
+    await holder.attach(agent.socket)
+    pipe = await open_from(near)
+    await agent.hear(Open)
+    stranger = Bus(valkey_url)
+    for channel in (
+        f"oolong:relay:process:{near.process_id}",
+        f"oolong:relay:socket:{agent.socket.socket_id}",
+    ):
+        assert await stranger.publish(channel, b"\xc1") == 1
+    await stranger.close()
+    holder.from_node(agent.socket, Head(pipe.stream, 200, []))
+    async with asyncio.timeout(5):
+        assert (await pipe.read_head()).status == 200
+    await pipe.write(b"x")
+    assert await agent.hear(Data) == Data(pipe.stream, 0, b"x")
+
+
 async def test_without_valkey_a_process_still_reaches_its_own_nodes() -> None:
     alone = Exchange(Bus("redis://127.0.0.1:1/0"))
     agent = Agent()

@@ -206,3 +206,13 @@ async def test_a_second_head_and_data_after_the_end_are_against_the_rules() -> N
         with pytest.raises(Cancelled) as cancelled:
             await read_all(line.near)
         assert cancelled.value.code == "protocol"
+
+
+@pytest.mark.parametrize("frame", [Data("s", 0, b""), Head("s", 99, []), Head("s", 1000, [])], ids=str)
+async def test_what_no_honest_end_sends_ends_the_stream(frame: AnyFrame) -> None:
+    """Data without a byte costs no credit, so nothing else would bound how much of it is held."""
+    line = Line()
+    line.near.deliver(frame)
+    with pytest.raises(Cancelled) as cancelled:
+        await line.near.read_head()
+    assert cancelled.value.code == "protocol"

@@ -112,6 +112,8 @@ class Pipe:
             case Data(number=number, content=content):
                 if self._received_end:
                     raise Violation("data after the end")
+                if not content:
+                    raise Violation("data without a byte")  # credit would not bound how many of them are held
                 self._receiving.receive(number, len(content))
                 if self._receiving.too_large:
                     self.cancel("too_large", f"more than {self._receiving.most_bytes} bytes")
@@ -124,9 +126,11 @@ class Pipe:
             case Credit(grant=grant):
                 if not self._sent_end:
                     self._sending.grant(grant)
-            case Head():
+            case Head(status=status):
                 if self._head is not None:
                     raise Violation("a second head")
+                if not 200 <= status <= 599:
+                    raise Violation(f"a head of status {status}")
                 self._head = frame
             case Cancel(code=code, message=message):
                 self._break_off(Cancelled(code, message))

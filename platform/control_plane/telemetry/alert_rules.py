@@ -82,8 +82,9 @@ def _mismatch_drift(window: Window) -> str | None:
         return None
     before, after = fmean(start), now[0]
     # Rounding in float32 is 1e-7 and in bfloat16 a few 1e-3: below that a ratio says nothing.
+    times = f"{after / before:.1f} times the start" if before else "and by none at the start"
     return (
-        f"engine and trainer differ by {after:.2g} nats a token, {after / before:.1f} times the start"
+        f"engine and trainer differ by {after:.2g} nats a token, {times}"
         if after > 3 * before and after > 5e-3
         else None
     )

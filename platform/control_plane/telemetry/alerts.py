@@ -38,15 +38,15 @@ GROUP BY s.id, s.name
 
 def watch_runs(*, now: datetime) -> None:
     """Ask the rules about every run that goes on, and close what is open of those that do not."""
-    running = list(Run.objects.filter(status=RunStatus.RUNNING).values_list("pk", flat=True))
-    each_locked(running, lambda run: watch_run(run, now=now))
-    ended = Alert.objects.filter(closed_at=None).exclude(run__status=RunStatus.RUNNING)
-    each_locked(set(ended.values_list("run_id", flat=True)), lambda run: _tell(run, {}, now=now))
+    running = Run.objects.filter(status=RunStatus.RUNNING).values_list("pk", flat=True)
+    told = Alert.objects.filter(closed_at=None).values_list("run_id", flat=True)
+    each_locked(sorted({*running, *told}), lambda run: watch_run(run, now=now))
 
 
 def watch_run(run: Run, *, now: datetime) -> None:
-    """One run, which is locked."""
-    _tell(run, rules.judge(window_of(run, now=now)), now=now)
+    """One run, which is locked: only now is it certain whether it goes on."""
+    said = rules.judge(window_of(run, now=now)) if run.status == RunStatus.RUNNING else {}
+    _tell(run, said, now=now)
 
 
 def window_of(run: Run, *, now: datetime) -> rules.Window:

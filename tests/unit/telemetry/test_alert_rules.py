@@ -43,6 +43,11 @@ def test_a_healthy_run_has_no_alert_and_nor_has_one_of_which_nothing_is_known() 
         ("entropy_jump", window({"policy/entropy": [0.5] * 55 + [1.2] * 5}), "from 0.5 to 1.2"),
         ("weight_off", window({"weight/mean": [1.0] * 55 + [2.5] * 5}), "mean w is 2.5"),
         ("mismatch_drift", window({"mismatch/logprob_abs_mean": [1e-3] * 59 + [2e-2]}), "20.0 times the start"),
+        (
+            "mismatch_drift",
+            window({"mismatch/logprob_abs_mean": [2e-2]}, start={"mismatch/logprob_abs_mean": [0.0] * 20}),
+            "by none at the start",
+        ),
         ("clipping", window({"policy/clip_high_share": [0.3] * 60}), "35% of the loss tokens"),
         ("gradient_spike", window({"optim/grad_norm": [0.5] * 59 + [4.0]}), "is 4, usually 0.5"),
         ("nonfinite_steps", window({"optim/nonfinite_skips": [0.0] * 59 + [2.0]}), "2 train steps"),

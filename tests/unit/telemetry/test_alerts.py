@@ -82,3 +82,11 @@ def test_the_api_shows_them_with_advice_to_the_project_only(world: World) -> Non
     assert (shown["rule"], shown["severity"], shown["closed_at"]) == ("weight_off", "warning", None)
     assert "max staleness" in shown["advice"]
     assert get(build_world("two").token()).status_code == 404
+
+
+def test_a_run_that_ended_since_it_was_listed_gets_no_alert(world: World) -> None:
+    ship_steps(world, 1, 12, weight__mean=3.0)
+    run = Run.objects.get(pk=world.run.pk)
+    run.status = RunStatus.STOPPED
+    alerts.watch_run(run, now=clock.now())
+    assert not Alert.objects.exists()

@@ -7,6 +7,7 @@ the code that they check, which can forge them, so their scores are marked weak.
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 from dataclasses import dataclass
@@ -101,13 +102,13 @@ class CodeTests:
         refuse_unknown(options, known, reward="code")
         self._extract = _one_of(options, "extract", ("fence", "whole"))
         self._share = _one_of(options, "score", ("all", "share")) == "share"
-        self._max_tests = int(_positive(options, "max_tests", 10_000))
+        self._max_tests = _whole(options, "max_tests", 10_000)
         seconds = _positive(options, "timeout_seconds", 6.0)
         self._limits = Limits(
             cpu_seconds=seconds,
             wall_seconds=seconds + 4.0,  # on a busy machine a test may wait for a core
             total_wall_seconds=max(60.0, seconds + 10.0),
-            memory_bytes=int(_positive(options, "memory_mib", 512)) * MEBIBYTE,
+            memory_bytes=_whole(options, "memory_mib", 512) * MEBIBYTE,
             output_bytes=4 * MEBIBYTE,
             stop_at_first_failure=not self._share,
         )
@@ -179,8 +180,16 @@ def _one_of(options: dict[str, Any], name: str, known: tuple[str, ...]) -> str:
     return str(value)
 
 
+def _whole(options: dict[str, Any], name: str, default: int) -> int:
+    """Without a test every completion would pass; without memory none."""
+    value = _positive(options, name, default)
+    if not value.is_integer():
+        raise OptionsRefused(f"code: {name}={options[name]!r} is no whole number")
+    return int(value)
+
+
 def _positive(options: dict[str, Any], name: str, default: float) -> float:
     value = options.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
         raise OptionsRefused(f"code: {name}={value!r} is no number above 0")
     return float(value)

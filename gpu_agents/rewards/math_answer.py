@@ -91,14 +91,15 @@ def gold_of(answer: str) -> str:
 
 def last_boxed(text: str) -> str | None:
     """What the last \\boxed{…} (or \\fbox) of a text holds, with its braces matched; None without a whole one."""
-    start = max(text.rfind("\\boxed{"), text.rfind("\\fbox{"))
+    start, end = max(text.rfind("\\boxed{"), text.rfind("\\fbox{")), len(text)
     while start >= 0:
         opening = text.index("{", start)
         depth = 0
-        for place in range(opening, len(text)):
+        for place in range(opening, end):
             depth += (text[place] == "{") - (text[place] == "}")
             if depth == 0:
                 return text[opening + 1 : place]
+        end = start  # this box is never closed, so one before it is closed before it or not at all
         start = max(text.rfind("\\boxed{", 0, start), text.rfind("\\fbox{", 0, start))
     return None
 

@@ -7,6 +7,7 @@ nothing is kept between two calls. An exception, a limit or another result is an
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 from gpu_agents.rewards.reward import Completion, NoScore, Score, VerifierFailed
@@ -84,6 +85,6 @@ def read_result(reported: bytes | None) -> Score:
 
 
 def _number(value: object, what: str) -> float:
-    if isinstance(value, (bool, int, float)):
+    if isinstance(value, (bool, int, float)) and abs(value) <= sys.float_info.max:  # neither is NaN
         return float(value)
-    raise NoScore(f"{what} must be a number, got {value!r:.80}")
+    raise NoScore(f"{what} must be a finite number, got {value!r:.80}")

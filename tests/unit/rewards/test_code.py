@@ -10,7 +10,7 @@ import pytest
 from gpu_agents.rewards.code_compare import same_output, same_value
 from gpu_agents.rewards.code_rows import read_task
 from gpu_agents.rewards.code_tests import CodeTests, extract_code, program_of
-from gpu_agents.rewards.reward import Completion, NoScore, Score
+from gpu_agents.rewards.reward import Completion, NoScore, OptionsRefused, Score
 from gpu_agents.rewards.sandboxes import Sandboxes
 
 SUM = {"tests": [{"input": "1 2\n", "output": "3\n"}, {"input": "40 2\n", "output": "42\n"}]}
@@ -197,3 +197,11 @@ def test_returned_values(reported: bytes | None, expected: object, same: bool) -
 )
 def test_the_last_python_block_is_the_answer(text: str, code: str) -> None:
     assert extract_code(text) == code
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_tests": 0.5}, {"memory_mib": 0.5}, {"timeout_seconds": float("inf")}]
+)
+def test_a_bound_that_would_leave_no_test_is_refused(sandboxes: Sandboxes, options: Any) -> None:
+    with pytest.raises(OptionsRefused, match=r"no (whole number|number above 0)"):
+        CodeTests(options, sandboxes)

@@ -54,7 +54,13 @@ async def test_a_function_that_fails_is_an_error_and_not_0(
         await judge(sandboxes, f"def score(prompt, completion, answer):\n    {body}")
 
 
-@pytest.mark.parametrize("result", ["'1'", "None", "[1]", "{'score': 'high'}", "{'score': 1, 'parts': 2}"])
+@pytest.mark.parametrize(
+    "result",
+    [
+        "'1'", "None", "[1]", "{'score': 'high'}", "{'score': 1, 'parts': 2}", "10**400",
+        "{'score': 1, 'parts': {'brief': float('nan')}}", "{'score': 1, 'parts': {'brief': float('inf')}}",
+    ],
+)  # fmt: skip
 async def test_what_is_no_number_is_no_score(sandboxes: Sandboxes, result: str) -> None:
     with pytest.raises(NoScore):
         await judge(sandboxes, f"def score(prompt, completion, answer):\n    return {result}")

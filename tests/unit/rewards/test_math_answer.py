@@ -173,6 +173,12 @@ def test_the_last_whole_box(text: str, boxed: str | None) -> None:
     assert gold_of("$ 5 $") == "5"
 
 
+def test_a_text_of_boxes_that_are_never_closed_is_read_in_one_pass() -> None:
+    began = time.process_time()
+    assert last_boxed(r"\boxed{1} " + r"\boxed{" * 20_000) == "1"
+    assert time.process_time() - began < 2
+
+
 def test_too_much_processor_time_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(math_answer, "CPU_SECONDS", 0.05)
 

@@ -165,7 +165,7 @@ def check_safetensors(path: Path) -> int:
             raise ValueError(f"truncated: the header needs {8 + length} bytes, the file has {size}")
         try:
             header = json.loads(file.read(length))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"the header is not JSON: {error}") from error
     if not isinstance(header, dict):
         raise ValueError("the header is not an object")
@@ -177,11 +177,12 @@ def check_safetensors(path: Path) -> int:
             dtype, shape, (first, last) = entry["dtype"], entry["shape"], entry["data_offsets"]
             count = math.prod(shape)
             wanted = count * DTYPE_BYTES[dtype]
+            size_by_offsets = last - first
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the header's entry {name!r} is malformed ({error!r})") from error
-        if last - first != wanted:
+        if size_by_offsets != wanted:
             raise ValueError(
-                f"tensor {name!r} of shape {shape} and {dtype} needs {wanted} bytes, has {last - first}"
+                f"tensor {name!r} of shape {shape} and {dtype} needs {wanted} bytes, has {size_by_offsets}"
             )
         parameters, end = parameters + count, max(end, last)
     if 8 + length + end != size:
@@ -195,16 +196,20 @@ def _missing_shards(files: dict[str, Path]) -> list[str]:
     if index is None:
         return []
     try:
-        named = set(_read_json(index).get("weight_map", {}).values())
+        named = _read_json(index).get("weight_map", {})
     except ValueError:
         return []
-    return sorted(str(name) for name in named if name not in files)
+    shards = named.values() if isinstance(named, dict) else []
+    return sorted({str(name) for name in shards} - files.keys())
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     if path.stat().st_size > MAX_JSON_BYTES:
         raise ValueError(f"larger than {MAX_JSON_BYTES} bytes")
-    document = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     if not isinstance(document, dict):
         raise ValueError("not a JSON object")
     return document

@@ -21,6 +21,7 @@ from control_plane.catalog.models import (
     CheckpointAlias,
     CheckpointState,
     RetentionPolicy,
+    Upload,
 )
 from control_plane.catalog.retention import Candidate, Policy, Verdict, judge
 from control_plane.common.errors import Problem, conflict, not_found
@@ -188,7 +189,11 @@ def _candidates(project: Project, needs: Needs) -> list[Candidate]:
 def _is_named(sha256: str) -> bool:
     """Whether another row of any project has these very bytes."""
     others = Checkpoint.objects.filter(tar_sha256=sha256, state=CheckpointState.STORED)
-    return others.exists() or BaseModel.objects.filter(sha256=sha256).exists()
+    return (
+        others.exists()
+        or BaseModel.objects.filter(sha256=sha256).exists()
+        or Upload.objects.filter(sha256=sha256).exists()  # a downloaded checkpoint, uploaded as a model
+    )
 
 
 def _need_admin(caller: Caller, name: str) -> None:

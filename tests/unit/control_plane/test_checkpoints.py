@@ -234,6 +234,18 @@ def test_bytes_that_another_checkpoint_shares_stay(
     assert Checkpoint.objects.get(pk=old.pk).state == "FREED" and store.has_blob(old.tar_sha256)
 
 
+def test_bytes_that_somebody_uploaded_again_stay(
+    alice: Any, stored: Any, django_capture_on_commit_callbacks: Any
+) -> None:
+    old, _ = stored(step=20), stored(step=40)
+    with store.open_blob(old.tar_sha256) as file:
+        alice.upload(file.read(), "model")
+    alice.call("PUT", "/checkpoint-retention", {"keep_last": 1})
+    with django_capture_on_commit_callbacks(execute=True):
+        alice.post("/checkpoint-retention/apply")
+    assert Checkpoint.objects.get(pk=old.pk).state == "FREED" and store.has_blob(old.tar_sha256)
+
+
 def test_what_an_alias_a_pin_or_a_run_needs_is_never_freed(alice: Any, stored: Any) -> None:
     aliased, pinned, base, loose = (stored(f"run_{n}", step=1) for n in range(4))
     stored("run_3", step=2)

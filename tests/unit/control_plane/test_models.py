@@ -36,6 +36,11 @@ def safetensors(shape: tuple[int, ...] = (2, 3), *, cut: int = 0) -> bytes:
     return data[: len(data) - cut]
 
 
+def odd_header(**entry: Any) -> bytes:
+    text = json.dumps({"w": entry}).encode()
+    return struct.pack("<Q", len(text)) + text + b"\x00" * 4
+
+
 def files(**changes: bytes | None) -> dict[str, bytes]:
     given = {
         "config.json": json.dumps(CONFIG).encode(), "tokenizer.json": b"{}", "model.safetensors": safetensors(),
@@ -98,6 +103,13 @@ def test_the_same_files_are_the_same_model_however_they_were_packed(alice: Any) 
         (files(tokenizer_config__json=b'{"auto_map": {}}'), "/files/tokenizer_config.json", "auto_map"),
         (files(config__json=b"{"), "/files/config.json", "not_json"),
         (files(config__json=b"{}"), "/files/config.json", "no_model_type"),
+        (files(tokenizer__json=b"[" * 100_000), "/files/tokenizer.json", "not_json"),
+        (files(model__safetensors=odd_header(dtype="F32", shape=[1], data_offsets=["0", "4"])),
+         "/files/model.safetensors", "bad_header"),
+        (files(model__safetensors=struct.pack("<Q", 100_000) + b"[" * 100_000),
+         "/files/model.safetensors", "bad_header"),
+        ({**files(config__json=None), "model.safetensors.index.json": b'{"weight_map": [["w"]]}'},
+         "/files/config.json", "missing_file"),
         ({**files(), "model.safetensors.index.json": b'{"weight_map": {"w": "model-00002.safetensors"}}'},
          "/files/model-00002.safetensors", "missing_file"),
     ],

@@ -44,14 +44,17 @@ class CapturedTurn:
 
     @property
     def path(self) -> list[CapturedTurn]:
-        """From the root to this turn."""
-        return [*(self.parent.path if self.parent else []), self]
+        """From the root to this turn. A loop: a session may have more turns than Python has frames."""
+        turns, turn = [self], self.parent
+        while turn is not None:
+            turns.append(turn)
+            turn = turn.parent
+        return turns[::-1]
 
     @property
     def token_ids(self) -> list[int]:
         """Everything up to the end of this turn, as the engine had it."""
-        before = self.parent.token_ids if self.parent else []
-        return [*before, *self.context_ids, *self.sampled.token_ids]
+        return [token for turn in self.path for token in (*turn.context_ids, *turn.sampled.token_ids)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -185,6 +185,8 @@ class SessionDesk:
         """The group was reported."""
         if group in self._groups:
             self._groups.remove(group)
+        for session in group.sessions:
+            session.settle()
 
     def _open_one(self, session_id: str) -> tuple[Session, SessionGroup]:
         session, group = self.find(session_id)

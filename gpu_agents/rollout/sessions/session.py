@@ -33,6 +33,12 @@ class Session:
     state: State = "open"
     why: str = ""  # it was dropped
     calls: list[Member] = field(default_factory=list)  # what the calls that run now have sampled so far
+    summary: dict[str, Any] | None = None  # what is left of it once its group was reported
+
+    def settle(self) -> None:
+        """Its group was reported: late calls are answered from a summary, and its tokens and texts are let go."""
+        self.summary = shown(self)
+        self.capture = Capture()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +182,8 @@ class _GrowingText:
 
 
 def shown(session: Session) -> dict[str, Any]:
+    if session.summary is not None:
+        return session.summary
     turns = session.capture.turns
     return {
         "id": session.session_id,

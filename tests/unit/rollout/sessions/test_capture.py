@@ -9,6 +9,7 @@ import pytest
 from gpu_agents.rollout.controller.group_shape import check_group
 from gpu_agents.rollout.sessions.capture import Capture, CapturedTurn, Sampled, canonical, history_of
 from gpu_agents.rollout.sessions.export import NothingShared, common_prompt, strands_of
+from gpu_agents.rollout.sessions.session import Session, shown
 from oolong.contracts.rollout import Group
 
 USER = {"role": "user", "content": "add"}
@@ -38,6 +39,24 @@ def call(
         history=history,
         reply=canonical(assistant(reply)),
     )
+
+
+def test_of_a_session_whose_group_was_reported_only_the_summary_is_left() -> None:
+    session = Session(session_id="0-ab", member=0, opened_at=0.0, touched_at=0.0, capture=conversation())
+    before = shown(session)
+    assert (before["completions"], before["sampled_tokens"]) == (4, 5)
+    session.settle()
+    assert shown(session) == before and not session.capture.turns
+
+
+def test_a_session_may_have_more_turns_than_python_has_frames() -> None:
+    turn = None
+    for number in range(3000):
+        turn = CapturedTurn(
+            number=number, parent=turn, beginning="continued", context_ids=[1], sampled=said(2), history=()
+        )
+    assert turn is not None
+    assert len(turn.path) == 3000 and turn.token_ids == [1, 2] * 3000
 
 
 def conversation() -> Capture:

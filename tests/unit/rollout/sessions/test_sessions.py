@@ -102,6 +102,8 @@ async def test_sessions_of_one_prompt_become_a_group_that_is_trained(serve: Any,
             assert reply["usage"]["completion_tokens"] == len(sampled) == sum(trajectory.loss_mask)
             assert trajectory.token_ids[-1] == EOS and reply["choices"][0]["finish_reason"] == "stop"
         assert_ledger_is_true(agents.run.controller)
+        told = (await agents.http.get(f"/sessions/{first['id']}")).json()
+        assert (told["state"], told["completions"], told["reward"]) == ("ended", 1, 1.0)
 
 
 async def test_what_the_policy_sampled_is_never_tokenised_again(serve: Any, engine: ScriptedEngine) -> None:

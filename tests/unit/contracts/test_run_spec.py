@@ -80,6 +80,7 @@ def test_slots_needed_counts_engines_only_for_rl():
     [
         ("rollout", "group_size", "many", "'many'"),
         ("trainer", "learning_rate", -1, "-1"),
+        ("trainer", "learning_rate", float("inf"), "finite"),
         ("workflow", "name", "x" * 500, "'xxx"),
     ],
 )

@@ -18,4 +18,5 @@ def refuse(code: str, message: str, *path: str | int) -> PydanticCustomError:
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Infinity and NaN are no JSON: neither the database nor a node would take the spec.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

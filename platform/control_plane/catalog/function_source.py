@@ -47,7 +47,10 @@ def read_source(kind: SourceKind, source: str) -> SourceFacts:
         return _refused("no_entry_point", message)
     facts = _check_signature(entry, defined[-1])
     if kind == SourceKind.LOSS:
-        facts.errors += [FieldError(POINTER, code, message) for code, message in import_effects(tree)]
+        try:
+            facts.errors += [FieldError(POINTER, code, message) for code, message in import_effects(tree)]
+        except RecursionError:
+            return _refused("syntax", "an expression outside of loss is nested too deeply to be checked")
     return facts
 
 

@@ -275,3 +275,8 @@ def test_the_command_turns_code_in_the_trainer_on_and_shows_who_did(oolong: Any)
     assert "trainer code  off" in oolong("project", "show").out
     assert "trainer code  on" in oolong("project", "set", "--trainer-code", "on").out
     assert "alice turned trainer_code on" in oolong("project", "events").out
+
+
+def test_an_expression_too_deep_to_be_checked_is_refused_and_not_a_failure_of_ours() -> None:
+    facts = read_source(SourceKind.LOSS, f"x = abs({'+'.join(['1'] * 2500)})\ndef loss(): pass\n")
+    assert [error.code for error in facts.errors] == ["syntax"] and "nested" in facts.errors[0].message

@@ -65,6 +65,7 @@ class Front:
             self.outbox,
             model_directory=model_directory,
             section=spec.weight_sync,
+            tolerance=spec.weight_sync.tolerance(spec.trainer.dtype),
             first_version=first_version,
             dtype=dtype,
             device=device,

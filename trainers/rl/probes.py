@@ -47,6 +47,7 @@ class ProbeComparer:
         *,
         model_directory: Path,
         section: WeightSyncSection,
+        tolerance: float,  # nats
         first_version: int,
         dtype: torch.dtype,
         device: torch.device,
@@ -54,6 +55,7 @@ class ProbeComparer:
         self._controller = controller
         self._outbox = outbox
         self._section = section
+        self._tolerance = tolerance
         self._first_version = first_version
         self._device = device
         self._policy = empty_policy(model_directory, dtype=dtype).to(device)
@@ -146,7 +148,7 @@ class ProbeComparer:
             result.tokens += difference.numel()
             result.total += float(difference.sum())
             result.largest = max(result.largest, float(difference.max()))
-        if not float(difference.max()) <= self._section.probe_tolerance:
+        if not float(difference.max()) <= self._tolerance:
             self._controller.stale_engine(
                 rollout.StaleEngineRequest(
                     worker_id=acked.worker_id, version=acked.version, max_difference=float(difference.max())
@@ -156,7 +158,7 @@ class ProbeComparer:
                 Note(
                     kind="engine_stale",
                     message=f"{acked.worker_id} differs from the trainer by {float(difference.max()):.2e} nats at "
-                    f"version {acked.version}, above {self._section.probe_tolerance:g}; it gets no claims until it "
+                    f"version {acked.version}, above {self._tolerance:g}; it gets no claims until it "
                     "has loaded a newer version",
                 )
             )

@@ -1,6 +1,6 @@
 import pytest
 
-from oolong.contracts.run_spec import RunSpec, spec_errors
+from oolong.contracts.run_spec import RunSpec, WeightSyncSection, spec_errors
 
 
 def document(**changes):
@@ -107,3 +107,9 @@ def test_an_option_of_another_workflow_is_refused_with_the_workflow_that_has_it(
 def test_a_turn_that_can_never_be_whole_is_refused():
     (error,) = spec_errors(document(workflow={"max_trajectory_tokens": 100}))
     assert (error.pointer, error.code) == ("/workflow/max_trajectory_tokens", "turn_over_trajectory")
+
+
+def test_the_probe_allows_what_the_rounding_of_the_type_makes() -> None:
+    assert WeightSyncSection().tolerance("float32") == 1e-3
+    assert WeightSyncSection().tolerance("bfloat16") == 0.5, "bfloat16 rounds by 0.02 nats and more"
+    assert WeightSyncSection(probe_tolerance=0.25).tolerance("bfloat16") == 0.25

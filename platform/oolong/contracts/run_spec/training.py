@@ -55,9 +55,15 @@ class WeightSyncSection(Section):
         20, description="the probe is compared for this many first versions"
     )
     probe_every: PositiveInt = Field(10, description="then for every k-th version")
-    probe_tolerance: PositiveFloat = Field(
-        1e-3, description="largest |logprob difference| between engine and trainer before the engine is STALE"
+    probe_tolerance: PositiveFloat | None = Field(
+        None,
+        description="largest |logprob difference| between engine and trainer before the engine is STALE; left out: "
+        "0.001 in float32, 0.5 in bfloat16",
     )
+
+    def tolerance(self, dtype: Literal["float32", "bfloat16"]) -> float:
+        """Nats. The same weights in bfloat16 differ by some 0.02 on the greedy tokens of a probe."""
+        return self.probe_tolerance or {"float32": 1e-3, "bfloat16": 0.5}[dtype]
 
 
 class CheckpointSection(Section):

@@ -5,7 +5,7 @@ import uPlot from "uplot";
 
 import { clock, number } from "../common/format.ts";
 import classes from "./line-chart.module.css";
-import { extremes, smooth, type Points } from "./series.ts";
+import { extremes, paddingOf, smooth, type Points } from "./series.ts";
 
 export type Line = { key: string; label: string; points: Points; /** 1 to 6, a colour of the palette */ colour: number; dashed?: boolean; /** never smoothed: whole numbers such as versions and maxima */ exact?: boolean };
 
@@ -115,7 +115,7 @@ function options(lines: Line[], look: Look, width: number, onCursor: (index: num
               const low = look.floor === undefined ? min : Math.min(look.floor, min);
               let high = look.ceiling === undefined ? max : Math.max(look.ceiling, max);
               if (look.bound !== undefined) high = Math.max(high, look.bound.value * 1.18);
-              const pad = (high - low || Math.abs(high) || 1) * 0.06;
+              const pad = paddingOf(low, high);
               return [low === look.floor ? low : low - pad, high === look.ceiling ? high : high + pad];
             },
       },

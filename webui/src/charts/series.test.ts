@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { insert, joinAttempts, overSteps, overTime, smooth, type Points } from "./series.ts";
+import { insert, joinAttempts, overSteps, overTime, paddingOf, smooth, type Points } from "./series.ts";
 
 const points = (pairs: [number, number][], at = 0): Points => ({
   x: pairs.map(([x]) => x), y: pairs.map(([, y]) => y), at: pairs.map(([x]) => at + x * 10),
@@ -41,4 +41,18 @@ test("values by the clock are placed within the step under way", () => {
 test("over time the x is seconds since the origin and rises strictly", () => {
   const placed = overTime({ x: [1, 2, 3], y: [1, 2, 3], at: [100, 100, 107] }, 100);
   assert.deepEqual(placed.x, [0, 7]);
+});
+
+test("a constant series gets room around it, also when smoothing has moved its last digit", () => {
+  const smoothed = smooth(Array.from({ length: 60 }, () => 80), 0.5);
+  const [low, high] = [Math.min(80, ...smoothed), Math.max(80, ...smoothed)];
+  assert.ok(low < high, "smoothing no longer moves the last digit: this test shows nothing");
+  assert.ok(paddingOf(low, high) > 1);
+  assert.ok(paddingOf(-80, -80 + 1e-14) > 1);
+  assert.ok(paddingOf(0, 0) > 0);
+});
+
+test("a small range of values is kept as it is", () => {
+  assert.equal(paddingOf(2e-7, 6e-7).toExponential(1), "2.4e-8");
+  assert.equal(paddingOf(0, 10).toFixed(3), "0.600");
 });

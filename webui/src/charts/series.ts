@@ -98,3 +98,13 @@ export function extremes(values: number[]): { min: number; max: number } | null 
   }
   return { min, max };
 }
+
+/**
+ * Room above and below the values of a chart. Smoothing makes 80.00000000000001 of 80: a range as narrow as that
+ * counts as one value, since no step from tick to tick would be large enough to change the number.
+ */
+export function paddingOf(low: number, high: number): number {
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  const span = high - low > size * 1e-9 ? high - low : size || 1;
+  return span * 0.06;
+}

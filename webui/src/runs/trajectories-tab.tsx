@@ -59,6 +59,13 @@ function GroupCard({ group }: { group: Trajectory[] }) {
   );
 }
 
+/** What a reward function said beside its score. */
+function PartsOfReward({ trajectory }: { trajectory: Trajectory }) {
+  const parts = Object.entries(trajectory.reward_parts).map(([name, value]) => `${name} ${number(value)}`);
+  const said = [...parts, ...(trajectory.verdict === "" ? [] : [words(trajectory.verdict).toLowerCase()])];
+  return said.length === 0 ? null : <span className={`${classes.parts} tabular`} data-testid="reward-parts">{said.join(" · ")}</span>;
+}
+
 function Completion({ trajectory, best }: { trajectory: Trajectory; best: number }) {
   const { spans, isExact } = spansOf(trajectory);
   const isBest = trajectory.reward >= best && trajectory.reward > 0;
@@ -84,7 +91,10 @@ function Completion({ trajectory, best }: { trajectory: Trajectory; best: number
             </Tooltip>
         ))}
       </p>
-      <small>{about}</small>
+      <small>
+        {about}
+        <PartsOfReward trajectory={trajectory} />
+      </small>
     </div>
   );
 }

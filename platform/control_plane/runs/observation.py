@@ -121,7 +121,8 @@ def _take_report(job: Job, report: ObservedJob, *, now: datetime) -> None:
 
 def _news_of(job: Job, *, restarted: bool) -> str:
     if job.state == JobState.EXITED:
-        why = job.reason or f"code {job.exit_code}"
+        stopped = job.reason == EndReason.STOPPED_BY_USER  # the run's end asks some jobs to stop as well
+        why = "it was asked to stop" if stopped else job.reason or f"code {job.exit_code}"
         return f"{job.name} has exited: {why}{' · ' + job.message if job.message else ''}"
     if restarted:
         return f"{job.name} was restarted in place ({job.incarnation} of {job.restarts})"

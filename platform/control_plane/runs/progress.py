@@ -168,7 +168,8 @@ def _finish(run: Run, attempt: Attempt | None, jobs: list[Job], *, now: datetime
     reason = EndReason(fields.get("reason") or run.reason)
     if attempt is not None:
         close_attempt(attempt, reason, run.reason_message, now=now)
-    message = f"the last lines of {', '.join(gap)} did not arrive" if gap else OUTCOMES[reason].advice
+    said = OUTCOMES[reason].advice or "all is done; the last checkpoint is stored"
+    message = f"the last lines of {', '.join(gap)} did not arrive" if gap else said
     move_run(
         run, OUTCOMES[reason].status, now=now, message=message, conditions=["GAP"] if gap else [], **fields
     )

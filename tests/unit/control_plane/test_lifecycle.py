@@ -71,6 +71,7 @@ def test_a_completed_run_succeeds_and_gives_its_slots_back(
     assert machine.jobs == {}, "acknowledged jobs are forgotten"
     moves = [event["data"]["after"] for event in alice.events(run["id"]) if event["kind"] == "status"]
     assert moves == ["STARTING", "RUNNING", "FINISHING", "SUCCEEDED"]
+    assert all(event["message"] for event in alice.events(run["id"])), "an event that says nothing"
 
 
 def test_a_run_leaves_finishing_only_when_its_last_lines_are_read(
@@ -311,6 +312,8 @@ def test_stop_asks_the_trainer_first_and_ends_with_its_checkpoint(
     run = alice.see(run["id"])
     assert (run["status"], run["reason"], run["fault"]) == ("STOPPED", "stopped_by_user", "none")
     assert run["latest_checkpoint"]["step"] == 7
+    said = [event["message"] for event in alice.events(run["id"]) if event["kind"] == "job"]
+    assert "rollout-0 has exited: it was asked to stop" in said
 
 
 def test_a_stopped_run_is_never_failed_even_if_its_trainer_dies_of_it(

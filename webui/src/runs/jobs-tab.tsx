@@ -37,7 +37,7 @@ export function JobsTab({ run }: { run: Run }) {
                 <Table.Td ta="right">{job.pid ?? DASH}</Table.Td>
                 <Table.Td ta="right">{job.exit_code ?? DASH}</Table.Td>
                 <Table.Td ta="right">{duration(age(job))}</Table.Td>
-                <Table.Td>{words(job.reason)}{job.message !== "" && <div style={{ color: "var(--ink-soft)" }}>{job.message}</div>}</Table.Td>
+                <Table.Td>{job.reason === "stopped_by_user" ? "Asked to stop" : words(job.reason)}{job.message !== "" && <div style={{ color: "var(--ink-soft)" }}>{job.message}</div>}</Table.Td>
                 <Table.Td><Link to={`?tab=logs&job=${job.id}`}>Log</Link></Table.Td>
               </Table.Tr>
             ))}

@@ -22,7 +22,7 @@ from control_plane.catalog.validation_services import create_version_of
 from control_plane.common.errors import Problem, not_found
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import encode, paginate, read_page
-from control_plane.common.parsing import StrictSerializer
+from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, FieldErrorSerializer, page_of
 
 
@@ -78,7 +78,11 @@ class DatasetSerializer(serializers.Serializer[Any]):
 
 
 class DatasetCreateSerializer(StrictSerializer):
-    name = serializers.RegexField(r"^[A-Za-z0-9][A-Za-z0-9_. -]*$", max_length=120)
+    name = name_field(
+        r"^[A-Za-z0-9][A-Za-z0-9_. -]*$",
+        "letters, digits, spaces and . _ - beginning with a letter or digit",
+        max_length=120,
+    )
     description = serializers.CharField(required=False, allow_blank=True, default="", max_length=10_000)
 
 
@@ -131,7 +135,11 @@ class CanonicalRowSerializer(RenderedSerializer):
 
 
 class ModelCreateSerializer(StrictSerializer):
-    name = serializers.RegexField(r"^[A-Za-z0-9][A-Za-z0-9_./ -]*$", max_length=120)
+    name = name_field(
+        r"^[A-Za-z0-9][A-Za-z0-9_./ -]*$",
+        "letters, digits, spaces and . _ / - beginning with a letter or digit",
+        max_length=120,
+    )
     upload_id = serializers.CharField(required=False)
     path = serializers.CharField(required=False, max_length=1000)
 

@@ -27,10 +27,12 @@ from control_plane.common.clock import rfc3339
 from control_plane.common.errors import Problem, conflict, not_found, unprocessable
 from control_plane.common.files import file_response
 from control_plane.common.pagination import paginate, read_page
-from control_plane.common.parsing import StrictSerializer
+from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 
-ALIAS_NAME = r"^[a-z][a-z0-9_-]{0,59}$"
+ALIAS = name_field(
+    r"^[a-z][a-z0-9_-]*$", "small letters, digits and _ - beginning with a letter", max_length=60
+)
 LONGEST_LINK_SECONDS = 7 * 24 * 3600
 REFERENCE = "id, alias, run@20 or run@latest"
 BINARY = {(200, "application/octet-stream"): OpenApiTypes.BINARY}
@@ -237,7 +239,10 @@ class AliasView(APIView):
         caller = caller_of(request)
         form = AliasChangeSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        serializers.RegexField(ALIAS_NAME).run_validation(alias)
+        try:
+            ALIAS.run_validation(alias)
+        except serializers.ValidationError as refusal:
+            raise serializers.ValidationError({"alias": refusal.detail}) from refusal
         given = dict(form.validated_data)
         reference = given.pop("checkpoint")
         checkpoint = selectors.find_checkpoint(caller, reference)

@@ -20,16 +20,22 @@ from control_plane.catalog.show import function_as_json, function_version_as_jso
 from control_plane.common.errors import not_found, unprocessable
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
-from control_plane.common.parsing import StrictSerializer
+from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, SOURCE_KINDS, page_of
 from oolong.contracts.user_source import MAX_SOURCE_BYTES, SourceKind
 
 
 class FunctionUploadSerializer(StrictSerializer):
-    name = serializers.RegexField(r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=120)
+    name = name_field(
+        r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
+        "letters, digits and . _ - beginning with a letter or digit",
+        max_length=120,
+    )
     kind = serializers.ChoiceField(choices=SOURCE_KINDS)
     source = serializers.CharField(
-        trim_whitespace=False, help_text=f"the text of one Python file, at most {MAX_SOURCE_BYTES} bytes"
+        trim_whitespace=False,
+        help_text=f"the text of one Python file, at most {MAX_SOURCE_BYTES} bytes",
+        error_messages={"blank": "the file is empty; it must define the function of its kind"},
     )
     description = serializers.CharField(required=False, allow_blank=True, default="", max_length=10_000)
 

@@ -181,8 +181,12 @@ def read_row(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise RowFault("", "not_utf8", f"byte {error.start} of the line is not UTF-8") from error
     except (ValueError, _NotJson, RecursionError) as error:  # ValueError: also a number of too many digits
+        # The decoder counts lines within the row; the caller knows which line of the file this is.
+        why = (
+            f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
+        )
         raise RowFault(
-            "", "not_json", f"not a JSON object: {error}; found {_sample(line.decode('utf-8'))}"
+            "", "not_json", f"not a JSON object: {why}; found {_sample(line.decode('utf-8'))}"
         ) from error
     if not isinstance(row, dict):
         raise RowFault("", "not_an_object", f"a row is a JSON object with columns; found {_sample(row)}")

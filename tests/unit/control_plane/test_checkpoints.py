@@ -88,6 +88,13 @@ def test_a_checkpoint_is_found_by_its_run_and_step(
     assert (reply.json()["step"] if reply.status_code == 200 else None) == step
 
 
+def test_an_alias_that_is_no_name_is_refused_with_the_alias(alice: Any, stored: Any) -> None:
+    refused = set_alias(alice, "Best", stored(step=20).pk)
+    (error,) = refused.json()["errors"]
+    assert (refused.status_code, error["pointer"]) == (422, "/alias")
+    assert "'Best' is no name here: small letters" in error["message"]
+
+
 def test_two_movers_of_an_alias_do_not_undo_each_other(alice: Any, stored: Any) -> None:
     first, second = stored(step=1), stored(step=2)
     set_alias(alice, "best", first.pk)

@@ -48,7 +48,7 @@ GOOD = {"q": "1+1", "a": "2"}
 @pytest.mark.parametrize(
     ("line", "pointer", "code", "says"),
     [
-        (b"{not json", "/rows/1", "not_json", "{not json"),
+        (b"{not json", "/rows/1", "not_json", "in double quotes at character 2; found '{not json'"),
         ([1, 2], "/rows/1", "not_an_object", "[1, 2]"),
         ({"q": "1+1"}, "/rows/1/a", "missing_column", "'q'"),
         ({"q": ["x"], "a": "2"}, "/rows/1/q", "wrong_type", '["x"]'),

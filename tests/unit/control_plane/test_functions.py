@@ -102,6 +102,15 @@ def test_the_documented_signature_of_every_kind_is_taken(kind: SourceKind) -> No
     assert [error.code for error in read_source(kind, refused).errors] == ["wrong_form"]
 
 
+def test_a_name_or_a_file_that_cannot_be_taken_is_said_in_words(alice: Any) -> None:
+    refused = upload(alice, "", name="Not a name!")
+    messages = {error["pointer"]: error["message"] for error in refused.json()["errors"]}
+    assert messages == {
+        "/name": "'Not a name!' is no name here: letters, digits and . _ - beginning with a letter or digit",
+        "/source": "the file is empty; it must define the function of its kind",
+    }
+
+
 def test_a_name_belongs_to_one_kind(alice: Any) -> None:
     upload(alice)
     reply = upload(alice, "async def run(episode): ...", kind="workflow")

@@ -161,10 +161,18 @@ def _real(one: Entry) -> str:
         for row in one["settings"]["by_eta"]
     ]  # fmt: skip
     machine = one["machine"]
+    load = machine["load_average_at_the_end"]
+    busy = (
+        "**Other work kept the cores busy meanwhile.** A run with two processes at work at once then gets more of them "
+        "than one whose processes take turns: the ratio flatters asynchrony and is to be measured again on a quiet "
+        "machine.\n\n"
+        if load > 2 * machine["processors"]
+        else ""
+    )
     return (
         f"## Real SGLang, no emulation, {machine['processors']} processor cores\n\n"
         f"One engine and one trainer, {one['settings']['model']}; {machine['processor']}, load average at the end "
-        f"{machine['load_average_at_the_end']}.\n\n"
+        f"{load}.\n\n{busy}"
         + table(
             ["η", "s a step", "trained tokens/s", "trainer idle", "rollout idle", "weight sync", "engine paused",
              "staleness, mean"],

@@ -209,7 +209,7 @@ async def test_at_eta_0_two_engines_and_one_late_load_sample_only_the_batchs_ver
 async def test_an_engine_joins_evaluates_takes_over_and_every_token_is_still_of_its_version(
     tiny: TinyModel, real_engine: RealEngine, second_engine: RealEngine, tmp_path: Path
 ) -> None:
-    """The first engine begins alone; the second joins; one of them is leased for version 2; the first leaves in the
+    """The first engine begins alone; the second joins; one of them is leased for an evaluation; the first leaves in the
     middle of its groups, which the second finishes from their tokens."""
     evaluation = {
         "split": "train", "prompts": 6, "samples": 1, "every_steps": 2, "at_start": False, "at_end": False,
@@ -230,10 +230,12 @@ async def test_an_engine_joins_evaluates_takes_over_and_every_token_is_still_of_
         run.start_worker(second_engine.port, second_engine.api_key, index=1)
         await run.until(lambda: len(run.controller.engines.all()) == 2)
         await step()
-        while "step-2" not in run.controller.evaluations.scores:
+        # One that comes due while steps are quicker than a lease is left out, and the next one takes its place.
+        while not run.controller.evaluations.scores:
             await step()
-        scores = run.controller.evaluations.scores["step-2"]
-        assert (scores.version, scores.prompts, scores.samples) == (2, 6, 1)
+        [(label, scores), *_] = run.controller.evaluations.scores.items()
+        assert label == f"step-{scores.version}" and scores.version % 2 == 0
+        assert (scores.prompts, scores.samples) == (6, 1)
 
         while not run.controller.groups.claims.all_of_worker("rollout-0/0"):
             await step()

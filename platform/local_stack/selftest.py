@@ -36,7 +36,7 @@ LANES = (
         paths=("tests/unit",),
         ignored=("tests/unit/trainers",),
         # About half of the lane's work: the two halves take a core each.
-        halves=("tests/unit/control_plane", "tests/unit/rewards"),
+        halves=("tests/unit/control_plane", "tests/unit/rewards", "tests/unit/relay"),
     ),
     Lane("web"),
     Lane("trainer", paths=("tests/unit/trainers",), in_node_environment=True),

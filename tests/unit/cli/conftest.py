@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import os
+import io
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from oolong.cli.app import main
 from tests.support.scripted_api import TOKEN, ScriptedApi
 
-ROOT = Path(__file__).resolve().parents[3]
 Oolong = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -21,26 +21,32 @@ def api() -> Iterator[ScriptedApi]:
 
 
 @pytest.fixture
-def oolong(api: ScriptedApi, tmp_path: Path) -> Oolong:
-    """The command as a process of its own, with a home of its own."""
+def oolong(api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Oolong:
+    """The command as its entry point runs it, in this process, with a home, arguments and streams of its own.
+
+    A process for each call would spend a second on imports. One test starts a real one.
+    """
 
     def call(*arguments: str, token: str | None = TOKEN, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
-            "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
-            "COLUMNS": "200",
-        }
-        if token is not None:
-            environment |= {"OOLONG_URL": api.url, "OOLONG_TOKEN": token}
-        return subprocess.run(
-            [sys.executable, "-m", "oolong.cli", *arguments],
-            env=environment,
-            cwd=tmp_path,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        out, err = io.StringIO(), io.StringIO()
+        with monkeypatch.context() as patch:
+            patch.setenv("HOME", str(tmp_path))
+            patch.setenv("COLUMNS", "200")
+            patch.delenv("OOLONG_URL", raising=False)
+            patch.delenv("OOLONG_TOKEN", raising=False)
+            if token is not None:
+                patch.setenv("OOLONG_URL", api.url)
+                patch.setenv("OOLONG_TOKEN", token)
+            patch.chdir(tmp_path)
+            patch.setattr(sys, "argv", ["oolong", *arguments])
+            patch.setattr(sys, "stdin", io.StringIO(stdin))
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            try:
+                main()
+                code = 0
+            except SystemExit as end:
+                code = int(end.code or 0)
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
     return call

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, page, problem, run
 from tests.unit.cli.conftest import Oolong
+
+ROOT = Path(__file__).resolve().parents[3]
 
 ME = {
     "user": {"id": "user_1", "username": "alice"}, "team": {"id": "team_1", "name": "core"},
@@ -245,3 +250,18 @@ def test_a_model_folder_is_uploaded_as_one_archive(api: ScriptedApi, oolong: Ool
     assert api.asked[0].query["filename"] == "tiny.tar"
     assert b"config.json" in api.asked[0].body
     assert len(api.asked[0].body) % 10240 == 0
+
+
+def test_the_command_starts_as_a_process_of_its_own_and_exits_with_its_code(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    api.script["GET runs/run_1"] = Answer(run("STOPPED", reason="stopped_by_user"))
+    done = subprocess.run(
+        [sys.executable, "-m", "oolong.cli", "run", "wait", "run_1"],
+        env={
+            "PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
+            "OOLONG_URL": api.url, "OOLONG_TOKEN": TOKEN,
+        },
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.strip()) == (7, "STOPPED"), done.stderr

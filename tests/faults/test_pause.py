@@ -32,7 +32,11 @@ def test_stop_retry_pause_and_resume_leave_no_gap_and_no_repeat(stack: Stack, in
     wanted = int(asked.split()[-1])
     small_runs.wait_for_step(stack, first_id, wanted + 2)
     assert client.runs.last_value(first_id, "optim/learning_rate") == pytest.approx(5e-4)
-    assert wanted in [checkpoint.step for checkpoint in client.checkpoints.list(run_id=first_id)]
+    # It is written behind the steps that follow.
+    until(
+        lambda: wanted in [checkpoint.step for checkpoint in client.checkpoints.list(run_id=first_id)],
+        seconds=30, what=f"the checkpoint of step {wanted}", said=stack.said,
+    )  # fmt: skip
     client.runs.stop(first_id)
     first = small_runs.wait_for_end(stack, client, first_id, seconds=60)
     assert first.status == "STOPPED" and first.latest_checkpoint is not None

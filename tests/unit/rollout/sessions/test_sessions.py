@@ -289,7 +289,7 @@ async def test_a_completion_goes_on_through_a_new_version(
     serve: Any, engine: ScriptedEngine, versions: Versions
 ) -> None:
     """Interrupted by a load: the agent notices nothing, the tokens know both versions."""
-    engine.spread, engine.token_seconds = 2000, 0.01
+    engine.spread, engine.token_seconds = 2000, 0.03
     sections = {"trainer": {"groups_per_step": 1}, "rollout": {"max_new_tokens": 150, "group_size": 2}}
     async with serve(**sections, staleness={"max": 4}) as agents:
         for _ in range(2):

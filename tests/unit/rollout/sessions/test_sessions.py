@@ -298,7 +298,7 @@ async def test_a_completion_goes_on_through_a_new_version(
             await agents.end(session, reward=1.0)
         session = await agents.opened()
         calling = asyncio.create_task(agents.chat(session, [{"role": "user", "content": "zz"}]))
-        await agents.run.until(lambda: len(engine.running) == 1)
+        await agents.run.until(lambda: any(request.output for request in engine.running))
         await agents.run.trainer.take(0)
         await agents.run.trainer.announce(versions(1))
         reply = (await calling).json()

@@ -340,7 +340,8 @@ class Controller:
         )
         notes = []
         if gate.max_staleness != before.max_staleness:
-            version = max(0, self.versions.number)
+            # Before the first announcement, the version that the restored groups come from.
+            version = max(self.versions.number, self._restored_version or 0)
             until = version + self._straggler_bound(version)
             self._older_bounds.append((until, before.max_staleness))
             notes.append(

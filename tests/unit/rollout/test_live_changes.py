@@ -72,6 +72,26 @@ def test_a_lower_bound_closes_the_gate_and_does_not_wait_for_ever_for_groups_of_
     assert controller.ledger.counts().dropped == {}
 
 
+def test_an_attempt_that_resumes_under_a_lowered_bound_still_trains_what_was_admitted_under_the_higher_one() -> (
+    None
+):
+    controller = controller_at(4, max_staleness=2)
+    claimed = controller.claim(
+        ClaimRequest(worker_id=WORKER, engine_version=4, max_groups=12), now=0.0
+    ).groups
+    for one in claimed:
+        group = finished_group(one, [4, 4, 4])
+        controller.submit(SubmitRequest(worker_id=WORKER, claim_id=one.claim_id, group=group), now=0.0)
+    resumed = new_controller(rules(max_staleness=2, policy="wait"), restored=controller.snapshot(4))
+    (note,) = resumed.change(LiveSettings(revision=1, max_staleness=0))  # as the server does before it opens
+    assert "from version 4 on" in note
+    resumed.announce(announcement(4, "none"))
+    for version in (5, 6, 7):
+        assert take(resumed), f"the batch of version {version} is held back for ever"
+        resumed.announce(announcement(version))
+    assert resumed.ledger.counts().dropped == {}
+
+
 def test_concurrency_changes_and_a_change_to_the_same_says_nothing() -> None:
     controller = controller_at(max_staleness=4)
     (note,) = controller.change(LiveSettings(revision=1, max_concurrent_groups=3))

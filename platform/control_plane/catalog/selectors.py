@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import Q, QuerySet
 
@@ -82,11 +82,20 @@ def version_for(caller: Caller, version_id: str) -> DatasetVersion:
 
 def find_version(caller: Caller, reference: str) -> DatasetVersion | None:
     """By id, `name@3`, `name@latest`; a bare name means its latest version."""
-    own = versions(caller)
-    if reference.startswith("dsv_"):
+    return _find_numbered(versions(caller), reference, prefix="dsv_", name_field="dataset__name")
+
+
+Numbered = TypeVar("Numbered", DatasetVersion, FunctionVersion)
+
+
+def _find_numbered(
+    own: QuerySet[Numbered], reference: str, *, prefix: str, name_field: str
+) -> Numbered | None:
+    """One of the numbered versions by its reference; an id is told by its prefix."""
+    if reference.startswith(prefix):
         return own.filter(pk=reference).first()
     name, number = split_reference(reference)
-    named = own.filter(dataset__name=name)
+    named = own.filter(**{name_field: name})
     if number == "latest":
         return named.order_by("-number").first()
     return named.filter(number=int(number)).first() if _is_number(number) else None
@@ -166,14 +175,7 @@ def function_version_for(caller: Caller, version_id: str) -> FunctionVersion:
 
 def find_function_version(caller: Caller, reference: str) -> FunctionVersion | None:
     """By id, `name@3`, `name@latest`; a bare name means its latest version."""
-    own = function_versions(caller)
-    if reference.startswith("fnv_"):
-        return own.filter(pk=reference).first()
-    name, number = split_reference(reference)
-    named = own.filter(function__name=name)
-    if number == "latest":
-        return named.order_by("-number").first()
-    return named.filter(number=int(number)).first() if _is_number(number) else None
+    return _find_numbered(function_versions(caller), reference, prefix="fnv_", name_field="function__name")
 
 
 def checkpoints(caller: Caller) -> QuerySet[Checkpoint]:

@@ -1,4 +1,6 @@
-"""Writes the reference pages that are made from the contracts: `python tests/tools/reference_pages.py`.
+"""Writes what is made from the code: the reference pages, and the synchronous client from the asynchronous one.
+
+`python tests/tools/reference_pages.py`.
 
 A test compares the committed pages with what this would write, so they cannot drift.
 """
@@ -18,6 +20,7 @@ from control_plane.telemetry.alert_rules import RULES
 from oolong.contracts.lifecycle import OUTCOMES, RUN_MOVES
 from oolong.contracts.metrics import HISTOGRAMS, METRICS, Metric
 from oolong.contracts.run_spec import RunSpec
+from tests.tools import sync_client
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
@@ -151,4 +154,5 @@ if __name__ == "__main__":
     PAGES.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (PAGES / name).write_text(text)
+    sync_client.write()
     sys.exit(0)

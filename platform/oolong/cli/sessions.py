@@ -29,14 +29,14 @@ def open_session(
 def show(run: Run, session: SessionId) -> None:
     """How a session stands, with its branches."""
     with Client() as client:
-        show_json(client.send(calls.get_session(run, session)))
+        show_json(client.send(calls.sessions.get(run, session)))
 
 
 @app.command()
 def reward(run: Run, session: SessionId, value: Annotated[float, typer.Argument()]) -> None:
     """Set the session's reward."""
     with Client() as client:
-        show_json(client.send(calls.set_session_reward(run, session, value)))
+        show_json(client.send(calls.sessions.set_reward(run, session, value)))
 
 
 @app.command()
@@ -48,4 +48,4 @@ def end(
 ) -> None:
     """End a session."""
     with Client() as client:
-        show_json(client.send(calls.end_session(run, session, reward=value, discard=discard)))
+        show_json(client.send(calls.sessions.end(run, session, reward=value, discard=discard)))

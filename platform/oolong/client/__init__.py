@@ -1,6 +1,6 @@
 """The Python SDK: `from oolong.client import Client`, or `AsyncClient` with the same calls awaited."""
 
-from oolong.client.async_client import AsyncClient
+from oolong.client.aio.client import AsyncClient
 from oolong.client.errors import (
     ApiError,
     Conflict,
@@ -17,7 +17,7 @@ from oolong.client.errors import (
     Unreachable,
 )
 from oolong.client.exchange import RetryPolicy
-from oolong.client.sync_client import Client
+from oolong.client.sync.client import Client
 
 __all__ = [
     "ApiError",

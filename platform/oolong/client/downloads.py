@@ -5,10 +5,28 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from oolong.client.archives import Progress
 from oolong.client.errors import OolongError
 from oolong.client.exchange import file_chunks
+
+
+class Arriving(Protocol):
+    """Bytes that a client fetches: it asks with `headers`, until `complete`, and then has them checked."""
+
+    @property
+    def complete(self) -> bool: ...
+
+    def headers(self) -> dict[str, str]: ...
+
+    def begin(self, status: int, headers: Mapping[str, str]) -> bool:
+        """Whether the body of this answer is wanted; if not, it is asked again."""
+        ...
+
+    def write(self, chunk: bytes) -> None: ...
+
+    def finish(self) -> None: ...
 
 
 class Download:
@@ -27,17 +45,17 @@ class Download:
         plain = {"Accept-Encoding": "identity"}
         return plain | {"Range": f"bytes={self._have}-"} if self._have else plain
 
-    def restart(self) -> None:
-        """The server has no bytes after what is here (416): start anew."""
-        self._part.unlink()
-        self._have = 0
-
-    def begin(self, status: int, headers: Mapping[str, str]) -> None:
+    def begin(self, status: int, headers: Mapping[str, str]) -> bool:
+        if status == 416:  # the server has no bytes after what is here: start anew
+            self._part.unlink()
+            self._have = 0
+            return False
         if status != 206:  # the server sends all of it
             self._have = 0
             self._part.write_bytes(b"")
         self._total = self._have + int(headers.get("Content-Length", 0))
         self.complete = self._have >= self._total
+        return True
 
     def write(self, chunk: bytes) -> None:
         with self._part.open("ab") as file:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ import httpx
 from pydantic import TypeAdapter, ValidationError
 
 from oolong.client.calls import Call
-from oolong.client.errors import OolongError, error_of
+from oolong.client.errors import ApiError, OolongError, error_of
 
 T = TypeVar("T")
 
@@ -34,12 +34,31 @@ class RetryPolicy:
         return min(self.longest_seconds, max(doubled, retry_after or 0.0))
 
 
-def new_request(http: httpx.Client | httpx.AsyncClient, call: Call[Any]) -> httpx.Request:
-    headers = {**call.headers, **({"Idempotency-Key": call.key} if call.key else {})}
-    body: dict[str, Any] = {"json": call.body} if call.body is not None else {}
-    if call.content is not None:
-        body = {"content": call.content}
-    return http.build_request(call.method, call.path, params=dict(call.params), headers=headers, **body)
+def new_request(
+    http: httpx.Client | httpx.AsyncClient,
+    call: Call[Any],
+    *,
+    content: Iterator[bytes] | AsyncIterator[bytes] | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout_seconds: float | None = None,
+) -> httpx.Request:
+    """The call as it goes out; `content` is a body that is streamed, `headers` come on top of the call's own."""
+    all_headers = {
+        **call.headers,
+        **({"Idempotency-Key": call.key} if call.key else {}),
+        **(headers or {}),
+    }
+    request = http.build_request(
+        call.method,
+        call.path,
+        params=dict(call.params),
+        headers=all_headers,
+        json=call.body,
+        content=content if content is not None else call.content,
+    )
+    if timeout_seconds is not None:
+        request.extensions["timeout"].update(read=timeout_seconds, write=timeout_seconds)
+    return request
 
 
 def worth_repeating(response: httpx.Response) -> bool:
@@ -56,7 +75,7 @@ def retry_after(response: httpx.Response) -> float | None:
 def read_answer(call: Call[T], response: httpx.Response) -> T:
     """The typed answer, or the typed error."""
     if not response.is_success:
-        raise error_of(response.status_code, _json(response))
+        raise error_answer(response)
     if call.answer is None:
         return _json(response) if response.content else None  # type: ignore[return-value]
     if call.answer is bytes:
@@ -68,6 +87,11 @@ def read_answer(call: Call[T], response: httpx.Response) -> T:
             f"{call.method} {call.path}: the server's answer is not a {call.answer.__name__}; is this a control plane "
             f"of another version? {error.errors(include_url=False)[:3]}"
         ) from error
+
+
+def error_answer(response: httpx.Response) -> ApiError:
+    """The typed error of an answer that is one; its body must have been read."""
+    return error_of(response.status_code, _json(response))
 
 
 def problem_code(response: httpx.Response) -> str:

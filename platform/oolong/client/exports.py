@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from oolong.client.archives import Progress
@@ -32,9 +33,10 @@ class PartDownload:
         first, last = self._file.offset + self._have, self._file.offset + self._file.bytes - 1
         return {"Accept-Encoding": "identity", "Range": f"bytes={first}-{last}"}
 
-    def begin(self, status: int) -> None:
+    def begin(self, status: int, headers: Mapping[str, str]) -> bool:
         if status != 206:
             raise OolongError(f"{self._file.name}: the server answers {status} to a ranged request, not 206")
+        return True
 
     def write(self, chunk: bytes) -> None:
         with self._part.open("ab") as file:

@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -40,7 +39,7 @@ from control_plane.runs.placement import place_jobs
 from control_plane.runs.progress import advance_runs
 from control_plane.runs.sweep import sweep_leases
 from oolong.cli.app import main as cli_main
-from oolong.client import sync_client
+from oolong.client.sync import connection, datasets, runs
 from oolong.contracts.agent import (
     HeartbeatReply,
     HeartbeatRequest,
@@ -380,8 +379,9 @@ def oolong(
     def tick(seconds: float) -> None:
         validation_services.advance_validations(now=clock.now)
 
-    monkeypatch.setattr(sync_client, "time", SimpleNamespace(sleep=tick, monotonic=time.monotonic))
-    monkeypatch.setattr(sync_client.httpx, "Client", connected)
+    for waits in (connection, datasets, runs):
+        monkeypatch.setattr(waits, "sleep", tick)
+    monkeypatch.setattr(httpx, "Client", connected)
     monkeypatch.setenv("OOLONG_URL", "http://testserver")
     monkeypatch.setenv("OOLONG_TOKEN", alice.token)
     monkeypatch.setenv("COLUMNS", "200")

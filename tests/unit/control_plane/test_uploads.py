@@ -152,7 +152,7 @@ def test_the_command_goes_on_where_a_killed_one_ended(
     alice: Any, oolong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second process knows nothing of the first but the file."""
-    monkeypatch.setattr("oolong.client.sync_client.ONE_REQUEST_BYTES", 10)
+    monkeypatch.setattr("oolong.client.archives.ONE_REQUEST_BYTES", 10)
     lines = b"".join(
         b'{"prompt": "%d", "answer": "%s"}\n' % (n, os.urandom(9).hex().encode()) for n in range(50)
     )

@@ -1,0 +1,89 @@
+"""Checkpoints, as the client offers them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from oolong.client import calls, models
+from oolong.client.aio.connection import AsyncConnection
+from oolong.client.aio.downloads import download
+from oolong.client.archives import Progress
+from oolong.client.downloads import Download
+from oolong.client.exports import Export
+
+
+class AsyncCheckpoints:
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    def list(self, *, run_id: str | None = None) -> AsyncIterator[models.Checkpoint]:
+        return self._connection.pages(calls.checkpoints.page(run_id=run_id))
+
+    async def get(self, checkpoint_id: str) -> models.Checkpoint:
+        return await self._connection.send(calls.checkpoints.get(checkpoint_id))
+
+    async def download(
+        self, checkpoint_id: str, target: str | Path, *, progress: Progress | None = None
+    ) -> Path:
+        """Its tar archive as one file, sha256 verified; a part that is there already is gone on with."""
+        checkpoint = await self.get(checkpoint_id)
+        file = Download(Path(target), sha256=checkpoint.tar_sha256, progress=progress)
+        await download(self._connection, calls.checkpoints.download(checkpoint_id), file)
+        return file.target
+
+    async def resolve(self, reference: str) -> models.Checkpoint:
+        """By id, alias, run_…@20 or name@latest."""
+        return await self._connection.send(calls.checkpoints.resolve(reference))
+
+    async def files(self, checkpoint_id: str) -> models.CheckpointFiles:
+        """What lies in it, and where in the download."""
+        return await self._connection.send(calls.checkpoints.files(checkpoint_id))
+
+    async def lineage(self, checkpoint_id: str) -> models.Lineage:
+        return await self._connection.send(calls.checkpoints.lineage(checkpoint_id))
+
+    def aliases(self) -> AsyncIterator[models.CheckpointAlias]:
+        return self._connection.pages(calls.checkpoints.aliases())
+
+    async def promote(
+        self, reference: str, alias: str, *, protected: bool | None = None, expected: str | None = None
+    ) -> models.CheckpointAlias:
+        """Let an alias mean this checkpoint; with `expected`, only if it means that one now (raises Conflict)."""
+        return await self._connection.send(calls.checkpoints.set_alias(alias, reference, protected, expected))
+
+    async def delete_alias(self, alias: str) -> None:
+        await self._connection.send(calls.checkpoints.delete_alias(alias))
+
+    async def pin(self, checkpoint_id: str, pinned: bool) -> models.Checkpoint:
+        """Whether it is kept whatever the retention policy says."""
+        return await self._connection.send(calls.checkpoints.pin(checkpoint_id, pinned))
+
+    async def link(self, checkpoint_id: str, *, seconds: int = 3600) -> models.DownloadLink:
+        """An address that downloads it without a token."""
+        return await self._connection.send(calls.checkpoints.link(checkpoint_id, seconds))
+
+    async def retention(self) -> models.RetentionPolicy:
+        return await self._connection.send(calls.checkpoints.retention())
+
+    async def set_retention(
+        self, policy: Mapping[str, Any], *, automatic: bool = False
+    ) -> models.RetentionPolicy:
+        return await self._connection.send(calls.checkpoints.set_retention(policy, automatic))
+
+    async def plan_retention(self, policy: Mapping[str, Any] | None = None) -> models.RetentionPlan:
+        """What would be freed now, by this policy or the project's own."""
+        return await self._connection.send(calls.checkpoints.plan_retention(policy))
+
+    async def apply_retention(self) -> models.RetentionPlan:
+        """Free what the project's policy frees now."""
+        return await self._connection.send(calls.checkpoints.apply_retention())
+
+    async def export(self, reference: str, folder: str | Path, *, progress: Progress | None = None) -> Path:
+        """Its model as a Hugging Face directory with a model card; every file's sha256 is verified."""
+        checkpoint = await self.resolve(reference)
+        export = Export(Path(folder), await self.files(checkpoint.id), progress)
+        for file in export.files:
+            await download(self._connection, calls.checkpoints.download(checkpoint.id), export.part(file))
+        return export.finish(await self._connection.send(calls.checkpoints.card(checkpoint.id)))

@@ -1,0 +1,112 @@
+"""Calls over one HTTP client: sent, sent again when that is safe, read into their types."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import httpx
+
+from oolong.client.aio.waiting import sleep
+from oolong.client.calls import Call
+from oolong.client.errors import Unreachable
+from oolong.client.exchange import (
+    RetryPolicy,
+    error_answer,
+    new_request,
+    read_answer,
+    retry_after,
+    worth_repeating,
+)
+from oolong.client.models import Page
+from oolong.client.settings import ClientSettings
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 10.0
+
+
+class AsyncConnection:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        retries: RetryPolicy,
+        timeout_seconds: float,
+        transport: httpx.AsyncBaseTransport | None,
+    ) -> None:
+        self.settings = settings
+        self.retries = retries
+        self._http = httpx.AsyncClient(
+            base_url=f"{settings.url}/api/v1/",
+            headers={"Authorization": f"Bearer {settings.token}"},
+            timeout=httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS),
+            transport=transport,
+        )
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def send(self, call: Call[T]) -> T:
+        return await self.send_with(call, lambda: None, timeout_seconds=None)
+
+    async def send_with(
+        self,
+        call: Call[T],
+        body: Callable[[], AsyncIterator[bytes] | None],
+        *,
+        timeout_seconds: float | None,
+    ) -> T:
+        """The call with a body that is streamed, and can be had again for another try."""
+
+        async def send() -> httpx.Response:
+            return await self._http.send(
+                new_request(self._http, call, content=body(), timeout_seconds=timeout_seconds)
+            )
+
+        return read_answer(call, await self._repeat(send, repeatable=call.repeatable))
+
+    async def pages(self, call: Call[Page[T]]) -> AsyncIterator[T]:
+        """Every item of a list, page after page."""
+        while True:
+            page = await self.send(call)
+            for found in page.data:
+                yield found
+            if not page.has_more:
+                return
+            call = call.with_params(cursor=page.next_cursor)
+
+    @asynccontextmanager
+    async def open(self, call: Call[bytes], headers: dict[str, str]) -> AsyncIterator[httpx.Response]:
+        """The answer as it comes. Raises the typed error when it is one, except 416."""
+        request = new_request(self._http, call, headers=headers)
+        response = await self._http.send(request, stream=True)
+        try:
+            if not response.is_success and response.status_code != 416:
+                await response.aread()
+                raise error_answer(response)
+            yield response
+        finally:
+            await response.aclose()
+
+    async def _repeat(
+        self, send: Callable[[], Awaitable[httpx.Response]], *, repeatable: bool
+    ) -> httpx.Response:
+        failures = 0
+        while True:
+            try:
+                response = await send()
+            except httpx.TransportError as error:
+                failures += 1
+                if not repeatable or failures >= self.retries.tries:
+                    raise Unreachable(
+                        f"{self.settings.url} does not answer: {error or type(error).__name__}"
+                    ) from error
+                wait = self.retries.wait(failures, None)
+            else:
+                failures += 1
+                if not (repeatable and worth_repeating(response)) or failures >= self.retries.tries:
+                    return response
+                wait = self.retries.wait(failures, retry_after(response))
+            await sleep(wait)

@@ -1,0 +1,25 @@
+"""The project of the token, as the client offers it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from oolong.client import calls, models
+from oolong.client.aio.connection import AsyncConnection
+
+
+class AsyncProjects:
+    """The project of the token."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def get(self) -> models.Project:
+        return await self._connection.send(calls.project.get())
+
+    async def set_trainer_code(self, allowed: bool) -> models.Project:
+        """Whether runs may bring losses of their own, which run inside the trainer."""
+        return await self._connection.send(calls.project.change(trainer_code=allowed))
+
+    def events(self) -> AsyncIterator[models.ProjectEvent]:
+        return self._connection.pages(calls.project.events())

@@ -1,0 +1,177 @@
+"""Runs, as the client offers them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from oolong.client import calls, models
+from oolong.client.aio.connection import AsyncConnection
+from oolong.client.aio.streams import stream
+from oolong.client.aio.waiting import sleep
+from oolong.client.errors import OolongError, ServerError, Unreachable
+
+
+class AsyncRuns:
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        name: str | None = None,
+        tag: str | None = None,
+    ) -> AsyncIterator[models.Run]:
+        return self._connection.pages(calls.runs.page(status=status, kind=kind, name=name, tag=tag))
+
+    async def get(self, run_id: str) -> models.Run:
+        return await self._connection.send(calls.runs.get(run_id))
+
+    async def validate(self, spec: Mapping[str, Any]) -> models.Validation:
+        return await self._connection.send(calls.runs.validate(spec))
+
+    async def create(self, spec: Mapping[str, Any]) -> models.Run:
+        return await self._connection.send(calls.runs.create(spec))
+
+    async def stop(self, run_id: str) -> models.Run:
+        """Ask it to take a checkpoint and stop."""
+        return await self._connection.send(calls.runs.stop(run_id))
+
+    async def cancel(self, run_id: str) -> models.Run:
+        return await self._connection.send(calls.runs.cancel(run_id))
+
+    async def pause(self, run_id: str) -> models.Run:
+        """Ask it to take a checkpoint and give its slots back."""
+        return await self._connection.send(calls.runs.pause(run_id))
+
+    async def resume(self, run_id: str) -> models.Run:
+        """Put a paused run back into the queue; it goes on from its checkpoint."""
+        return await self._connection.send(calls.runs.resume(run_id))
+
+    async def retry(self, run_id: str) -> models.Run:
+        """A new run that goes on from the last checkpoint of a failed or stopped one."""
+        return await self._connection.send(calls.runs.retry(run_id))
+
+    async def clone(
+        self, run_id: str, *, changes: Mapping[str, Any] | None = None, checkpoint: str | None = None
+    ) -> models.Run:
+        """A new run of the same spec with `changes` merged in; with `checkpoint` (an id or latest) a fork."""
+        return await self._connection.send(calls.runs.clone(run_id, changes or {}, checkpoint))
+
+    async def change(
+        self,
+        run_id: str,
+        *,
+        changes: Mapping[str, Any] | None = None,
+        checkpoint: bool = False,
+        evaluate: bool = False,
+    ) -> models.Run:
+        """Change max staleness, concurrency or learning rate of a run that goes on, or ask it to act now."""
+        call = calls.runs.change(run_id, changes or {}, checkpoint=checkpoint, evaluate=evaluate)
+        return await self._connection.send(call)
+
+    async def update(self, run_id: str, **fields: Any) -> models.Run:
+        """Change name, notes, tags, or the priority of a run that waits."""
+        return await self._connection.send(calls.runs.update(run_id, fields))
+
+    def events(self, run_id: str) -> AsyncIterator[models.RunEvent]:
+        return self._connection.pages(calls.runs.events(run_id))
+
+    def alerts(self, run_id: str, *, open: bool | None = None) -> AsyncIterator[models.Alert]:
+        """What the rules say or said about it; with `open`, only what holds now."""
+        return self._connection.pages(calls.runs.alerts(run_id, open=open))
+
+    def attempts(self, run_id: str) -> AsyncIterator[models.Attempt]:
+        return self._connection.pages(calls.runs.attempts(run_id))
+
+    def jobs(self, run_id: str) -> AsyncIterator[models.Job]:
+        return self._connection.pages(calls.runs.jobs(run_id))
+
+    async def metrics(
+        self,
+        run_id: str,
+        names: Sequence[str],
+        *,
+        axis: str | None = None,
+        after_x: int | None = None,
+        limit: int | None = None,
+    ) -> models.Metrics:
+        return await self._connection.send(
+            calls.telemetry.metrics(run_id, names, axis=axis, after_x=after_x, limit=limit)
+        )
+
+    async def metric_names(self, run_id: str) -> Sequence[models.MetricName]:
+        """What was measured, with the last x of each."""
+        return (await self._connection.send(calls.telemetry.metric_names(run_id))).data
+
+    async def last_value(self, run_id: str, name: str) -> float | None:
+        """The newest attempt's last point of a metric; None when there is none."""
+        known = [
+            found
+            for found in await self.metric_names(run_id)
+            if found.name == name and found.last_x is not None
+        ]
+        for found in known:
+            answer = await self.metrics(
+                run_id, [name], axis=found.axis, after_x=(found.last_x or 0) - 1, limit=1
+            )
+            last = [series for series in answer.series if series.value]
+            if last:
+                return max(last, key=lambda series: (series.attempt, series.x[-1])).value[-1]
+        return None
+
+    async def document(self, run_id: str, name: str) -> models.Document:
+        return await self._connection.send(calls.telemetry.document(run_id, name))
+
+    async def log_files(self, run_id: str) -> Sequence[models.LogFile]:
+        return [found async for found in self._connection.pages(calls.telemetry.log_files(run_id))]
+
+    async def log_part(
+        self, run_id: str, file: models.LogFile, *, offset: int = 0, limit: int = 256 * 1024
+    ) -> models.LogPart:
+        return await self._connection.send(
+            calls.telemetry.log_part(run_id, file.job, file.incarnation, offset, limit)
+        )
+
+    def stream(self, run_id: str, *, after_seq: int | None = None) -> AsyncIterator[models.Frame]:
+        """Points, documents, events, status changes of a run as they come."""
+        return stream(self._connection, f"run:{run_id}", after_seq=after_seq)
+
+    async def wait(
+        self,
+        run_id: str,
+        *,
+        timeout_seconds: float | None = None,
+        poll_seconds: float = 1.0,
+        outage_seconds: float = 300.0,
+        on_change: Callable[[models.Run], None] | None = None,
+    ) -> models.Run:
+        """The run once it has ended, whatever its end, or rests for a fault of its own.
+
+        Raises TimeoutError; bears an outage of the server.
+        """
+        began = time.monotonic()
+        answered = began
+        seen: models.Run | None = None
+        while True:
+            try:
+                run = await self.get(run_id)
+                answered = time.monotonic()
+            except (Unreachable, ServerError) as error:
+                if time.monotonic() - answered > outage_seconds:
+                    raise
+                run = None
+                last_error: OolongError = error
+            if run is not None:
+                if run != seen and on_change is not None:
+                    on_change(run)
+                seen = run
+                if run.ended or run.rests:
+                    return run
+            if timeout_seconds is not None and time.monotonic() - began >= timeout_seconds:
+                state = f"is {seen.status}" if seen is not None else f"could not be asked: {last_error}"
+                raise TimeoutError(f"run {run_id} {state} after {timeout_seconds:g} s")
+            await sleep(poll_seconds)

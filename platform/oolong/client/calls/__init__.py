@@ -1,0 +1,38 @@
+"""Every call of the API as plain data, a module for each noun: `calls.runs.stop(run_id)` says what to send.
+
+Both clients send the same ones. A test holds each against the API's schema.
+"""
+
+from oolong.client.calls import (
+    account,
+    checkpoints,
+    datasets,
+    functions,
+    models,
+    pool,
+    project,
+    runs,
+    sessions,
+    streams,
+    telemetry,
+    tokens,
+    uploads,
+)
+from oolong.client.calls.call import Call
+
+__all__ = [
+    "Call",
+    "account",
+    "checkpoints",
+    "datasets",
+    "functions",
+    "models",
+    "pool",
+    "project",
+    "runs",
+    "sessions",
+    "streams",
+    "telemetry",
+    "tokens",
+    "uploads",
+]

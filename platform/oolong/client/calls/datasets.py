@@ -1,0 +1,83 @@
+"""Datasets, the validations that precede them, and their versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from oolong.client.calls import call
+from oolong.client.calls.call import Call, given
+from oolong.client.models import (
+    Dataset,
+    DatasetDifference,
+    DatasetPreview,
+    DatasetRow,
+    DatasetValidation,
+    DatasetVersion,
+    Page,
+)
+
+
+def page(*, name: str | None = None) -> Call[Page[Dataset]]:
+    return call.page("datasets", Dataset, name=name)
+
+
+def create(name: str, description: str) -> Call[Dataset]:
+    return call.post("datasets", Dataset, body={"name": name, "description": description})
+
+
+def get(dataset_id: str) -> Call[Dataset]:
+    return call.get("datasets/{}", Dataset, dataset_id)
+
+
+def preview(upload_id: str, mapping: Mapping[str, Any] | None, limit: int) -> Call[DatasetPreview]:
+    body = {"upload_id": upload_id, "limit": limit, **given({"mapping": mapping and dict(mapping)})}
+    return call.post("datasets/preview", DatasetPreview, body=body)
+
+
+def create_validation(
+    upload_id: str, mapping: Mapping[str, Any] | None, stop_after: int | None
+) -> Call[DatasetValidation]:
+    body = {
+        "upload_id": upload_id,
+        "mapping": dict(mapping) if mapping is not None else None,
+        "stop_after": stop_after,
+    }
+    return call.post("dataset-validations", DatasetValidation, body=body)
+
+
+def get_validation(validation_id: str) -> Call[DatasetValidation]:
+    return call.get("dataset-validations/{}", DatasetValidation, validation_id)
+
+
+def validation_report(validation_id: str) -> Call[bytes]:
+    return call.get("dataset-validations/{}/report", bytes, validation_id)
+
+
+def create_version(dataset_id: str, validation_id: str) -> Call[DatasetVersion]:
+    return call.post(
+        "datasets/{}/versions", DatasetVersion, dataset_id, body={"validation_id": validation_id}
+    )
+
+
+def get_version(version_id: str) -> Call[DatasetVersion]:
+    return call.get("dataset-versions/{}", DatasetVersion, version_id)
+
+
+def resolve(ref: str) -> Call[DatasetVersion]:
+    return call.get("dataset-versions/resolve", DatasetVersion, ref=ref)
+
+
+def derive(
+    version_id: str, ratios: Mapping[str, float], seed: int, stratify: str | None
+) -> Call[DatasetVersion]:
+    body = {"ratios": dict(ratios), "seed": seed, "stratify": stratify}
+    return call.post("dataset-versions/{}/derive", DatasetVersion, version_id, body=body)
+
+
+def diff(version_id: str, old: str) -> Call[DatasetDifference]:
+    return call.get("dataset-versions/{}/diff", DatasetDifference, version_id, **{"from": old})
+
+
+def rows(version_id: str, *, text: str | None = None, split: str | None = None) -> Call[Page[DatasetRow]]:
+    return call.page("dataset-versions/{}/rows", DatasetRow, version_id, q=text, split=split)

@@ -1,0 +1,21 @@
+"""The project of the token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oolong.client.calls import call
+from oolong.client.calls.call import Call
+from oolong.client.models import Page, Project, ProjectEvent
+
+
+def get() -> Call[Project]:
+    return call.get("project", Project)
+
+
+def change(**settings: Any) -> Call[Project]:
+    return call.patch("project", Project, body=settings)
+
+
+def events() -> Call[Page[ProjectEvent]]:
+    return call.page("project/events", ProjectEvent)

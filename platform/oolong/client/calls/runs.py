@@ -1,0 +1,82 @@
+"""Runs: what they are told and what became of them. What they measured and wrote: `telemetry`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from oolong.client.calls import call
+from oolong.client.calls.call import Call, given
+from oolong.client.models import Alert, Attempt, Job, Page, Preset, Run, RunEvent, Validation
+
+
+def page(
+    *, status: str | None = None, kind: str | None = None, name: str | None = None, tag: str | None = None
+) -> Call[Page[Run]]:
+    return call.page("runs", Run, status=status, kind=kind, name=name, tag=tag)
+
+
+def presets() -> Call[Page[Preset]]:
+    return call.get("presets", Page[Preset])
+
+
+def validate(spec: Mapping[str, Any]) -> Call[Validation]:
+    return call.post("runs/validate", Validation, body={"spec": dict(spec)})
+
+
+def create(spec: Mapping[str, Any]) -> Call[Run]:
+    return call.post("runs", Run, body={"spec": dict(spec)})
+
+
+def get(run_id: str) -> Call[Run]:
+    return call.get("runs/{}", Run, run_id)
+
+
+def stop(run_id: str) -> Call[Run]:
+    return call.post("runs/{}/stop", Run, run_id)
+
+
+def cancel(run_id: str) -> Call[Run]:
+    return call.post("runs/{}/cancel", Run, run_id)
+
+
+def pause(run_id: str) -> Call[Run]:
+    return call.post("runs/{}/pause", Run, run_id)
+
+
+def resume(run_id: str) -> Call[Run]:
+    return call.post("runs/{}/resume", Run, run_id)
+
+
+def retry(run_id: str) -> Call[Run]:
+    return call.post("runs/{}/retry", Run, run_id)
+
+
+def clone(run_id: str, changes: Mapping[str, Any], checkpoint: str | None) -> Call[Run]:
+    body = {"changes": dict(changes), **given({"checkpoint": checkpoint})}
+    return call.post("runs/{}/clone", Run, run_id, body=body)
+
+
+def change(run_id: str, changes: Mapping[str, Any], *, checkpoint: bool, evaluate: bool) -> Call[Run]:
+    body = {"changes": dict(changes), "checkpoint": checkpoint, "evaluate": evaluate}
+    return call.post("runs/{}/changes", Run, run_id, body=body)
+
+
+def update(run_id: str, fields: Mapping[str, Any]) -> Call[Run]:
+    return call.patch("runs/{}", Run, run_id, body=dict(fields))
+
+
+def events(run_id: str) -> Call[Page[RunEvent]]:
+    return call.page("runs/{}/events", RunEvent, run_id)
+
+
+def alerts(run_id: str, *, open: bool | None = None) -> Call[Page[Alert]]:
+    return call.page("runs/{}/alerts", Alert, run_id, open=None if open is None else str(open).lower())
+
+
+def attempts(run_id: str) -> Call[Page[Attempt]]:
+    return call.page("runs/{}/attempts", Attempt, run_id)
+
+
+def jobs(run_id: str) -> Call[Page[Job]]:
+    return call.page("runs/{}/jobs", Job, run_id)

@@ -1,0 +1,22 @@
+"""API tokens of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oolong.client.calls import call
+from oolong.client.calls.call import Call, given
+from oolong.client.models import CreatedToken, Page, Token
+
+
+def page() -> Call[Page[Token]]:
+    return call.page("tokens", Token)
+
+
+def create(name: str, scopes: Sequence[str], expires_at: str | None) -> Call[CreatedToken]:
+    body = {"name": name, "scopes": list(scopes), **given({"expires_at": expires_at})}
+    return call.post("tokens", CreatedToken, body=body)
+
+
+def revoke(token_id: str) -> Call[None]:
+    return call.delete("tokens/{}", token_id)

@@ -1,0 +1,37 @@
+"""Who asks, and with which token."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from oolong.client.models.answer import Answer, Named
+
+
+class User(Answer):
+    id: str
+    username: str
+
+
+class Me(Answer):
+    user: User
+    team: Named
+    project: Named
+    scopes: list[str]
+
+
+class Health(Answer):
+    db: str
+    broker: str
+
+
+class Token(Answer):
+    id: str
+    name: str
+    scopes: list[str]
+    created_at: datetime
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+
+class CreatedToken(Token):
+    token: str  # shown once

@@ -1,0 +1,94 @@
+"""Checkpoints, their aliases, lineage and retention."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from oolong.client.models.answer import Answer, Reference
+
+
+class Checkpoint(Answer):
+    id: str
+    run: Reference
+    step: int
+    sha256: str  # of the manifest
+    tar_sha256: str = ""  # of the download; empty while LOCAL
+    bytes: int
+    state: str  # LOCAL | STORED | FREED
+    final: bool
+    metrics: dict[str, float | None] = {}
+    parent: str | None = None
+    aliases: list[str] = []
+    pinned: bool = False
+    created_at: datetime
+
+
+class StoredFile(Answer):
+    name: str
+    bytes: int
+    offset: int  # of its first byte in the download
+    sha256: str
+
+
+class CheckpointFiles(Answer):
+    id: str
+    tar_sha256: str
+    bytes: int
+    files: list[StoredFile]
+
+
+class CheckpointAlias(Answer):
+    name: str
+    checkpoint: Checkpoint
+    protected: bool
+    updated_by: str
+    updated_at: datetime
+
+
+class DownloadLink(Answer):
+    url: str
+    expires_at: datetime
+    sha256: str
+    bytes: int
+
+
+class LineageNode(Answer):
+    id: str
+    kind: str
+    name: str
+
+
+class LineageEdge(Answer):
+    source: str = Field(alias="from")  # what was used
+    to: str  # what came of it
+    kind: str
+
+
+class Lineage(Answer):
+    nodes: list[LineageNode]
+    edges: list[LineageEdge]
+    truncated: bool = False
+
+
+class RetentionVerdict(Answer):
+    id: str
+    bytes: int
+    kept_because: list[str]
+
+
+class RetentionPlan(Answer):
+    free: list[RetentionVerdict]
+    keep: list[RetentionVerdict]
+    free_bytes: int
+
+
+class RetentionPolicy(Answer):
+    keep_last: int | None = None
+    best_metric: str = ""
+    best_mode: str = "max"
+    best_count: int = 1
+    every_steps: int | None = None
+    ttl_days: int | None = None
+    automatic: bool = False

@@ -1,0 +1,94 @@
+"""Datasets, their versions, and the validations before them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from oolong.client.models.answer import Answer, Named
+from oolong.contracts.run_spec import SpecError
+
+
+class DatasetVersion(Answer):
+    id: str
+    dataset: Named
+    number: int
+    ref: str  # name@3
+    sha256: str
+    rows: int
+    splits: dict[str, int]
+    mapping: dict[str, Any]
+    bytes: int
+    created_at: datetime
+
+
+class DatasetDifference(Answer):
+    identical: bool
+    added: int
+    removed: int
+    changed: int
+    unchanged: int
+    splits: dict[str, dict[str, int]]
+
+
+class Dataset(Answer):
+    id: str
+    name: str
+    description: str = ""
+    created_at: datetime
+    latest: DatasetVersion | None = None
+
+
+class DatasetRow(Answer):
+    row: int
+    split: str
+    messages: list[dict[str, str]]
+    answer: str
+    completion: str | None = None
+
+
+class Column(Answer):
+    name: str
+    type: str
+    missing: int
+
+
+class RenderedRow(Answer):
+    messages: list[dict[str, str]]
+    answer: str = ""
+    completion: str | None = None
+    split: str = ""
+
+
+class DatasetPreview(Answer):
+    columns: list[Column]
+    rows: list[Any]
+    rendered: list[RenderedRow]
+    errors: list[SpecError]
+
+
+class DatasetValidation(Answer):
+    id: str
+    state: str  # QUEUED, RUNNING, VALID, INVALID, FAILED
+    message: str = ""
+    format: str
+    rows: int = 0
+    faults: int = 0
+    faults_by_code: dict[str, int] = {}
+    faults_cut: bool = False
+    errors: list[SpecError] = []
+    columns: list[Column] = []
+    sample: list[Any] = []
+    rendered: list[RenderedRow] = []
+    splits: dict[str, int] = {}
+    duplicates: int = 0
+    leaks: dict[str, int] = {}
+    prompt_characters: dict[str, float] = {}
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ("VALID", "INVALID", "FAILED")
+
+    @property
+    def valid(self) -> bool:
+        return self.state == "VALID"

@@ -1,0 +1,58 @@
+"""The pool: nodes, slots, queue."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from oolong.client.models.answer import Answer, Named
+
+
+class SlotHolder(Answer):
+    run_id: str
+    run_name: str
+    job: str | None = None
+
+
+class Slot(Answer):
+    id: str
+    name: str  # cpu-0, or the GPU's UUID
+    node: Named
+    device: str
+    model: str = ""
+    state: str  # free | held | unhealthy
+    held_by: SlotHolder | None = None
+
+
+class Node(Answer):
+    id: str
+    name: str
+    status: str
+    last_seen_at: datetime | None = None
+
+
+class QueuedRun(Answer):
+    run_id: str
+    name: str
+    priority: int
+    slots_needed: int
+    why: str
+    position: int | None = None
+    submitted_at: datetime
+
+
+class Quota(Answer):
+    team: Named
+    limit_slots: int | None
+    used_slots: int
+
+
+class Pool(Answer):
+    slots: list[Slot]
+    nodes: list[Node]
+    queue: list[QueuedRun]
+    quota: Quota
+
+
+class EnrolmentToken(Answer):
+    token: str
+    expires_at: datetime

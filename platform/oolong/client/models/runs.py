@@ -1,0 +1,127 @@
+"""Runs, their attempts, jobs and events."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from oolong.client.models.answer import Answer, Named, Reference
+from oolong.contracts.run_spec import SpecError
+
+
+class Progress(Answer):
+    phase: str
+    done: int
+    total: int
+    message: str = ""
+
+
+class LatestCheckpoint(Answer):
+    id: str
+    step: int
+
+
+class Parent(Answer):
+    id: str
+    name: str
+    relation: str  # clone, fork, retry
+
+
+class Run(Answer):
+    id: str
+    name: str
+    kind: str
+    status: str  # see contracts.lifecycle.RunStatus
+    reason: str = ""
+    reason_message: str = ""
+    advice: str = ""
+    fault: str = "none"
+    conditions: list[str] = []
+    waiting_why: str = ""
+    queue_position: int | None = None
+    attempt_number: int = 0
+    train_step: int = 0
+    total_train_steps: int = 0
+    policy_version: int = 0
+    progress: Progress | None = None
+    reward_mean: float | None = None
+    staleness_mean: float | None = None
+    spec: dict[str, Any]
+    dataset: Reference
+    model: Reference
+    created_by: str = ""
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    notes: str = ""
+    tags: list[str] = []
+    parent: Parent | None = None
+    latest_checkpoint: LatestCheckpoint | None = None
+    summary: dict[str, Any] = {}
+    metrics_seq: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ("SUCCEEDED", "STOPPED", "FAILED")
+
+    @property
+    def rests(self) -> bool:
+        """PAUSED for a reason of its own: it waits for somebody to look, so nobody should wait for it."""
+        return self.status == "PAUSED" and self.fault not in ("", "none")
+
+
+class Alert(Answer):
+    id: str
+    rule: str
+    severity: str  # info, warning, critical
+    title: str
+    message: str
+    advice: str = ""
+    train_step: int = 0
+    opened_at: datetime
+    closed_at: datetime | None = None  # None while it holds
+
+
+class Validation(Answer):
+    valid: bool
+    errors: list[SpecError]
+    resolved: dict[str, Any] | None = None
+
+
+class Preset(Answer):
+    name: str
+    title: str
+    description: str
+    paper: str = ""  # link to where its numbers come from
+    spec: dict[str, Any]
+
+
+class RunEvent(Answer):
+    id: str
+    kind: str
+    message: str
+    at: datetime
+
+
+class Attempt(Answer):
+    id: str
+    number: int
+    status: str
+    node: Named | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class Job(Answer):
+    id: str
+    name: str
+    kind: str
+    attempt_number: int
+    state: str
+    node: Named | None = None
+    slots: list[str]
+    incarnation: int = 0
+    pid: int = 0
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""

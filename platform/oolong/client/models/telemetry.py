@@ -1,0 +1,65 @@
+"""What a run measured and wrote, and frames of the live stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oolong.client.models.answer import Answer
+
+
+class Series(Answer):
+    name: str
+    unit: str
+    axis: str
+    source: str
+    attempt: int
+    x: list[float]
+    value: list[float]
+    at: list[float] = []  # unix seconds
+
+
+class Metrics(Answer):
+    series: list[Series]
+    seq: int
+
+
+class LogFile(Answer):
+    job: str
+    name: str
+    incarnation: int
+    bytes: int
+
+
+class LogPart(Answer):
+    job: str
+    incarnation: int
+    offset: int
+    next_offset: int
+    text: str
+    end: bool
+
+
+class MetricName(Answer):
+    name: str
+    unit: str
+    help: str = ""
+    axis: str
+    sources: list[str]
+    last_x: int | None = None
+    conflicts: int = 0
+
+
+class Document(Answer):
+    name: str
+    at: float  # unix seconds
+    value: dict[str, Any]
+
+
+class Frame(Answer):
+    """One frame of the live stream."""
+
+    topic: str
+    seq: int
+    type: str
+    ts: Any = None
+    data: Any = None

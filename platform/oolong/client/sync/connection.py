@@ -1,0 +1,109 @@
+"""Calls over one HTTP client: sent, sent again when that is safe, read into their types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import httpx
+
+from oolong.client.calls import Call
+from oolong.client.errors import Unreachable
+from oolong.client.exchange import (
+    RetryPolicy,
+    error_answer,
+    new_request,
+    read_answer,
+    retry_after,
+    worth_repeating,
+)
+from oolong.client.models import Page
+from oolong.client.settings import ClientSettings
+from oolong.client.sync.waiting import sleep
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 10.0
+
+
+class Connection:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        retries: RetryPolicy,
+        timeout_seconds: float,
+        transport: httpx.BaseTransport | None,
+    ) -> None:
+        self.settings = settings
+        self.retries = retries
+        self._http = httpx.Client(
+            base_url=f"{settings.url}/api/v1/",
+            headers={"Authorization": f"Bearer {settings.token}"},
+            timeout=httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS),
+            transport=transport,
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def send(self, call: Call[T]) -> T:
+        return self.send_with(call, lambda: None, timeout_seconds=None)
+
+    def send_with(
+        self,
+        call: Call[T],
+        body: Callable[[], Iterator[bytes] | None],
+        *,
+        timeout_seconds: float | None,
+    ) -> T:
+        """The call with a body that is streamed, and can be had again for another try."""
+
+        def send() -> httpx.Response:
+            return self._http.send(
+                new_request(self._http, call, content=body(), timeout_seconds=timeout_seconds)
+            )
+
+        return read_answer(call, self._repeat(send, repeatable=call.repeatable))
+
+    def pages(self, call: Call[Page[T]]) -> Iterator[T]:
+        """Every item of a list, page after page."""
+        while True:
+            page = self.send(call)
+            yield from page.data
+            if not page.has_more:
+                return
+            call = call.with_params(cursor=page.next_cursor)
+
+    @contextmanager
+    def open(self, call: Call[bytes], headers: dict[str, str]) -> Iterator[httpx.Response]:
+        """The answer as it comes. Raises the typed error when it is one, except 416."""
+        request = new_request(self._http, call, headers=headers)
+        response = self._http.send(request, stream=True)
+        try:
+            if not response.is_success and response.status_code != 416:
+                response.read()
+                raise error_answer(response)
+            yield response
+        finally:
+            response.close()
+
+    def _repeat(self, send: Callable[[], httpx.Response], *, repeatable: bool) -> httpx.Response:
+        failures = 0
+        while True:
+            try:
+                response = send()
+            except httpx.TransportError as error:
+                failures += 1
+                if not repeatable or failures >= self.retries.tries:
+                    raise Unreachable(
+                        f"{self.settings.url} does not answer: {error or type(error).__name__}"
+                    ) from error
+                wait = self.retries.wait(failures, None)
+            else:
+                failures += 1
+                if not (repeatable and worth_repeating(response)) or failures >= self.retries.tries:
+                    return response
+                wait = self.retries.wait(failures, retry_after(response))
+            sleep(wait)

@@ -1,0 +1,124 @@
+"""Datasets, as the client offers them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from oolong.client import calls, models
+from oolong.client.archives import Progress
+from oolong.client.errors import NotFound, OolongError
+from oolong.client.sync.connection import Connection
+from oolong.client.sync.uploads import upload
+from oolong.client.sync.waiting import sleep
+from oolong.client.validations import refuse_invalid
+
+
+class Datasets:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def list(self) -> Iterator[models.Dataset]:
+        return self._connection.pages(calls.datasets.page())
+
+    def get(self, dataset_id: str) -> models.Dataset:
+        return self._connection.send(calls.datasets.get(dataset_id))
+
+    def create(self, name: str, *, description: str = "") -> models.Dataset:
+        return self._connection.send(calls.datasets.create(name, description))
+
+    def named(self, name: str) -> models.Dataset:
+        """The dataset of that name. Raises NotFound."""
+        for dataset in self._connection.pages(calls.datasets.page(name=name)):
+            return dataset
+        raise NotFound(404, code="not_found", detail=f"no dataset is named {name!r}")
+
+    def upload(
+        self,
+        path: str | Path,
+        *,
+        name: str,
+        mapping: Mapping[str, Any],
+        description: str = "",
+        timeout_seconds: float = 1800.0,
+        progress: Progress | None = None,
+    ) -> models.DatasetVersion:
+        """Upload a file, have every row checked, and make it the next version of the dataset of that name.
+
+        The dataset is made if need be, and only once the rows are good. Raises Invalid with the faulty rows.
+        """
+        checked = self.validate(path, mapping=mapping, timeout_seconds=timeout_seconds, progress=progress)
+        refuse_invalid(checked)
+        try:
+            dataset = self.named(name)
+        except NotFound:
+            dataset = self.create(name, description=description)
+        return self._connection.send(calls.datasets.create_version(dataset.id, checked.id))
+
+    def validate(
+        self,
+        path: str | Path,
+        *,
+        mapping: Mapping[str, Any] | None = None,
+        stop_after: int | None = None,
+        timeout_seconds: float = 1800.0,
+        poll_seconds: float = 0.3,
+        progress: Progress | None = None,
+    ) -> models.DatasetValidation:
+        """Upload a file and have its rows checked, all or the first `stop_after`; nothing becomes a dataset.
+
+        Raises TimeoutError, and OolongError when the check itself failed; rows with faults are an answer.
+        """
+        uploaded = upload(self._connection, Path(path), purpose="dataset", progress=progress)
+        found = self._connection.send(calls.datasets.create_validation(uploaded.id, mapping, stop_after))
+        began = time.monotonic()
+        while not found.ended:
+            if time.monotonic() - began > timeout_seconds:
+                raise TimeoutError(f"validation {found.id} is {found.state} after {timeout_seconds:g} s")
+            sleep(poll_seconds)
+            found = self._connection.send(calls.datasets.get_validation(found.id))
+        if found.state == "FAILED":
+            raise OolongError(f"the rows could not be checked: {found.message}")
+        return found
+
+    def report(self, validation_id: str) -> bytes:
+        """Every fault of a validation, as JSON lines."""
+        return self._connection.send(calls.datasets.validation_report(validation_id))
+
+    def preview(
+        self,
+        path: str | Path,
+        *,
+        mapping: Mapping[str, Any] | None = None,
+        limit: int = 20,
+        progress: Progress | None = None,
+    ) -> models.DatasetPreview:
+        """Columns, first rows, and the rows rendered by the mapping; nothing becomes a dataset."""
+        uploaded = upload(self._connection, Path(path), purpose="dataset", progress=progress)
+        return self._connection.send(calls.datasets.preview(uploaded.id, mapping, limit))
+
+    def version(self, id_or_ref: str) -> models.DatasetVersion:
+        """By id (dsv_…) or by reference (name@3, name@latest)."""
+        if "@" in id_or_ref:
+            return self._connection.send(calls.datasets.resolve(id_or_ref))
+        return self._connection.send(calls.datasets.get_version(id_or_ref))
+
+    def derive(
+        self, id_or_ref: str, ratios: Mapping[str, float], *, seed: int = 0, stratify: str | None = None
+    ) -> models.DatasetVersion:
+        """A version with the same rows in new splits; rows with the same prompt share a split."""
+        parent = self.version(id_or_ref)
+        return self._connection.send(calls.datasets.derive(parent.id, ratios, seed, stratify))
+
+    def diff(self, old: str, new: str) -> models.DatasetDifference:
+        """What changed from one version to the other, by id or reference."""
+        newer = self.version(new)
+        return self._connection.send(calls.datasets.diff(newer.id, old))
+
+    def rows(
+        self, version_id: str, *, text: str | None = None, split: str | None = None
+    ) -> Iterator[models.DatasetRow]:
+        """All rows, or those that hold a text or are of a split."""
+        return self._connection.pages(calls.datasets.rows(version_id, text=text, split=split))

@@ -1,0 +1,29 @@
+"""Bytes on their way into a file, going on where a broken connection ended."""
+
+from __future__ import annotations
+
+import httpx
+
+from oolong.client.calls import Call
+from oolong.client.downloads import Arriving
+from oolong.client.errors import ServerError, Unreachable
+from oolong.client.sync.connection import Connection
+from oolong.client.sync.waiting import sleep
+
+
+def download(connection: Connection, call: Call[bytes], file: Arriving) -> None:
+    failures = 0
+    while not file.complete:
+        try:
+            with connection.open(call, file.headers()) as response:
+                if not file.begin(response.status_code, response.headers):
+                    continue
+                for chunk in response.iter_bytes():
+                    file.write(chunk)
+                    failures = 0
+        except (httpx.HTTPError, ServerError) as error:
+            failures += 1
+            if failures >= connection.retries.tries:
+                raise Unreachable(f"GET {call.path}: {error or type(error).__name__}") from error
+            sleep(connection.retries.wait(failures, None))
+    file.finish()

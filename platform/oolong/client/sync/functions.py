@@ -1,0 +1,39 @@
+"""Functions, as the client offers them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from oolong.client import calls, models
+from oolong.client.functions import source_text, verified
+from oolong.client.sync.connection import Connection
+
+
+class Functions:
+    """Versioned source of users: rewards, workflows, losses (`oolong.contracts.user_source`)."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def list(self, *, kind: str | None = None) -> Iterator[models.Function]:
+        return self._connection.pages(calls.functions.page(kind=kind))
+
+    def get(self, function_id: str) -> models.Function:
+        return self._connection.send(calls.functions.get(function_id))
+
+    def upload(
+        self, path: str | Path, *, name: str, kind: str, description: str = ""
+    ) -> models.FunctionVersion:
+        """Make a Python file the next version of the function of that name, which is made if need be."""
+        source = source_text(Path(path))
+        return self._connection.send(calls.functions.upload(name, kind, source, description))
+
+    def version(self, reference: str) -> models.FunctionVersion:
+        """By name@3, name@latest, or id."""
+        return self._connection.send(calls.functions.resolve(reference))
+
+    def source(self, reference: str) -> bytes:
+        """The file of a version, as it was uploaded. Raises OolongError when its sha256 is not the version's."""
+        version = self.version(reference)
+        return verified(self._connection.send(calls.functions.source(version.id)), version)

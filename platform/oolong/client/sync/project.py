@@ -1,0 +1,25 @@
+"""The project of the token, as the client offers it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oolong.client import calls, models
+from oolong.client.sync.connection import Connection
+
+
+class Projects:
+    """The project of the token."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def get(self) -> models.Project:
+        return self._connection.send(calls.project.get())
+
+    def set_trainer_code(self, allowed: bool) -> models.Project:
+        """Whether runs may bring losses of their own, which run inside the trainer."""
+        return self._connection.send(calls.project.change(trainer_code=allowed))
+
+    def events(self) -> Iterator[models.ProjectEvent]:
+        return self._connection.pages(calls.project.events())

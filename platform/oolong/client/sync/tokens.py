@@ -1,0 +1,24 @@
+"""API tokens, as the client offers them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from oolong.client import calls, models
+from oolong.client.sync.connection import Connection
+
+
+class Tokens:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def list(self) -> Iterator[models.Token]:
+        return self._connection.pages(calls.tokens.page())
+
+    def create(
+        self, name: str, *, scopes: Sequence[str], expires_at: str | None = None
+    ) -> models.CreatedToken:
+        return self._connection.send(calls.tokens.create(name, scopes, expires_at))
+
+    def revoke(self, token_id: str) -> None:
+        self._connection.send(calls.tokens.revoke(token_id))

@@ -41,6 +41,11 @@ class Generation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Prefill:
+    cached_tokens: int  # of the input, already there
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelLimits:
     """Bounds that SGLang does not check itself: an id outside the vocabulary kills the whole server."""
 
@@ -89,6 +94,10 @@ class _Generated(msgspec.Struct):
     meta_info: _Meta
 
 
+class _Prefilled(msgspec.Struct):
+    meta_info: _Meta
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineLoad:
     """What an engine says of itself at one moment."""
@@ -116,6 +125,7 @@ class _ModelInfo(msgspec.Struct):
 
 
 _decode_generated = msgspec.json.Decoder(_Generated).decode
+_decode_prefilled = msgspec.json.Decoder(_Prefilled).decode
 _decode_loads = msgspec.json.Decoder(_Loads).decode
 _decode_model_info = msgspec.json.Decoder(_ModelInfo).decode
 
@@ -157,6 +167,18 @@ class EngineClient:
         }
         reply = _decode_generated(await self._post("generate", body))
         return _generation(reply, rid=rid, only_version=only_version)
+
+    async def prefill(self, input_ids: list[int], *, rid: str) -> Prefill:
+        """Compute the input's keys and values, and sample nothing: who asks for the same prefix next finds it."""
+        self._limits.check(input_ids, max_new_tokens=0)
+        body = {
+            "rid": rid,
+            "input_ids": input_ids,
+            "sampling_params": {"max_new_tokens": 0, "temperature": 1.0, "ignore_eos": True},
+        }
+        return Prefill(
+            cached_tokens=_decode_prefilled(await self._post("generate", body)).meta_info.cached_tokens
+        )
 
     async def pause(self, mode: PauseMode) -> None:
         await self._post("pause_generation", {"mode": mode}, timeout=60)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 from gpu_agents.rollout.engines.client import EngineClient, Generation, Sampling
 from gpu_agents.rollout.engines.errors import EngineGone
 from gpu_agents.rollout.worker.meters import Meters
 
 DEATHS_OF_ONE_REQUEST = 4
-
-
 ABORT_AGAIN_SECONDS = 0.1
 
 
@@ -85,20 +85,10 @@ class EngineSlot:
                 continue
 
     async def generate(self, input_ids: list[int], sampling: Sampling, *, rid: str) -> Generation:
-        while not self._open.is_set():  # it may have closed again between the event and this task's turn
-            await self._open.wait()
-        if self._client is None:
-            raise EngineGone("the engine ended before the request was sent")
-        self._quiet.clear()
-        self.meters.request_started()
-        pauses_before = self._pauses
-        only_version = self.loaded_version if self._loads_between_requests else None
-        try:
-            generation = await self._client.generate(input_ids, sampling, rid=rid, only_version=only_version)
-        finally:
-            self.meters.request_ended()
-            if self.meters.live_requests == 0:
-                self._quiet.set()
+        async with self._request() as client:
+            pauses_before = self._pauses
+            only_version = self.loaded_version if self._loads_between_requests else None
+            generation = await client.generate(input_ids, sampling, rid=rid, only_version=only_version)
         self.meters.request_returned(
             input_tokens=len(input_ids),
             cached_tokens=generation.cached_tokens,
@@ -109,6 +99,34 @@ class EngineSlot:
             ),
         )
         return generation
+
+    async def prefill(self, input_ids: list[int], *, rid: str) -> None:
+        """Have the input's keys and values computed, for those who go on from it."""
+        async with self._request() as client:
+            prefill = await client.prefill(input_ids, rid=rid)
+        self.meters.request_returned(
+            input_tokens=len(input_ids),
+            cached_tokens=prefill.cached_tokens,
+            generated_tokens=0,
+            retractions=0,
+            interrupted=False,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _request(self) -> AsyncIterator[EngineClient]:
+        """The engine, once it takes requests; `drain` and `clear` wait for the end. Raises EngineGone."""
+        while not self._open.is_set():  # it may have closed again between the event and this task's turn
+            await self._open.wait()
+        if self._client is None:
+            raise EngineGone("the engine ended before the request was sent")
+        self._quiet.clear()
+        self.meters.request_started()
+        try:
+            yield self._client
+        finally:
+            self.meters.request_ended()
+            if self.meters.live_requests == 0:
+                self._quiet.set()
 
     async def abort(self, rids: list[str]) -> None:
         """Ask for partial results; a request that the engine does not know yet needs asking again."""

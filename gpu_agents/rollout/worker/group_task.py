@@ -16,6 +16,7 @@ from gpu_agents.rollout.worker.episode import Interrupted, Prompt, Stage
 from gpu_agents.rollout.worker.member import Member
 from gpu_agents.rollout.worker.options import WorkerOptions
 from gpu_agents.rollout.worker.places import Place, Places
+from gpu_agents.rollout.worker.prompt_prefill import PromptPrefill
 from gpu_agents.rollout.worker.scoring import RewardFailed
 from oolong.contracts.rollout import (
     ClaimedGroup,
@@ -64,6 +65,7 @@ class GroupTask:
         )
         resumed = {partial.index: Member.resumed(partial) for partial in claimed.partial}
         self.members = [resumed.get(i) or Member(index=i) for i in range(claimed.group_size)]
+        self._prefill = PromptPrefill(stage.slot, self._prompt.token_ids, self.members)
         self._places = [Place(places) for _ in self.members]
         for place in self._places:
             place.take()
@@ -119,6 +121,7 @@ class GroupTask:
     async def _run_member(self, member: Member, place: Place) -> None:
         try:
             if member.reward is None:
+                await self._prefill.before(member)
                 worth = await self._stage.play(
                     member,
                     self._prompt,

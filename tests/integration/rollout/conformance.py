@@ -229,18 +229,26 @@ async def a_shared_prefix_is_found_in_the_cache_until_a_load_flushes_it(subject:
     assert await cached() == 0
 
 
-async def the_members_of_a_group_share_their_prompt(subject: Subject) -> None:
-    """They are sent at once. Those that come into one prefill with the first compute the prompt beside it, the others
-    find it in the cache: of eight, 3 to 7 were measured."""
+async def after_a_prefill_every_member_of_a_group_finds_the_prompt_in_the_cache(subject: Subject) -> None:
     await load(subject, 1)
     prompt = PROMPT + [40 + i % 50 for i in range(120)]
+    assert (await subject.client.prefill(prompt, rid=new_rid())).cached_tokens == 0
     sampling = Sampling(max_new_tokens=20, temperature=1.0, ignore_eos=True)
     members = await asyncio.gather(
         *(subject.client.generate(prompt, sampling, rid=new_rid()) for _ in range(8))
     )
-    cached = sorted(member.cached_tokens for member in members)
-    assert cached[0] == 0
-    assert cached[-1] > len(prompt) / 2, cached
+    assert [member.cached_tokens for member in members] == [len(prompt) - 1] * 8
+
+
+async def a_prefill_waits_through_a_pause(subject: Subject) -> None:
+    await load(subject, 1)
+    prompt = PROMPT + list(range(90, 190))
+    await subject.client.pause("retract")
+    prefill = asyncio.create_task(subject.client.prefill(prompt, rid=new_rid()))
+    await asyncio.sleep(subject.a_step)
+    assert not prefill.done()
+    await subject.client.resume()
+    assert (await asyncio.wait_for(prefill, 60)).cached_tokens == 0
 
 
 async def an_engine_says_how_busy_it_is(subject: Subject) -> None:
@@ -276,7 +284,8 @@ CHECKS: list[Callable[[Subject], Awaitable[None]]] = [
     all_requests_are_taken_back_at_once,
     a_word_that_all_tokens_are_of_one_version_is_checked,
     a_shared_prefix_is_found_in_the_cache_until_a_load_flushes_it,
-    the_members_of_a_group_share_their_prompt,
+    after_a_prefill_every_member_of_a_group_finds_the_prompt_in_the_cache,
+    a_prefill_waits_through_a_pause,
     an_engine_says_how_busy_it_is,
     an_idle_engine_flushes,
 ]

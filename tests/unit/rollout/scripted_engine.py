@@ -132,6 +132,9 @@ class ScriptedEngine:
         self.most_running = max(self.most_running, len(self.running))
         for request in self.running[: self.places]:
             request.retracted = False
+            if request.limit == 0:  # a prefill alone
+                self._finish(request, {"type": "length", "length": 0})
+                continue
             at_end = len(request.output) + 1 >= request.length and not request.ignore_eos
             request.output.append(EOS if at_end else request.next_token)
             request.versions.append(self.version)

@@ -1,0 +1,79 @@
+"""A group's prompt is computed once, and nothing about it can hold its members up for good."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
+from gpu_agents.rollout.worker.engine_slot import EngineSlot
+from gpu_agents.rollout.worker.member import Member
+from gpu_agents.rollout.worker.meters import Meters
+from gpu_agents.rollout.worker.prompt_prefill import WORTH_TOKENS, PromptPrefill
+from tests.unit.rollout.scripted_engine import ScriptedEngine
+
+LONG = [97] * WORTH_TOKENS
+
+
+@pytest.fixture
+async def slot(engine: ScriptedEngine) -> AsyncIterator[EngineSlot]:
+    client = EngineClient(engine.port, engine.api_key, ModelLimits(vocabulary=264, context_tokens=1024))
+    slot = EngineSlot(Meters(clock=time.monotonic))
+    slot.open(client, 0)
+    yield slot
+    await client.close()
+
+
+def group(size: int = 4) -> list[Member]:
+    return [Member(index=i) for i in range(size)]
+
+
+async def test_one_request_goes_ahead_of_all_members(slot: EngineSlot, engine: ScriptedEngine) -> None:
+    members = group()
+    prefill = PromptPrefill(slot, LONG, members)
+    await asyncio.gather(*(prefill.before(member) for member in members))
+    assert engine.seen_inputs == [LONG]
+    assert [member.rid for member in members] == [""] * 4
+    assert slot.meters.generated_tokens == 0 and slot.meters.input_tokens == len(LONG)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "members"),
+    [
+        pytest.param(LONG[1:], group(), id="a short prompt"),
+        pytest.param(LONG, group(1), id="one member"),
+        pytest.param(LONG, [Member(index=0, token_ids=[97]), Member(index=1)], id="one that is not resumed"),
+    ],
+)
+async def test_nothing_goes_ahead_where_it_saves_nothing(
+    slot: EngineSlot, engine: ScriptedEngine, prompt: list[int], members: list[Member]
+) -> None:
+    prefill = PromptPrefill(slot, prompt, members)
+    await asyncio.gather(*(prefill.before(member) for member in members))
+    assert engine.seen_inputs == []
+
+
+async def test_a_dead_engine_lets_the_members_go(slot: EngineSlot, engine: ScriptedEngine) -> None:
+    members = group()
+    prefill = PromptPrefill(slot, LONG, members)
+    await slot.client.pause("retract")
+    waiting = asyncio.gather(*(prefill.before(member) for member in members))
+    while not engine.seen_inputs:
+        await asyncio.sleep(0.001)
+    await engine.die()
+    await asyncio.wait_for(waiting, 30)
+
+
+async def test_an_abort_of_the_first_member_ends_it(slot: EngineSlot, engine: ScriptedEngine) -> None:
+    engine.token_seconds = 3600
+    members = group()
+    prefill = PromptPrefill(slot, LONG, members)
+    waiting = asyncio.gather(*(prefill.before(member) for member in members))
+    while not engine.requests:
+        await asyncio.sleep(0.001)
+    assert members[0].rid in engine.requests
+    await slot.abort([members[0].rid])
+    await asyncio.wait_for(waiting, 30)

@@ -14,12 +14,10 @@ from django.conf import settings  # noqa: E402
 
 from control_plane.catalog.store import scratch_folder  # noqa: E402
 from control_plane.fleet.receiver import start_receiver_pulse  # noqa: E402
-from control_plane.relay import routing as relay  # noqa: E402
-from control_plane.telemetry import routing as telemetry  # noqa: E402
+from control_plane.routing import websocket_urlpatterns  # noqa: E402
 
 # Bodies of uploads wait on the store's own disk: /tmp may be small.
 settings.FILE_UPLOAD_TEMP_DIR = str(scratch_folder())
 
-sockets = URLRouter(telemetry.websocket_urlpatterns + relay.websocket_urlpatterns)
-application = ProtocolTypeRouter({"http": http, "websocket": sockets})
+application = ProtocolTypeRouter({"http": http, "websocket": URLRouter(websocket_urlpatterns)})
 start_receiver_pulse()

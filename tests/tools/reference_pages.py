@@ -21,6 +21,7 @@ from oolong.contracts.lifecycle import OUTCOMES, RUN_MOVES
 from oolong.contracts.metrics import HISTOGRAMS, METRICS, Metric
 from oolong.contracts.run_spec import RunSpec
 from tests.tools import sync_client
+from tests.unit.control_plane.access import routes as access
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
@@ -32,6 +33,7 @@ def pages() -> dict[str, str]:
         "metrics.md": _metrics(),
         "lifecycle.md": _lifecycle(),
         "alerts.md": _alerts(),
+        "access.md": _access(),
     }
 
 
@@ -47,6 +49,43 @@ def _alerts() -> str:
     ]
     lines += [f"| `{rule.name}` | {rule.severity} | {rule.title} | {rule.advice} |" for rule in RULES]
     return "\n".join(lines) + "\n"
+
+
+def _access() -> str:
+    lines = [
+        "# Who may do what",
+        "",
+        "A role holds scopes; a token has those of its scopes that its user's role holds at that moment. What belongs",
+        "to another team or project answers 404, like what does not exist. A test asks every door below as every kind",
+        "of caller: nobody, each role with a token and in a browser, a token of each scope, expired and revoked ones,",
+        "another team, another project, another node, and a node that its run has left behind.",
+        "",
+        "## Scopes",
+        "",
+        "| scope | from role |",
+        "| --- | --- |",
+        *(f"| `{scope}` | {role} |" for scope, role in access.LOWEST_ROLE.items()),
+        "",
+        "## Routes",
+        "",
+        "Under `/api/v1`, but for the first two.",
+        "",
+        "| route | needs |",
+        "| --- | --- |",
+        *(f"| `{route}` | {_need(need)} |" for route, need in access.ROUTES.items()),
+        "",
+        "## Live stream",
+        "",
+        "| topic, over WebSocket and SSE | needs |",
+        "| --- | --- |",
+        *(f"| `{topic}` | `{need}` |" for topic, need in access.TOPICS.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _need(need: str) -> str:
+    words = {access.OPEN: "nothing", access.KNOWN: "any user", access.NODE: "a node's credential"}
+    return words.get(need, f"`{need}`")
 
 
 def _run_spec() -> str:

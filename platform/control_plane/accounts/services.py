@@ -82,6 +82,8 @@ def revoke_token(caller: Caller, identity: str, *, now: datetime) -> None:
 
 def note_use(token: ApiToken, *, now: datetime) -> None:
     """Remember that the token was used, at most once a minute."""
+    if token.last_used_at is not None and token.last_used_at >= now - LAST_USED_STEP:
+        return
     stale = Q(last_used_at=None) | Q(last_used_at__lt=now - LAST_USED_STEP)
     ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
 

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from control_plane.accounts.caller import Caller
 from control_plane.runs.models import Run
+
+# Topic, and the scope that hearing it needs. `{run_id}` is a run of the caller's project.
+TOPICS: Mapping[str, str] = {
+    "pool": "pool:read",
+    "runs": "runs:read",
+    "run:{run_id}": "runs:read",
+    "run:{run_id}:logs": "runs:read",
+}
 
 
 def readable_topic(caller: Caller, topic: str) -> str | None:
     """The topic as `live.publish` names it; None when there is none such for this caller."""
-    if topic == "pool":
-        return topic if "pool:read" in caller.scopes else None
-    if "runs:read" not in caller.scopes:
+    form, run_id = _form_of(topic)
+    if TOPICS.get(form) not in caller.scopes:
         return None
     if topic == "runs":
         return f"runs:{caller.project.pk}"
-    run_id = run_of_topic(topic)
-    if run_id is None or not Run.objects.filter(project=caller.project, pk=run_id).exists():
+    if run_id is not None and not Run.objects.filter(project=caller.project, pk=run_id).exists():
         return None
     return topic
 
 
 def run_of_topic(topic: str) -> str | None:
     """The run's id in `run:<id>` and `run:<id>:logs`."""
+    return _form_of(topic)[1]
+
+
+def _form_of(topic: str) -> tuple[str, str | None]:
     match topic.split(":"):
-        case ["run", run_id] | ["run", run_id, "logs"]:
-            return run_id
+        case ["run", run_id, *rest]:
+            return ":".join(("run", "{run_id}", *rest)), run_id
         case _:
-            return None
+            return topic, None

@@ -1,0 +1,51 @@
+"""A world that is built once for a module; what a test does to it is undone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import transaction
+
+from control_plane.accounts import selectors
+from control_plane.common import clock
+from control_plane.fleet import authentication as fleet_authentication
+from tests.unit.control_plane.access.objects import World, build_world
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Of the module, as its world is."""
+    before = settings.ENVIRONMENT
+    settings.ENVIRONMENT = dataclasses.replace(before, data_dir=tmp_path_factory.mktemp("store"))
+    yield
+    settings.ENVIRONMENT = before
+
+
+@pytest.fixture(scope="module")
+def built(_own_store: None, django_db_setup: None, django_db_blocker: Any) -> Iterator[World]:
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield build_world()
+        transaction.set_rollback(True)
+
+
+@pytest.fixture
+def world(built: World, db: None) -> World:
+    """`db` comes second: its transaction is inside the one that holds the world."""
+    return built
+
+
+@pytest.fixture
+def quick(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Each credential is looked up once, by the real lookups: thousands of knocks need no more."""
+    caller_of_token = selectors.caller_of_token
+    of_token = cache(lambda text: caller_of_token(text, now=clock.now()))
+    monkeypatch.setattr(selectors, "caller_of_token", lambda text, *, now: of_token(text))
+    monkeypatch.setattr(selectors, "caller_of_user", cache(selectors.caller_of_user))
+    of_credential = cache(fleet_authentication.node_of_credential)
+    monkeypatch.setattr(fleet_authentication, "node_of_credential", of_credential)
+    return world

@@ -1,0 +1,166 @@
+"""One of everything that a route can name, all Alice's, or of her run's node."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from django.test import Client
+
+from control_plane.accounts import services as accounts
+from control_plane.accounts.models import ApiToken, Membership, Project, Role, Team, User
+from control_plane.accounts.scopes import SCOPES
+from control_plane.catalog.models import Checkpoint, DatasetValidation
+from control_plane.common import clock
+from control_plane.fleet import services as fleet
+from control_plane.fleet.models import Node
+from control_plane.fleet.receiver import note_alive
+from control_plane.runs import records
+from control_plane.runs.models import Attempt, Job
+from control_plane.runs.placement import place_jobs
+from oolong.contracts.agent import HeartbeatRequest, Inventory, SlotInventory
+from oolong.contracts.telemetry import CheckpointLine
+from tests.unit.control_plane.access.routes import ROLES
+
+ROWS = b"".join(b'{"q": "%d+1", "a": "%d"}\n' % (n, n + 1) for n in range(32))
+# Credentials that are none, or that were good once.
+DEAD = (
+    "unknown", "unknown node", "garbage", "expired", "revoked", "left the project", "switched off",
+)  # fmt: skip
+REWARD = "def score(prompt, completion, answer):\n    return 1.0\n"
+
+
+@dataclass(frozen=True)
+class World:
+    ids: dict[str, str]  # placeholder -> id
+    tokens: dict[str, str]  # caller's name -> bearer token or node credential
+    users: dict[str, User]
+    hidden: str  # a word that only Alice's team may read
+
+
+def api(bearer: str, method: str, path: str, body: Any = None, *, status: int | None = None) -> Any:
+    data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+    kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+    headers = {"authorization": f"Bearer {bearer}"} if bearer else {}
+    reply = Client().generic(method, f"/api/v1{path}", data=data, content_type=kind, headers=headers)
+    if status is not None:
+        assert reply.status_code == status, (method, path, reply.content)
+        return reply.json()
+    return reply
+
+
+def build_world() -> World:
+    users: dict[str, User] = {}
+    tokens: dict[str, str] = {}
+
+    def person(name: str, project: Project, role: str, scopes: tuple[str, ...] = ("*",)) -> str:
+        users[name] = user = User.objects.create(username=name)
+        Membership.objects.create(user=user, project=project, role=role)
+        tokens[name] = accounts.create_token(user=user, project=project, name="test", scopes=list(scopes))[1]
+        return tokens[name]
+
+    red, blue = Team.objects.create(name="red"), Team.objects.create(name="blue")
+    home = Project.objects.create(team=red, name="default")
+    sister = Project.objects.create(team=red, name="other")
+    fleet.init_pool(red)
+    alice = person("alice", home, Role.ADMIN)
+    for role in ROLES:
+        person(role, home, role)
+    person("another team", Project.objects.create(team=blue, name="default"), Role.ADMIN)
+    person("another project", sister, Role.ADMIN)
+    for scope in SCOPES:
+        tokens[f"only {scope}"] = accounts.create_token(
+            user=users["alice"], project=home, name=scope, scopes=[scope]
+        )[1]
+    _dead_tokens(person, home, tokens, users)
+
+    node = _node(tokens, "node")
+    _node(tokens, "another node", slots=0)
+    ids = {"node_id": node.pk, **_catalog(alice), **_run(alice, tokens["node"], node)}
+    ids["token_id"] = ApiToken.objects.get(user=users["alice"], name="test").pk
+    return World(ids, tokens, users, hidden="secret plan")
+
+
+def _dead_tokens(person: Any, home: Project, tokens: dict[str, str], users: dict[str, User]) -> None:
+    """Credentials that were good once."""
+    now = clock.now()
+    for name in ("expired", "revoked", "left the project", "switched off"):
+        person(name, home, Role.ADMIN)
+    ApiToken.objects.filter(user=users["expired"]).update(expires_at=now - timedelta(seconds=1))
+    ApiToken.objects.filter(user=users["revoked"]).update(revoked_at=now)
+    Membership.objects.filter(user=users["left the project"]).delete()
+    User.objects.filter(pk=users["switched off"].pk).update(is_active=False)
+    tokens["unknown"], tokens["unknown node"], tokens["garbage"] = "ool_unknown", "oolnode_unknown", "garbage"
+
+
+def _node(tokens: dict[str, str], name: str, slots: int = 2) -> Node:
+    inventory = Inventory(
+        hostname=name, agent_version="0", boot_id="boot", cpu_count=2, memory_bytes=1, disk_free_bytes=1,
+        slots=[SlotInventory(slot=f"cpu-{n}", device="cpu") for n in range(slots)],
+    )  # fmt: skip
+    enrolment, _ = fleet.create_enrolment_token(now=clock.now())
+    node, tokens[name] = fleet.enrol(token=enrolment, name=name, inventory=inventory, now=clock.now())
+    report = HeartbeatRequest(inventory=inventory, jobs=[], started_at=0.0)
+    api(tokens[name], "POST", "/agent/heartbeat", msgspec.json.encode(report), status=200)
+    return node
+
+
+def _catalog(alice: str) -> dict[str, str]:
+    dataset = api(alice, "POST", "/datasets", {"name": "sums"}, status=201)
+    upload = api(alice, "POST", "/uploads?purpose=dataset&filename=f", ROWS, status=201)
+    body = {"upload_id": upload["id"], "mapping": {"prompt_column": "q", "answer_column": "a"}}
+    version = api(alice, "POST", f"/datasets/{dataset['id']}/versions", body, status=201)
+    model = api(alice, "POST", "/models", {"name": "tiny", "path": "/models/tiny"}, status=201)
+    function = {"name": "one", "kind": "reward", "source": REWARD}
+    function = api(alice, "POST", "/functions", function, status=201)
+    session = {"filename": "f", "purpose": "dataset", "bytes": 1}
+    session = api(alice, "POST", "/upload-sessions", session, status=201)
+    validation = api(alice, "POST", "/dataset-validations", {"upload_id": upload["id"]}, status=202)
+    DatasetValidation.objects.update(report_sha256=version["sha256"])
+    return {
+        "dataset_id": dataset["id"], "version_id": version["id"], "sha256": version["sha256"],
+        "model_id": model["id"], "function_id": function["function"]["id"], "upload": upload["id"],
+        "function_version_id": function["id"], "session_id": session["id"], "validation_id": validation["id"],
+    }  # fmt: skip
+
+
+def _run(alice: str, credential: str, node: Node) -> dict[str, str]:
+    """A run that is placed, with one stored checkpoint and one that its node has begun to upload."""
+    spec = {
+        "kind": "rl", "name": "secret plan", "model": {"base_model": "tiny"}, "dataset": {"version": "sums@1"},
+    }  # fmt: skip
+    run = api(alice, "POST", "/runs", {"spec": spec}, status=201)
+    note_alive()
+    place_jobs(now=clock.now())
+    attempt = Attempt.objects.get()
+    job = Job.objects.select_related("attempt__run").get(name="trainer")
+    stored, begun = (_upload(credential, job, attempt, step=step) for step in (1, 2))
+    api(credential, "POST", f"/agent/uploads/{stored}/complete", status=200)
+    checkpoint = Checkpoint.objects.get(step=1)
+    api(alice, "PUT", "/checkpoint-aliases/prod", {"checkpoint": checkpoint.pk}, status=200)
+    return {
+        "run_id": run["id"], "attempt_id": attempt.pk, "job_id": job.pk, "checkpoint_id": checkpoint.pk,
+        "upload_id": begun, "alias": "prod",
+    }  # fmt: skip
+
+
+def _upload(credential: str, job: Job, attempt: Attempt, *, step: int) -> str:
+    """The id of an upload whose only part has arrived."""
+    data = f"checkpoint {step}".encode()
+    manifest = hashlib.sha256(data + b"manifest").hexdigest()
+    line = CheckpointLine(
+        at=0.0, step=step, directory="/x", bytes=len(data), final=False, manifest_sha256=manifest
+    )
+    records.record_checkpoint_line(job, line)
+    body = {
+        "step": step, "manifest_sha256": manifest, "tar_sha256": hashlib.sha256(data).hexdigest(),
+        "bytes": len(data), "epoch": attempt.epoch,
+    }  # fmt: skip
+    announced = api(credential, "POST", f"/agent/attempts/{attempt.pk}/checkpoints", body, status=200)
+    api(credential, "PUT", f"/agent/uploads/{announced['upload_id']}/parts/0", data, status=200)
+    identity: str = announced["upload_id"]
+    return identity

@@ -1,0 +1,190 @@
+"""What every route needs: the expectation that the code is held against. A new route is one line here.
+
+The need of a route stands on its view (`scopes`, `permission_classes`); this table says it a second time, in the
+words of somebody who reads only this page, and a route that it does not name fails the build. A path with a
+`{placeholder}` of a new kind also needs an object in `objects.py`, so that a foreign one can be asked for. A route
+that answers 404 before it looks for its object because the body is wrong needs a body in BODIES.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+OPEN = "open"  # no credential needed
+KNOWN = "known"  # any live credential of a user; the handler asks for more where it must
+NODE = "node"  # a node credential
+
+ROUTES = {
+    # --- outside /api/v1
+    "ANY /login/{token}": OPEN,  # the link is its credential
+    "ANY /{path}": OPEN,  # the dashboard's pages: static files
+    "GET /openapi.json": OPEN,
+    "GET /docs": OPEN,
+    # --- accounts
+    "GET /health": OPEN,
+    "GET /me": KNOWN,
+    "POST /session": OPEN,
+    "DELETE /session": OPEN,
+    "GET /session/csrf": OPEN,
+    "GET /tokens": "tokens:read",
+    "POST /tokens": "tokens:write",
+    "DELETE /tokens/{token_id}": "tokens:write",
+    "GET /project": "project:read",
+    "PATCH /project": "project:admin",
+    "GET /project/events": "project:read",
+    # --- catalog
+    "POST /uploads": KNOWN,  # by purpose, as the four below
+    "POST /uploads/fetch": "datasets:write",
+    "POST /upload-sessions": KNOWN,
+    "GET /upload-sessions/{session_id}": KNOWN,
+    "DELETE /upload-sessions/{session_id}": KNOWN,
+    "PUT /upload-sessions/{session_id}/parts/{number}": KNOWN,
+    "POST /upload-sessions/{session_id}/complete": KNOWN,
+    "GET /datasets": "datasets:read",
+    "POST /datasets": "datasets:write",
+    "POST /datasets/preview": "datasets:read",
+    "GET /datasets/{dataset_id}": "datasets:read",
+    "POST /datasets/{dataset_id}/versions": "datasets:write",
+    "GET /dataset-validations": "datasets:read",
+    "POST /dataset-validations": "datasets:write",
+    "GET /dataset-validations/{validation_id}": "datasets:read",
+    "GET /dataset-validations/{validation_id}/report": "datasets:read",
+    "GET /dataset-versions/resolve": "datasets:read",
+    "GET /dataset-versions/{version_id}": "datasets:read",
+    "POST /dataset-versions/{version_id}/derive": "datasets:write",
+    "GET /dataset-versions/{version_id}/diff": "datasets:read",
+    "GET /dataset-versions/{version_id}/leaks": "datasets:read",
+    "GET /dataset-versions/{version_id}/rows": "datasets:read",
+    "GET /models": "models:read",
+    "POST /models": "models:write",
+    "GET /models/{model_id}": "models:read",
+    "GET /functions": "functions:read",
+    "POST /functions": "functions:write",
+    "GET /functions/{function_id}": "functions:read",
+    "GET /function-versions/resolve": "functions:read",
+    "GET /function-versions/{function_version_id}/source": "functions:read",
+    "GET /checkpoints": "checkpoints:read",
+    "GET /checkpoints/resolve": "checkpoints:read",
+    "GET /checkpoints/{checkpoint_id}": "checkpoints:read",
+    "PATCH /checkpoints/{checkpoint_id}": "checkpoints:write",
+    "GET /checkpoints/{checkpoint_id}/files": "checkpoints:read",
+    "GET /checkpoints/{checkpoint_id}/lineage": "checkpoints:read",
+    "GET /checkpoints/{checkpoint_id}/card": "checkpoints:read",
+    "GET /checkpoints/{checkpoint_id}/download": "checkpoints:read",
+    "POST /checkpoints/{checkpoint_id}/links": "checkpoints:read",
+    "GET /checkpoint-downloads/{link}": OPEN,  # the signature is its credential
+    "GET /checkpoint-aliases": "checkpoints:read",
+    "PUT /checkpoint-aliases/{alias}": "checkpoints:write",
+    "DELETE /checkpoint-aliases/{alias}": "checkpoints:write",
+    "GET /checkpoint-retention": "checkpoints:read",
+    "PUT /checkpoint-retention": "checkpoints:admin",
+    "POST /checkpoint-retention/plan": "checkpoints:read",
+    "POST /checkpoint-retention/apply": "checkpoints:admin",
+    # --- fleet
+    "GET /pool": "pool:read",
+    "POST /pool/nodes/{node_id}/cordon": "pool:admin",
+    "POST /pool/nodes/{node_id}/uncordon": "pool:admin",
+    "POST /pool/nodes/{node_id}/drain": "pool:admin",
+    "PATCH /pool/quota": "pool:admin",
+    "POST /pool/enrolment-tokens": "pool:admin",
+    # --- runs
+    "GET /presets": "runs:read",
+    "GET /runs": "runs:read",
+    "POST /runs": "runs:write",
+    "POST /runs/validate": "runs:read",
+    "GET /runs/{run_id}": "runs:read",
+    "PATCH /runs/{run_id}": "runs:write",
+    "POST /runs/{run_id}/pause": "runs:write",
+    "POST /runs/{run_id}/resume": "runs:write",
+    "POST /runs/{run_id}/changes": "runs:write",
+    "POST /runs/{run_id}/clone": "runs:write",
+    "POST /runs/{run_id}/retry": "runs:write",
+    "POST /runs/{run_id}/stop": "runs:write",
+    "POST /runs/{run_id}/cancel": "runs:write",
+    "GET /runs/{run_id}/events": "runs:read",
+    "GET /runs/{run_id}/attempts": "runs:read",
+    "GET /runs/{run_id}/jobs": "runs:read",
+    # --- telemetry
+    "GET /runs/{run_id}/metrics": "runs:read",
+    "GET /runs/{run_id}/metric-names": "runs:read",
+    "GET /runs/{run_id}/histograms": "runs:read",
+    "GET /runs/{run_id}/documents/{name}": "runs:read",
+    "GET /runs/{run_id}/trajectories": "runs:read",
+    "GET /runs/{run_id}/alerts": "runs:read",
+    "GET /runs/{run_id}/logs": "runs:read",
+    "GET /metric-catalogue": KNOWN,
+    "ANY /stream": KNOWN,  # by topic: TOPICS
+    # --- relay
+    "ANY /runs/{run_id}/sessions": "sessions:write",
+    "ANY /runs/{run_id}/sessions/{path}": "sessions:write",
+    # --- agents
+    "POST /agent/enrol": OPEN,  # the enrolment token is its credential
+    "POST /agent/heartbeat": NODE,
+    "GET /agent/artifacts/{sha256}": NODE,
+    "POST /agent/attempts/{attempt_id}/checkpoints": NODE,
+    "PUT /agent/uploads/{upload_id}/parts/{number}": NODE,
+    "POST /agent/uploads/{upload_id}/complete": NODE,
+    "POST /agent/jobs/{job_id}/outbox/{file}": NODE,
+    "POST /agent/jobs/{job_id}/logs/{incarnation}": NODE,
+}
+
+# Topics of the live stream: what a caller needs to hear them, over the WebSocket and the SSE twin alike.
+TOPICS = {
+    "runs": "runs:read",
+    "run:{run_id}": "runs:read",
+    "run:{run_id}:logs": "runs:read",
+    "pool": "pool:read",
+}
+
+# WebSocket doors, by path.
+SOCKETS = {
+    "ws/v1": KNOWN,  # then by topic
+    "ws/v1/relay": NODE,
+}
+
+# What a scope is worth: the lowest role whose tokens may hold it.
+LOWEST_ROLE = {
+    "runs:read": "viewer",
+    "datasets:read": "viewer",
+    "models:read": "viewer",
+    "functions:read": "viewer",
+    "checkpoints:read": "viewer",
+    "pool:read": "viewer",
+    "project:read": "viewer",
+    "tokens:read": "viewer",
+    "tokens:write": "viewer",  # one's own, and never more than one may oneself
+    "runs:write": "member",
+    "sessions:write": "member",
+    "datasets:write": "member",
+    "models:write": "member",
+    "functions:write": "member",
+    "checkpoints:write": "member",
+    "checkpoints:admin": "admin",
+    "pool:admin": "admin",
+    "project:admin": "admin",
+}
+ROLES = ("viewer", "member", "admin")  # each may do what those before it may
+
+# An attempt that the run has left behind (a newer epoch, on another node): what its old node still gets.
+STALE = {
+    "POST /agent/heartbeat": 200,  # and is told to stop
+    "GET /agent/artifacts/{sha256}": 404,
+    "POST /agent/attempts/{attempt_id}/checkpoints": 409,
+    "PUT /agent/uploads/{upload_id}/parts/{number}": 200,  # bytes only: completing them is refused
+    "POST /agent/uploads/{upload_id}/complete": 409,
+    "POST /agent/jobs/{job_id}/outbox/{file}": 200,  # the history of what it did
+    "POST /agent/jobs/{job_id}/logs/{incarnation}": 200,
+}
+
+# Nodes are the pool's, not a team's: their ids are no secret, and who may manage the pool manages all of it.
+SHARED = ("/pool/",)
+
+# The object is there, and still this answers 404: the run has no such document, the question names no version.
+LACKING = {"GET /runs/{run_id}/documents/{name}", "GET /dataset-versions/{version_id}/diff"}
+
+BODIES: dict[str, Any] = {
+    "POST /agent/attempts/{attempt_id}/checkpoints": {
+        "step": 1, "manifest_sha256": "0" * 64, "tar_sha256": "0" * 64, "bytes": 1, "epoch": 1,
+    },
+    "PUT /checkpoint-aliases/{alias}": {"checkpoint": "prod"},
+}  # fmt: skip

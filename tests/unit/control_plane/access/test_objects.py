@@ -1,0 +1,139 @@
+"""Every route that names an object × callers whose object it is not: for them it does not exist."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from control_plane.accounts.models import Membership
+from control_plane.runs.models import Attempt, Run
+from control_plane.telemetry.models import OutboxFile
+from tests.unit.control_plane.access.doors import Route, all_routes, call
+from tests.unit.control_plane.access.objects import World, api
+from tests.unit.control_plane.access.routes import LACKING, NODE, OPEN, ROUTES, SHARED, STALE
+
+HEARTBEAT = (
+    b'{"inventory":{"hostname":"node","agent_version":"0","boot_id":"boot","cpu_count":2,"memory_bytes":1,'
+    b'"disk_free_bytes":1,"slots":[]},"jobs":[],"started_at":0.0}'
+)
+VIEWS = [route for route in all_routes() if route.is_view and ROUTES.get(route.name) not in (None, OPEN)]
+NODES_OWN = [route for route in VIEWS if ROUTES[route.name] == NODE]
+WITH_OBJECT = [
+    route for route in VIEWS if route.names_an_object and not any(part in route.url for part in SHARED)
+]
+
+
+def test_what_is_another_teams_or_projects_or_nodes_does_not_exist(world: World) -> None:
+    """They get the answer that a made-up id gets, and nothing has happened."""
+    for route in WITH_OBJECT:
+        others = ("another node",) if ROUTES[route.name] == NODE else ("another team", "another project")
+        for other in others:
+            bearer = world.tokens[other]
+            foreign, nothing = call(route, bearer, world.ids), call(route, bearer, {})
+            assert (foreign.status_code, nothing.status_code) == (404, 404), (
+                route.name,
+                other,
+                foreign.content,
+            )
+            alike = [{**reply.json(), "detail": "", "request_id": ""} for reply in (foreign, nothing)]
+            assert alike[0] == alike[1], (route.name, other)
+    assert not OutboxFile.objects.exists()
+    assert Run.objects.get().status == "STARTING"
+
+
+def test_what_is_ones_own_exists(world: World) -> None:
+    """The counterpart: without it the test above would pass with wrong addresses."""
+    for route in (route for route in WITH_OBJECT if route.name not in LACKING):
+        bearer = world.tokens["node" if ROUTES[route.name] == NODE else "alice"]
+        with transaction.atomic():
+            reply = call(route, bearer, world.ids)
+            transaction.set_rollback(True)
+        assert reply.status_code not in (401, 403, 404, 500), (route.name, reply)
+
+
+def test_lists_hold_only_ones_own(world: World) -> None:
+    own, other, ids = world.tokens["viewer"], world.tokens["another team"], world.ids
+    for path in ("/runs", "/datasets", "/models", "/checkpoints", "/functions", "/checkpoint-aliases"):
+        assert api(own, "GET", path).json()["data"], path
+        for bearer in (other, world.tokens["another project"]):
+            assert api(bearer, "GET", path).json()["data"] == [], path
+            assert api(bearer, "GET", f"{path}?run={ids['run_id']}&name=sums").json()["data"] == [], path
+
+
+def test_foreign_ids_inside_a_body_do_not_exist_either(world: World) -> None:
+    other, ids = world.tokens["another team"], world.ids
+    spec = {
+        "kind": "rl", "name": "theft", "model": {"checkpoint": ids["checkpoint_id"]},
+        "dataset": {"version": ids["version_id"]},
+    }  # fmt: skip
+    found = api(other, "POST", "/runs/validate", {"spec": spec}).json()["errors"]
+    assert {error["code"] for error in found} == {"unknown_checkpoint", "unknown_dataset"}
+    body = {"upload_id": ids["upload"], "mapping": {"prompt_column": "q", "answer_column": "a"}}
+    assert api(other, "POST", "/datasets/preview", body).status_code == 404
+    assert api(other, "POST", "/dataset-validations", {"upload_id": ids["upload"]}).status_code == 404
+    assert api(other, "POST", "/models", {"name": "m", "upload_id": ids["upload"]}).status_code == 404
+
+
+def test_the_pool_page_hides_the_names_of_other_teams_runs(world: World) -> None:
+    Run.objects.update(status="QUEUED")
+    seen = api(world.tokens["another team"], "GET", "/pool").json()
+    assert world.hidden not in json.dumps(seen) and world.ids["run_id"] not in json.dumps(seen)
+    assert seen["queue"][0]["name"] == "another team's run"
+    assert world.hidden in json.dumps(api(world.tokens["viewer"], "GET", "/pool").json())
+
+
+# --- doors whose need depends on what is asked
+
+
+@pytest.mark.parametrize(("purpose", "scope"), [("dataset", "datasets:write"), ("model", "models:write")])
+def test_an_upload_needs_the_scope_of_its_purpose(world: World, purpose: str, scope: str) -> None:
+    session = {"filename": "f", "purpose": purpose, "bytes": 1}
+    for holder in ("datasets:write", "models:write"):
+        bearer, expected = world.tokens[f"only {holder}"], 201 if holder == scope else 403
+        assert api(bearer, "POST", f"/uploads?purpose={purpose}", b"data").status_code == expected
+        assert api(bearer, "POST", "/upload-sessions", session).status_code == expected
+
+
+# --- nodes
+
+
+def test_a_node_that_the_run_has_left_behind_is_fenced(world: World) -> None:
+    Attempt.objects.update(status="ENDED")
+    Run.objects.update(epoch=2)
+    for route in NODES_OWN:
+        with transaction.atomic():
+            reply = call_as_node(route, world)
+            transaction.set_rollback(True)
+        assert reply.status_code == STALE[route.name], (route.name, reply.content)
+
+
+def call_as_node(route: Route, world: World) -> Any:
+    """With a body that is right for the route."""
+    checkpoint = {"step": 3, "manifest_sha256": "0" * 64, "tar_sha256": "0" * 64, "bytes": 1, "epoch": 1}
+    bodies = {"/heartbeat": HEARTBEAT, "/checkpoints": checkpoint, "/parts/{number}": b"checkpoint 2"}
+    body = next((body for end, body in bodies.items() if route.name.endswith(end)), b"")
+    path = route.path(world.ids).removeprefix("/api/v1")
+    return api(world.tokens["node"], route.method, f"{path}?offset=0", body)
+
+
+def test_a_node_reads_only_inputs_of_its_own_live_attempts(world: World) -> None:
+    own, other = world.tokens["node"], world.tokens["another node"]
+    path = f"/agent/artifacts/{world.ids['sha256']}"
+    assert api(own, "GET", path).status_code == 200
+    assert api(other, "GET", path).status_code == 404
+
+
+# --- power follows the person
+
+
+def test_who_is_demoted_or_leaves_loses_the_power_of_old_tokens_at_once(world: World) -> None:
+    bearer, own = world.tokens["alice"], Membership.objects.filter(user=world.users["alice"])
+    assert api(bearer, "POST", "/pool/enrolment-tokens").status_code == 201
+    own.update(role="viewer")
+    assert api(bearer, "POST", "/pool/enrolment-tokens").status_code == 403
+    assert api(bearer, "GET", "/runs").status_code == 200
+    own.delete()
+    assert api(bearer, "GET", "/runs").status_code == 401

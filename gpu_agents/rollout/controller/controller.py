@@ -432,7 +432,11 @@ class Controller:
         if self.versions.newest is None:
             return Admission(groups=0, refusal="paused")
         return admit(
-            self.rules.gate, version=self.versions.number, held=self.ledger.held, running=len(self.running)
+            self.rules.gate,
+            version=self.versions.number,
+            held=self.ledger.held,
+            running=len(self.running),
+            waiting=len(self.waiting),
         )
 
     def state(self, *, worker_id: str = "", now: float = 0.0) -> StateReply:

@@ -26,10 +26,15 @@ class Admission:
     refusal: Refusal | None  # what binds, when there is no place
 
 
-def admit(rules: GateRules, *, version: int, held: int, running: int) -> Admission:
-    """`version` is the newest announced one; `held` = trained + taken + buffered + running + waiting."""
+def admit(rules: GateRules, *, version: int, held: int, running: int, waiting: int = 0) -> Admission:
+    """`version` is the newest announced one; `held` = trained + taken + buffered + running + waiting.
+
+    Once every group that a step can use is drawn, the reason is `last_groups` as long as one of them is not finished
+    (should it fail, its place is free again), then `run_ending`.
+    """
+    all_drawn: Refusal = "last_groups" if running + waiting else "run_ending"
     bounds: list[tuple[int, Refusal]] = [
-        (rules.total_train_steps * rules.groups_per_step - held, "run_ending"),
+        (rules.total_train_steps * rules.groups_per_step - held, all_drawn),
         ((version + rules.max_staleness + 1) * rules.groups_per_step - held, "staleness"),
         (rules.max_concurrent_groups - running, "concurrency"),
     ]

@@ -135,7 +135,7 @@ class SessionDoor:
     def _no_place(self, error: NoPlace) -> web.Response:
         if error.refusal == "run_ending":
             return _error(410, "the run needs no more rollouts", code="run_ending")
-        message = f"the admission gate is closed ({error.refusal}): come back in a moment"
+        message = f"no group may start now ({error.refusal}): come back in a moment"
         response = _error(429, message, code=error.refusal, kind="admission_refused")
         response.headers["Retry-After"] = str(RETRY_SECONDS)
         return response

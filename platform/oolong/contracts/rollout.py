@@ -85,7 +85,9 @@ class ClaimedGroup(Message, frozen=True, kw_only=True):
     partial: list[PartialTrajectory] = []  # from an earlier worker that gave the group back
 
 
-Refusal = Literal["staleness", "concurrency", "engine_behind", "paused", "no_prompts", "run_ending"]
+Refusal = Literal[
+    "staleness", "concurrency", "engine_behind", "paused", "no_prompts", "last_groups", "run_ending"
+]
 
 # --- worker -> controller -----------------------------------------------------------------------------------
 

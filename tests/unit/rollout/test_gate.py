@@ -44,6 +44,13 @@ def test_no_group_is_started_that_no_step_can_use() -> None:
     assert admit(rules, version=2, held=12, running=0).refusal == "run_ending"
 
 
+def test_a_drawn_group_that_is_not_finished_may_still_fail_and_make_room() -> None:
+    rules = GateRules(groups_per_step=4, max_staleness=4, max_concurrent_groups=99, total_train_steps=3)
+    assert admit(rules, version=2, held=12, running=1).refusal == "last_groups"
+    assert admit(rules, version=2, held=12, running=0, waiting=1).refusal == "last_groups"
+    assert admit(rules, version=2, held=11, running=0).groups == 1
+
+
 def test_a_negative_room_is_no_room() -> None:
     rules = GateRules(groups_per_step=1, max_staleness=0, max_concurrent_groups=1, total_train_steps=9)
     assert admit(rules, version=0, held=5, running=3).groups == 0

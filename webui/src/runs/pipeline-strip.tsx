@@ -13,7 +13,8 @@ const REFUSALS: Record<string, string> = {
   engine_behind: "An engine is still loading the newest weights.",
   paused: "Rollouts are paused.",
   no_prompts: "The dataset has no further prompt.",
-  run_ending: "Every group that a train step can still use is drawn.",
+  last_groups: "Every group that a train step can still use is drawn; the last ones are under way.",
+  run_ending: "Every group that a train step can still use is finished.",
 };
 
 type Stage = { name: string; count: number | null; note: ReactNode; help: string };

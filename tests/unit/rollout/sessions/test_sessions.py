@@ -319,6 +319,25 @@ async def test_a_worker_that_stops_gives_its_sessions_groups_back(serve: Any) ->
         assert_ledger_is_true(agents.run.controller)
 
 
+async def test_a_session_left_open_at_the_end_sends_nobody_away(serve: Any) -> None:
+    """Its group fails in the end, and somebody must be there to fill another."""
+    one = {"groups_per_step": 1, "total_train_steps": 1}
+    async with serve(trainer=one) as agents:
+        left, other = await agents.opened(), await agents.opened()
+        refused = await agents.open()
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "last_groups")
+        await agents.end(left, discard=True)
+        await agents.run.until(lambda: sum(agents.run.controller.ledger.counts().dropped.values()) == 1)
+        assert (await agents.chat(other, other["messages"])).status_code == 410
+        for reward in (1.0, 0.0):
+            session = await agents.opened()
+            await agents.chat(session, session["messages"])
+            await agents.end(session, reward=reward)
+        await agents.run.until(lambda: agents.run.controller.ledger.counts().buffered == 1)
+        over = await agents.open()
+        assert (over.status_code, over.json()["error"]["code"]) == (410, "run_ending")
+
+
 async def test_individual_export_makes_a_trajectory_of_every_call(serve: Any) -> None:
     workflow = {"session_export": "individual"}
     async with serve(workflow=workflow, trainer={"groups_per_step": 1}) as agents:

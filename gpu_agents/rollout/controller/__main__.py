@@ -14,11 +14,13 @@ from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
 from gpu_agents.rollout.controller.filtering import FilterRules
 from gpu_agents.rollout.controller.gate import GateRules
+from gpu_agents.rollout.controller.given_weights import give_weights
 from gpu_agents.rollout.controller.prompt_book import PromptBook, PromptsRefused
 from gpu_agents.rollout.controller.rules import Rules
 from gpu_agents.rollout.controller.server import ControllerServer
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.rows import DatasetUnusable, read_rows
+from gpu_agents.rollout.worker.manifest import WeightsRefused
 from gpu_agents.rollout.workflows.tool_calls import tools_of
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.live_changes import LiveFile
@@ -39,7 +41,7 @@ def main() -> int:
         return leave(job, EndReason.DATASET_UNUSABLE, str(error))
     except PromptsRefused as error:
         return leave(job, EndReason.CONFIG_REFUSED, str(error))
-    except ModelFilesUnusable as error:
+    except (ModelFilesUnusable, WeightsRefused) as error:
         return leave(job, EndReason.MODEL_UNUSABLE, str(error))
     except snapshots.SnapshotUnusable as error:
         return leave(job, EndReason.NO_VALID_CHECKPOINT, str(error))
@@ -53,7 +55,8 @@ def build(job: Job) -> tuple[Controller, ChatTemplate]:
     template = ChatTemplate(attempt.model_directory)
     rows = read_rows(attempt.dataset_file, split=spec.dataset.split)
     prompts = PromptBook(rows, template, tools=tools_of(spec.workflow))
-    prompts.check(spec.rollout, attempt.model_directory)
+    if spec.kind != "eval":  # an eval run's are checked with the evaluation's own limits
+        prompts.check(spec.rollout, attempt.model_directory)
     restored = None
     if attempt.resume_directory:
         file = Path(attempt.resume_directory) / "controller.msgpack"
@@ -68,6 +71,8 @@ def build(job: Job) -> tuple[Controller, ChatTemplate]:
         restored=restored,
         tokens_generated_before=attempt.tokens_generated_before,
     )
+    if spec.kind == "eval":
+        controller.evaluate_only(give_weights(attempt.model_directory, attempt.weights_directory))
     log.info(
         "%d prompts of split %r; resumes at %s",
         len(prompts.rows),
@@ -101,11 +106,13 @@ def rules_of(spec: RunSpec) -> Rules:
 
 
 def _evaluation_plan(job: Job, spec: RunSpec, template: ChatTemplate) -> EvaluationPlan | None:
-    evaluation = spec.evaluation
+    evaluation = spec.scoring if spec.kind == "eval" else spec.evaluation
     if evaluation is None:
         return None
     file = job.attempt.evaluation_file or job.attempt.dataset_file
-    rows = read_rows(file, split=evaluation.split)
+    rows = read_rows(file, split=spec.dataset.split if spec.kind == "eval" else evaluation.split)
+    if spec.kind == "eval":
+        rows = rows[: evaluation.prompts]
     book = PromptBook(rows, template, tools=tools_of(spec.workflow))
     rollout = spec.rollout
     if evaluation.max_new_tokens is not None:
@@ -116,7 +123,7 @@ def _evaluation_plan(job: Job, spec: RunSpec, template: ChatTemplate) -> Evaluat
         prompts=book.first(evaluation.prompts),
         samples=evaluation.samples,
         temperature=evaluation.temperature,
-        at_start=evaluation.at_start,
+        at_start=evaluation.at_start and spec.kind != "eval",
         at_end=evaluation.at_end,
         greedy=evaluation.greedy,
         every_steps=evaluation.every_steps,
@@ -141,7 +148,8 @@ async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int
     stopping = asyncio.create_task(stop.wait())
     hopeless = asyncio.create_task(server.wait_until_hopeless())
     await asyncio.wait({clock, ended, stopping, hopeless}, return_when=asyncio.FIRST_COMPLETED)
-    if stopping.done() and not ended.done() and controller.versions.newest is not None:
+    trains = job.attempt.run_spec.kind != "eval"
+    if trains and stopping.done() and not ended.done() and controller.versions.newest is not None:
         # The trainer commits its checkpoint first and needs the snapshot for it. One that has announced nothing
         # yet has nothing to commit.
         await asyncio.wait({ended}, timeout=STOP_WAITS_FOR_TRAINER_SECONDS)
@@ -156,9 +164,24 @@ async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int
         task.cancel()
     if hopeless.done() and not hopeless.cancelled() and not ended.done():
         return leave(job, *hopeless.result())
+    if not trains and not controller.evaluations.scores:
+        stopped = (EndReason.STOPPED_BY_USER, "")
+        return leave(job, *(stopped if stopping.done() else _why_not_evaluated(controller)))
     if controller.ending == "completed" or (controller.ended and controller.ending == "failed"):
         return leave(job, EndReason.COMPLETED)
     return leave(job, EndReason.STOPPED_BY_USER)
+
+
+def _why_not_evaluated(controller: Controller) -> tuple[EndReason, str]:
+    failure = controller.evaluations.failure
+    if failure is None:
+        return EndReason.CONTROLLER_DIED, "no rollout worker was left to evaluate"
+    reasons = {
+        "reward": EndReason.REWARD_ERRORS,
+        "workflow": EndReason.WORKFLOW_ERRORS,
+        "engine": EndReason.ROLLOUT_KEPT_DYING,
+    }
+    return reasons[failure.cause], failure.message
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from gpu_agents.rollout.controller.consumption import (
 )
 from gpu_agents.rollout.controller.engines import Engine, Engines
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
-from gpu_agents.rollout.controller.evaluations import ASKED, EvaluationPlan, Evaluations
+from gpu_agents.rollout.controller.evaluations import ASKED, ATTEMPTS, EvaluationPlan, Evaluations
 from gpu_agents.rollout.controller.filtering import FilterCounts, is_filtered
 from gpu_agents.rollout.controller.gate import Admission, admit
 from gpu_agents.rollout.controller.group_shape import check_group
@@ -42,6 +42,7 @@ from oolong.contracts.rollout import (
     ClaimReply,
     ClaimRequest,
     EndRequest,
+    EvaluationFailure,
     EvaluationPrompt,
     EvaluationResult,
     EvaluationTask,
@@ -259,6 +260,24 @@ class Controller:
         if self.ending:
             self.ended = True
         return task.label, scores
+
+    def fail_evaluation(self, failure: EvaluationFailure, *, now: float) -> None:
+        """It is tried again a few times, then given up: the run, or its end, does not wait for it."""
+        self._hear(failure.worker_id, now=now)
+        task = self.evaluations.fail(failure)
+        if task is None:
+            return
+        self.versions.unpin(task.version)
+        self._notes.append(
+            f"the evaluation {task.label} was given up after {ATTEMPTS} tries: {failure.message}"
+        )
+        if self.ending:
+            self.ended = True
+
+    def evaluate_only(self, weights: PublishedWeights) -> None:
+        """The work of an eval run: these weights are scored once, and that is the end."""
+        self.announce(AnnounceRequest(version=0, outcome="none", weights=weights))
+        self.end(EndRequest(reason="completed"), now=0.0)
 
     # --- trainer ------------------------------------------------------------------------------------------
 

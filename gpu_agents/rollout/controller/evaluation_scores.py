@@ -38,6 +38,10 @@ class EvaluationScores(msgspec.Struct, frozen=True, kw_only=True):
     success_score: float = 1.0
     pass_at: dict[int, Estimate] = {}  # k -> share of prompts that one of k samples solves
     truncated_share: float = 0.0
+    accuracy: float | None = (
+        None  # share of right completions: of the greedy ones, without them of the sampled ones
+    )
+    accuracy_interval: tuple[float, float] | None = None
 
 
 def score_evaluation(
@@ -55,6 +59,11 @@ def score_evaluation(
     averages = [sum(scores) / len(scores) for scores in sampled] if samples else []
     greedy_estimate = estimate(greedy) if greedy else None
     sampled_estimate = estimate(averages) if averages else None
+    accuracy = estimate(
+        [float(score >= success_score) for score in greedy]
+        if greedy
+        else [_successes(scores, success_score) / samples for scores in sampled]
+    )
     return EvaluationScores(
         version=version,
         prompts=max(len(greedy), len(sampled)),
@@ -71,6 +80,8 @@ def score_evaluation(
         mean_tokens=mean_tokens,
         truncated_share=truncated_share,
         seconds=seconds,
+        accuracy=accuracy.value,
+        accuracy_interval=(accuracy.low, accuracy.high),
     )
 
 

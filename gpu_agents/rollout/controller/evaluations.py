@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores, score_evaluation
-from oolong.contracts.rollout import EvaluationPrompt, EvaluationResult, EvaluationTask, PublishedWeights
+from oolong.contracts.rollout import (
+    EvaluationFailure,
+    EvaluationPrompt,
+    EvaluationResult,
+    EvaluationTask,
+    PublishedWeights,
+)
 
 # An engine that has the version already is asked for first; after this time any engine may load it again.
 SAME_VERSION_SECONDS = 5.0
+ATTEMPTS = 3  # at one evaluation, before it is given up
 ASKED = "asked-"  # begins the label of an evaluation that a person asked for: consent to what it costs
 
 
@@ -39,6 +46,8 @@ class Evaluations:
         self.plan = plan
         self.scores: dict[str, EvaluationScores] = dict(scores or {})
         self.pending: EvaluationTask | None = None
+        self.failure: EvaluationFailure | None = None  # of the one that was given up last
+        self._failures = 0  # of the pending one
         self._worker_id = ""
         self._open_since: float | None = None  # first moment at which an engine asked and had another version
 
@@ -59,6 +68,7 @@ class Evaluations:
             reward_timeout_seconds=self.plan.reward_timeout_seconds,
         )
         self._worker_id = ""
+        self._failures = 0
         self._open_since = None
         return True
 
@@ -116,6 +126,18 @@ class Evaluations:
         self.scores[task.label] = scores
         self.abandon()
         return task, scores
+
+    def fail(self, failure: EvaluationFailure) -> EvaluationTask | None:
+        """Count a failed try of the pending task. Returns it when that was the last one: it is given up."""
+        task = self.pending
+        if task is None or failure.task_id != task.task_id:
+            return None
+        self._failures += 1
+        if self._failures < ATTEMPTS:
+            return None
+        self.failure = failure
+        self.abandon()
+        return task
 
     def abandon(self) -> None:
         self.pending = None

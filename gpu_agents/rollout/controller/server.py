@@ -50,6 +50,7 @@ class ControllerServer:
             ("load_claim", wire.LoadClaimRequest, self._load_claim),
             ("ack", wire.AckRequest, self._ack),
             ("evaluation_result", wire.EvaluationResult, self._evaluation_result),
+            ("evaluation_failed", wire.EvaluationFailure, self._evaluation_failed),
             ("state", wire.StateRequest, self._state),
             ("announce", wire.AnnounceRequest, self._announce),
             ("take", wire.TakeRequest, self._take),
@@ -202,6 +203,12 @@ class ControllerServer:
             label, scores = finished
             log.info("evaluation %s: %s", label, scores)
             self._telemetry.evaluation(scores)
+        self._notify()
+        return wire.Done()
+
+    async def _evaluation_failed(self, request: wire.EvaluationFailure) -> wire.Done:
+        log.warning("evaluation %s: %s: %s", request.task_id, request.cause, request.message)
+        self.controller.fail_evaluation(request, now=time.monotonic())
         self._notify()
         return wire.Done()
 

@@ -29,6 +29,7 @@ from oolong.contracts.rollout import (
     ClaimReply,
     ClaimRequest,
     Done,
+    EvaluationFailure,
     EvaluationResult,
     EvaluationTask,
     LeaveRequest,
@@ -284,6 +285,13 @@ class Worker:
             except (RewardFailed, WorkflowFailed, WeightsRefused, EngineError) as error:
                 self._telemetry.note("evaluation_failed", f"evaluation {task.label}: {error}")
                 result = None
+                failure = EvaluationFailure(
+                    worker_id=self._options.worker_id,
+                    task_id=task.task_id,
+                    cause=_blame(error),
+                    message=str(error),
+                )
+                await self._controller.call("evaluation_failed", failure, Done)
                 await asyncio.sleep(1.0)
             if self._slot.is_open and self._slot.loaded_version < newest:
                 await self._loader.return_to_newest()
@@ -330,3 +338,9 @@ class Worker:
             return
         if error is not None:
             self._failed_group.set_exception(error)
+
+
+def _blame(error: Exception) -> Literal["reward", "workflow", "engine"]:
+    if isinstance(error, RewardFailed):
+        return "reward"
+    return "workflow" if isinstance(error, WorkflowFailed) else "engine"

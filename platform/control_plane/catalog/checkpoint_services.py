@@ -87,6 +87,13 @@ def delete_alias(caller: Caller, name: str, *, now: datetime) -> None:
         alias.delete()
 
 
+def note_measured(checkpoint_id: str, values: Mapping[str, float]) -> None:
+    """What an evaluation of this very checkpoint said; the newest says it. Call inside a transaction."""
+    held = Checkpoint.objects.select_for_update().get(pk=checkpoint_id)
+    held.metrics = {**held.metrics, **values}
+    held.save(update_fields=["metrics"])
+
+
 def pin(checkpoint: Checkpoint, pinned: bool) -> Checkpoint:
     """A pinned checkpoint is never freed by a policy."""
     with transaction.atomic():

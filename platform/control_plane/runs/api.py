@@ -264,7 +264,7 @@ class RunsView(APIView):
         parameters=[
             *PAGE_PARAMETERS,
             OpenApiParameter("status", str, description="one or more, comma-separated"),
-            OpenApiParameter("kind", str, enum=["rl", "sft"]),
+            OpenApiParameter("kind", str, enum=RUN_KINDS),
             OpenApiParameter("name", str, description="part of the name"),
             OpenApiParameter("tag", str, description="runs that have this tag"),
         ],

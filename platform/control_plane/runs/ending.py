@@ -20,7 +20,7 @@ def begin_stop(run: Run, reason: EndReason, message: str, *, now: datetime) -> N
     if attempt is None:
         move_run(run, RunStatus.STOPPED, now=now)
         return
-    ask_stop(attempt, kinds={JobKind.TRAINER}, now=now)
+    _ask_first(attempt, now=now)
 
 
 def begin_pause(
@@ -36,7 +36,7 @@ def begin_pause(
     if attempt is None:
         rest(run, now=now)
         return
-    ask_stop(attempt, kinds={JobKind.TRAINER}, now=now)
+    _ask_first(attempt, now=now)
 
 
 def rest(run: Run, *, now: datetime, conditions: list[str] | None = None) -> None:
@@ -93,6 +93,12 @@ def ask_stop(attempt: Attempt, *, now: datetime, kinds: set[JobKind] | None = No
         jobs = jobs.filter(kind__in=kinds)
     if jobs.update(stop_asked_at=now):
         fleet.ring([attempt.node_id])
+
+
+def _ask_first(attempt: Attempt, *, now: datetime) -> None:
+    """The trainer, which takes a checkpoint and the others with it; without one, everybody."""
+    trains = attempt.jobs.filter(kind=JobKind.TRAINER).exists()
+    ask_stop(attempt, kinds={JobKind.TRAINER} if trains else None, now=now)
 
 
 def verdict_of(cause: EndReason, message: str) -> dict[str, Any]:

@@ -24,32 +24,36 @@ class JobPlan:
 
 
 def plan_jobs(spec: RunSpec, slots: Sequence[str]) -> list[JobPlan]:
-    """The trainer takes the first `trainer.ranks` slots, each engine one of the rest. Needs `spec.slots_needed`."""
+    """The trainer takes the first `trainer.ranks` slots, each engine one of the rest. Needs `spec.slots_needed`.
+
+    An eval run has no trainer: its controller announces the given weights itself.
+    """
     if len(slots) != spec.slots_needed:
         raise ValueError(f"{len(slots)} slots given, the spec needs {spec.slots_needed}")
-    ranks = spec.trainer.ranks
+    ranks = spec.trainer.ranks if spec.kind != "eval" else 0
     trainer = JobPlan("trainer", JobKind.TRAINER, 0, tuple(slots[:ranks]), 0, TRAINER_GRACE_SECONDS)
     if spec.kind == "sft":
         return [trainer]
-    return [
+    generation = [
         JobPlan("controller", JobKind.CONTROLLER, 0, (), 0, GRACE_SECONDS),
         JobPlan("reward", JobKind.REWARD, 0, (), RESTARTS_IN_PLACE, GRACE_SECONDS),
         *(
             JobPlan(f"rollout-{index}", JobKind.ROLLOUT, index, (slot,), RESTARTS_IN_PLACE, GRACE_SECONDS)
             for index, slot in enumerate(slots[ranks:])
         ),
-        trainer,
     ]
+    return generation if spec.kind == "eval" else [*generation, trainer]
 
 
 def port_names(spec: RunSpec) -> list[str]:
     """Ports that the attempt's jobs listen on, fixed for its life."""
     if spec.kind == "sft":
         return ["rendezvous"]
+    rendezvous = ["rendezvous"] if spec.kind == "rl" else []
     return [
         "controller",
         "reward",
         *(f"engine-{index}" for index in range(spec.rollout.engines)),
         *(f"session-{index}" for index in range(spec.rollout.engines) if spec.serves_sessions),
-        "rendezvous",
+        *rendezvous,
     ]

@@ -20,7 +20,7 @@ from control_plane.runs.ending import (
 from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.locking import each_locked
 from control_plane.runs.models import Attempt, Job, Run
-from control_plane.runs.quiet import final_is_stored, gap_of, is_quiet, quiet_since
+from control_plane.runs.quiet import final_is_stored, gap_of, is_quiet, quiet_since, results_are_kept
 from control_plane.runs.selectors import live_attempt, newest_stored_checkpoint
 from control_plane.runs.show import checkpoint_as_json
 from control_plane.runs.status import WORKING, Broken, Done, JobView, Working, judge, pause_before_retry
@@ -124,8 +124,8 @@ def _advance_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: datet
         )  # fmt: skip
         ask_stop(attempt, now=now)
         return
-    trainer = next(job for job in jobs if job.kind == JobKind.TRAINER)
-    if trainer.state == JobState.EXITED:
+    trainer = next((job for job in jobs if job.kind == JobKind.TRAINER), None)
+    if trainer is not None and trainer.state == JobState.EXITED:
         # After a signal (torchrun then exits with 1) there may be nobody who follows: it may have died before it
         # told its controller. Whatever it had to say is said by now, so the others are asked as well.
         followed = trainer.exit_code == 0 and now - (trainer.ended_at or now) < FOLLOW_TRAINER
@@ -146,7 +146,7 @@ def _advance_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: datet
 
 
 def _advance_finishing(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
-    if attempt.node.liveness == Liveness.LOST and not run.reason and not final_is_stored(attempt):
+    if attempt.node.liveness == Liveness.LOST and not run.reason and not results_are_kept(attempt, jobs):
         end_attempt(run, attempt, EndReason.NODE_LOST, f"{attempt.node.name} is lost", now=now)
         return
     silent = attempt.node.liveness != Liveness.READY
@@ -157,10 +157,13 @@ def _advance_finishing(run: Run, attempt: Attempt, jobs: list[Job], *, now: date
 def _finish(run: Run, attempt: Attempt | None, jobs: list[Job], *, now: datetime) -> None:
     """Out of FINISHING: with the cause noted before, or COMPLETED."""
     gap = gap_of(jobs)
-    if not run.reason and attempt is not None and not final_is_stored(attempt):
+    trains = any(job.kind == JobKind.TRAINER for job in jobs)
+    if not run.reason and trains and attempt is not None and not final_is_stored(attempt):
         message = "the trainer completed, but no committed checkpoint of it reached the store"
         fields = verdict_of(EndReason.NO_VALID_CHECKPOINT, message)
         run.reason = fields["reason"]
+    elif not run.reason and run.kind == "eval" and "evaluation" not in run.summary:
+        fields = verdict_of(EndReason.NODE_LOST, "the scores did not arrive from the node")
     elif not run.reason:
         fields = verdict_of(EndReason.COMPLETED, "")
     else:
@@ -168,7 +171,9 @@ def _finish(run: Run, attempt: Attempt | None, jobs: list[Job], *, now: datetime
     reason = EndReason(fields.get("reason") or run.reason)
     if attempt is not None:
         close_attempt(attempt, reason, run.reason_message, now=now)
-    said = OUTCOMES[reason].advice or "all is done; the last checkpoint is stored"
+    said = OUTCOMES[reason].advice or (
+        "all is done; the last checkpoint is stored" if trains else "all is done"
+    )
     message = f"the last lines of {', '.join(gap)} did not arrive" if gap else said
     move_run(
         run, OUTCOMES[reason].status, now=now, message=message, conditions=["GAP"] if gap else [], **fields

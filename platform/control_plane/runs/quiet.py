@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from control_plane.catalog.models import Checkpoint, CheckpointState
 from control_plane.runs.models import Attempt, Job, Run
-from oolong.contracts.lifecycle import JobState
+from oolong.contracts.lifecycle import JobKind, JobState
 
 LAST_LINES_BOUND = timedelta(minutes=10)  # how long a run waits for the last lines of its jobs
 STORE_BOUND = timedelta(minutes=60)  # and for the upload of its last checkpoint, while the node answers
@@ -34,6 +34,13 @@ def final_is_stored(attempt: Attempt) -> bool:
     """The newest checkpoint of the attempt is in the store (an attempt that completes commits a final one)."""
     newest = Checkpoint.objects.filter(attempt_id=attempt.pk).order_by("-final", "-step").first()
     return newest is not None and newest.state == CheckpointState.STORED
+
+
+def results_are_kept(attempt: Attempt, jobs: list[Job]) -> bool:
+    """What the attempt was for is here: its last checkpoint, or without a trainer the last lines of its jobs."""
+    if any(job.kind == JobKind.TRAINER for job in jobs):
+        return final_is_stored(attempt)
+    return not any(job.state != JobState.EXITED or unread(job) for job in jobs)
 
 
 def gap_of(jobs: list[Job]) -> list[str]:

@@ -93,8 +93,11 @@ def _resolve_dataset(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
         resolved.refuse("/dataset/version", "unknown_dataset", _no_version(spec.dataset.version))
         return
     resolved.dataset_version = version
-    at_least = spec.sft.batch_size if spec.kind == "sft" else spec.trainer.groups_per_step
-    needing = "sft.batch_size" if spec.kind == "sft" else "trainer.groups_per_step"
+    at_least, needing = {
+        "rl": (spec.trainer.groups_per_step, "trainer.groups_per_step"),
+        "sft": (spec.sft.batch_size, "sft.batch_size"),
+        "eval": (spec.scoring.prompts, "evaluation.prompts"),
+    }[spec.kind]
     _check_split(resolved, version, spec.dataset.split, "/dataset/split", at_least, needing)
     if spec.kind != "sft":
         return
@@ -117,7 +120,7 @@ def _resolve_dataset(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
 
 def _resolve_evaluation(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
     evaluation = spec.evaluation
-    if evaluation is None:
+    if evaluation is None or spec.kind == "eval":
         return
     version = resolved.dataset_version
     if evaluation.dataset is not None:

@@ -54,7 +54,11 @@ def may_move(before: RunStatus, after: RunStatus) -> bool:
 
 def deciding_kinds(run_kind: str) -> frozenset[JobKind]:
     """The jobs whose completion ends the run."""
-    return frozenset({JobKind.TRAINER} if run_kind == "sft" else {JobKind.TRAINER, JobKind.CONTROLLER})
+    return {
+        "rl": frozenset({JobKind.TRAINER, JobKind.CONTROLLER}),
+        "sft": frozenset({JobKind.TRAINER}),
+        "eval": frozenset({JobKind.CONTROLLER}),
+    }[run_kind]
 
 
 def judge(run_kind: str, jobs: Sequence[JobView]) -> Working | Done | Broken:

@@ -18,6 +18,7 @@ from control_plane.runs.models import Run
 from control_plane.runs.resolve import resolve_spec
 from control_plane.runs.status import may_move
 from oolong.contracts.lifecycle import EndReason, RunStatus
+from oolong.contracts.run_spec import RunSpec
 
 
 def create_run(caller: Caller, document: Any, *, now: datetime) -> Run:
@@ -40,13 +41,17 @@ def create_run(caller: Caller, document: Any, *, now: datetime) -> Run:
             evaluation_version=resolved.evaluation_version, base_model=resolved.base_model,
             initial_checkpoint=resolved.initial_checkpoint, notes=spec.notes, status_at=now, created_at=now,
             priority=spec.placement.priority, slots_needed=spec.slots_needed,
-            total_train_steps=spec.sft.steps if spec.kind == "sft" else spec.trainer.total_train_steps,
+            total_train_steps=_train_steps(spec),
         )  # fmt: skip
         run.functions.set(resolved.functions.values())
         note(run, "created", f"submitted by {caller.user.username}", at=now)
         announce_run(run)
         fleet.announce_queue()
     return run
+
+
+def _train_steps(spec: RunSpec) -> int:
+    return {"rl": spec.trainer.total_train_steps, "sft": spec.sft.steps, "eval": 0}[spec.kind]
 
 
 def update_run(run_id: str, fields: dict[str, Any], *, by: Caller, now: datetime) -> Run:

@@ -165,6 +165,9 @@ eval/sampled_high | share | upper end of that interval
 eval/pass_at_k | share | prompts that one of the k samples solves (unbiased estimator), k = evaluation.samples
 eval/pass_at_k_low | share | lower end of its 95 % interval
 eval/pass_at_k_high | share | upper end of that interval
+eval/accuracy | share | right completions (score of evaluation.success_score or more): of the greedy ones, without them of the sampled ones
+eval/accuracy_low | share | lower end of its 95 % interval: Wilson's for one completion a prompt, else bootstrap over prompts
+eval/accuracy_high | share | upper end of that interval
 eval/mean_tokens | tokens | mean length of the evaluation's completions
 eval/truncated_share | share | of them, those that ended at the length limit
 eval/seconds | seconds | an engine was leased for the evaluation

@@ -192,6 +192,15 @@ class EvaluationResult(Message, frozen=True, kw_only=True):
     seconds: float
 
 
+class EvaluationFailure(Message, frozen=True, kw_only=True):
+    """POST /evaluation_failed: a completion got no score; a mean over the rest would mislead."""
+
+    worker_id: str
+    task_id: str
+    cause: Literal["reward", "workflow", "engine"]
+    message: str
+
+
 class StateRequest(Message, frozen=True, kw_only=True):
     """POST /state: waits up to wait_seconds until newest_version > after_version (long poll)."""
 

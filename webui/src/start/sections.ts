@@ -4,10 +4,10 @@ export type Section = { title: string; note: string; kinds: string[]; roots: str
 
 /** How the form is cut. `first` fields are always shown, the others of the section's roots on demand. */
 export const SECTIONS: Section[] = [
-  { title: "Run", note: "", kinds: ["rl", "sft"], roots: ["kind", "name", "notes", "seed", "placement", "budget"], first: ["/name", "/kind", "/placement/priority", "/seed", "/notes"] },
-  { title: "Model", note: "where the initial weights come from: one of the two", kinds: ["rl", "sft"], roots: ["model"], first: ["/model/base_model", "/model/checkpoint"] },
-  { title: "Dataset", note: "", kinds: ["rl", "sft"], roots: ["dataset"], first: ["/dataset/version", "/dataset/split"] },
-  { title: "Reward", note: "", kinds: ["rl"], roots: ["reward", "workflow"], first: ["/reward/name", "/reward/options", "/reward/scale", "/reward/bias"] },
+  { title: "Run", note: "", kinds: ["rl", "sft", "eval"], roots: ["kind", "name", "notes", "seed", "placement", "budget"], first: ["/name", "/kind", "/placement/priority", "/seed", "/notes"] },
+  { title: "Model", note: "where the initial weights come from: one of the two", kinds: ["rl", "sft", "eval"], roots: ["model"], first: ["/model/base_model", "/model/checkpoint"] },
+  { title: "Dataset", note: "", kinds: ["rl", "sft", "eval"], roots: ["dataset"], first: ["/dataset/version", "/dataset/split"] },
+  { title: "Reward", note: "", kinds: ["rl", "eval"], roots: ["reward", "workflow"], first: ["/reward/name", "/reward/options", "/reward/scale", "/reward/bias"] },
   {
     title: "Staleness and rollout", note: "", kinds: ["rl"], roots: ["staleness", "rollout"],
     first: ["/staleness/max", "/staleness/on_straggler", "/rollout/engines", "/rollout/group_size", "/rollout/max_concurrent_groups", "/rollout/temperature", "/rollout/max_new_tokens", "/rollout/interruptible"],
@@ -21,6 +21,7 @@ export const SECTIONS: Section[] = [
     first: ["/algorithm/objective", "/algorithm/clip_low", "/algorithm/clip_high", "/algorithm/behaviour_weight/mode", "/algorithm/advantage/mean", "/algorithm/advantage/std"],
   },
   { title: "Warm start", note: "", kinds: ["sft"], roots: ["sft"], first: ["/sft/steps", "/sft/batch_size", "/sft/learning_rate", "/sft/stop_at_greedy_accuracy", "/sft/required_greedy_accuracy"] },
+  { title: "Evaluation", note: "how the model is scored", kinds: ["eval"], roots: ["evaluation", "rollout"], first: ["/evaluation/prompts", "/evaluation/samples", "/evaluation/greedy", "/evaluation/success_score", "/rollout/max_new_tokens"] },
   { title: "Checkpoints and evaluation", note: "", kinds: ["rl", "sft"], roots: ["checkpoint", "evaluation"], first: ["/checkpoint/every_steps", "/checkpoint/keep_last", "/evaluation/prompts", "/evaluation/split"] },
 ];
 

@@ -21,7 +21,11 @@ from oolong.contracts.run_spec.training import (
 
 
 class RunSpec(Section):
-    kind: Literal["rl", "sft"] = Field("rl", description="asynchronous RL, or a supervised warm start")
+    kind: Literal["rl", "sft", "eval"] = Field(
+        "rl",
+        description="asynchronous RL; a supervised warm start; or eval: score the model on dataset.split as the "
+        "evaluation section says, and end",
+    )
     name: Annotated[str, Field(min_length=1, max_length=120, description="shown in lists")]
     model: ModelSection
     dataset: DatasetSection
@@ -99,6 +103,42 @@ class RunSpec(Section):
             )  # fmt: skip
         return self
 
+    @model_validator(mode="after")
+    def _an_eval_run_scores_its_dataset(self) -> Self:
+        if self.kind != "eval":
+            return self
+        scoring, fresh = self.scoring, EvaluationSection()
+        for name in ("dataset", "split", "reward", "at_start", "at_end", "every_steps", "on_only_engine"):
+            value = getattr(scoring, name)
+            if value != getattr(fresh, name):
+                instead = {
+                    "dataset": "dataset.version", "split": "dataset.split", "reward": "the reward section",
+                }.get(name, "nothing")  # fmt: skip
+                raise refuse(
+                    "option_of_training",
+                    f"{name}={value!r} is of a training run's evaluations; in kind: eval, {instead} stands for it",
+                    "evaluation", name,
+                )  # fmt: skip
+        if self.rollout.engines != 1:
+            raise refuse(
+                "one_engine",
+                f"engines={self.rollout.engines}: an eval run scores on one engine; leave engines out, and start one "
+                "run per split or checkpoint to score them side by side",
+                "rollout", "engines",
+            )  # fmt: skip
+        if self.workflow.name == "agent_session":
+            raise refuse(
+                "no_sessions",
+                "workflow.name=agent_session waits for agents outside the run; an eval run plays its rows itself",
+                "workflow", "name",
+            )  # fmt: skip
+        return self
+
+    @property
+    def scoring(self) -> EvaluationSection:
+        """How an eval run scores its rows; the section's defaults when the spec leaves it out."""
+        return self.evaluation or EvaluationSection()
+
     @property
     def serves_sessions(self) -> bool:
         """Agents outside the run make its rollouts."""
@@ -106,5 +146,6 @@ class RunSpec(Section):
 
     @property
     def slots_needed(self) -> int:
-        """Slots of the minimal gang: trainer ranks, and for rl the engines."""
-        return self.trainer.ranks + (self.rollout.engines if self.kind == "rl" else 0)
+        """Slots of the minimal gang: the trainer's ranks where it trains, and an engine each where it generates."""
+        ranks = self.trainer.ranks if self.kind != "eval" else 0
+        return ranks + (self.rollout.engines if self.kind != "sft" else 0)

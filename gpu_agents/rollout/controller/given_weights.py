@@ -1,0 +1,48 @@
+"""A run's own model as its version 0, published for the engines as a trainer would publish it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from gpu_agents.rollout.worker.manifest import MANIFEST, WeightsRefused, read_header
+from oolong.contracts.rollout import PublishedWeights
+
+VERSION = 0
+
+
+def give_weights(model_directory: str | Path, weights_directory: Path) -> PublishedWeights:
+    """Links to the model's files with a manifest of their tensors; nothing is copied. Raises WeightsRefused."""
+    model = Path(model_directory).resolve()
+    files = sorted(model.glob("*.safetensors"))
+    if not files:
+        raise WeightsRefused(f"{model} has no *.safetensors files")
+    directory = weights_directory / f"v{VERSION:08d}"
+    directory.mkdir(parents=True, exist_ok=True)
+    for file in sorted(model.iterdir()):
+        link = directory / file.name
+        if file.is_file() and file.name != MANIFEST and not link.is_symlink():
+            link.symlink_to(file)
+    manifest = msgspec.json.encode(
+        {"version": VERSION, "files": [_file(file) for file in files], "tensors": _tensors(files)}
+    )
+    (directory / MANIFEST).write_bytes(manifest)
+    return PublishedWeights(
+        version=VERSION, directory=str(directory), manifest_sha256=hashlib.sha256(manifest).hexdigest()
+    )
+
+
+def _file(file: Path) -> dict[str, object]:
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {"name": file.name, "bytes": file.stat().st_size, "sha256": digest}
+
+
+def _tensors(files: list[Path]) -> list[dict[str, object]]:
+    return [
+        {"name": name, "shape": entry["shape"], "dtype": entry["dtype"], "file": file.name}
+        for file in files
+        for name, entry in read_header(file).items()
+    ]

@@ -1,0 +1,25 @@
+"""What an eval run measured, by the names of its metrics: pure functions of its summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+LABEL = "end"  # an eval run scores once, and that is its end
+
+
+def evaluation_metrics(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Of the summary `evaluation`: eval/accuracy, eval/greedy, eval/sampled (avg@k), eval/pass_at_4 ... and prompts."""
+    scores = summary.get(LABEL)
+    if not isinstance(scores, Mapping):
+        return {}
+    named = {f"eval/{name}": scores.get(name) for name in ("accuracy", "greedy", "sampled", "mean_tokens")}
+    for name in ("accuracy", "greedy", "sampled"):
+        low, high = scores.get(f"{name}_interval") or (None, None)
+        named |= {f"eval/{name}_low": low, f"eval/{name}_high": high}
+    pass_at: Mapping[str, Any] = scores.get("pass_at") or {}
+    for k, estimate in pass_at.items():
+        named[f"eval/pass_at_{k}"] = estimate.get("value")
+        named[f"eval/pass_at_{k}_low"] = estimate.get("low")
+    named["eval/prompts"] = scores.get("prompts")
+    return {name: float(value) for name, value in named.items() if isinstance(value, int | float)}

@@ -2297,7 +2297,7 @@ export interface components {
             metrics_seq: number;
         };
         /** @enum {string} */
-        RunKind: "rl" | "sft";
+        RunKind: "rl" | "sft" | "eval";
         RunModel: {
             id: string;
             name: string;
@@ -4669,7 +4669,7 @@ export interface operations {
             query?: {
                 /** @description next_cursor of the page before */
                 cursor?: string;
-                kind?: "rl" | "sft";
+                kind?: "eval" | "rl" | "sft";
                 /** @description 1 to 200; 50 when left out */
                 limit?: number;
                 /** @description part of the name */

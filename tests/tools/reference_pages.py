@@ -20,6 +20,7 @@ from control_plane.telemetry.alert_rules import RULES
 from oolong.contracts.lifecycle import OUTCOMES, RUN_MOVES
 from oolong.contracts.metrics import HISTOGRAMS, METRICS, Metric
 from oolong.contracts.run_spec import RunSpec
+from oolong.contracts.run_spec.lint import RULES as LINT_RULES
 from tests.tools import sync_client
 from tests.unit.control_plane.access import routes as access
 
@@ -34,6 +35,7 @@ def pages() -> dict[str, str]:
         "lifecycle.md": _lifecycle(),
         "alerts.md": _alerts(),
         "access.md": _access(),
+        "lint.md": _lint(),
     }
 
 
@@ -79,6 +81,23 @@ def _access() -> str:
         "| topic, over WebSocket and SSE | needs |",
         "| --- | --- |",
         *(f"| `{topic}` | `{need}` |" for topic, need in access.TOPICS.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _lint() -> str:
+    lines = [
+        "# What a spec is checked for",
+        "",
+        "Beside the schema's own rules (see the RunSpec reference), `POST /runs/validate` and `/runs/plan` look across",
+        "fields, and at what is known of model, rows and pool. Errors refuse a submission; warnings do not.",
+        "",
+        "| code | severity | of | field | what to do |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| `{rule.code}` | {rule.severity} | {rule.kind} | `{rule.pointer}` | {rule.advice} |"
+        for rule in LINT_RULES
     ]
     return "\n".join(lines) + "\n"
 

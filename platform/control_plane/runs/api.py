@@ -26,8 +26,9 @@ from control_plane.common.schema import (
 )
 from control_plane.fleet.api import NodeSerializer, QuotaSerializer, SlotSerializer
 from control_plane.runs import lineage, live_changes, selectors, submission
+from control_plane.runs.dry_run import dry_run
 from control_plane.runs.presets import presets
-from control_plane.runs.resolve import resolve_spec
+from control_plane.runs.resolve import Resolved, resolve_spec
 from control_plane.runs.show import (
     attempt_as_json,
     event_as_json,
@@ -151,10 +152,57 @@ class RunDetailSerializer(RunSerializer):
     metrics_seq = serializers.IntegerField(help_text="subscribe to run:<id> after this number")
 
 
+class LintFindingSerializer(FieldErrorSerializer):
+    severity = serializers.ChoiceField(choices=["error", "warning"])
+    advice = serializers.CharField()
+
+
 class ValidationSerializer(serializers.Serializer[Any]):
     valid = serializers.BooleanField()
     errors = FieldErrorSerializer(many=True)
+    warnings = LintFindingSerializer(
+        many=True, help_text="odd, and allowed; the rules are in the lint reference"
+    )
     resolved = serializers.DictField(allow_null=True, help_text="the spec with every default filled in")
+
+
+class PlannedJobSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    kind = serializers.CharField()
+    slots = serializers.IntegerField()
+
+
+class PlannedPlaceSerializer(serializers.Serializer[Any]):
+    starts_now = serializers.BooleanField()
+    why_not = serializers.CharField()
+    queue_position = serializers.IntegerField(allow_null=True)
+
+
+class PlannedTokensSerializer(serializers.Serializer[Any]):
+    generated_at_most = serializers.IntegerField(allow_null=True, help_text="if every completion were cut")
+
+
+class PlannedTimeSerializer(serializers.Serializer[Any]):
+    seconds = serializers.FloatField(
+        allow_null=True, help_text="null: no run of this shape has succeeded yet"
+    )
+    gpu_hours = serializers.FloatField(allow_null=True, help_text="slots times time")
+    from_runs = serializers.IntegerField(
+        help_text="the project's newest runs of this shape that it is the median of"
+    )
+
+
+class DryRunSerializer(serializers.Serializer[Any]):
+    jobs = PlannedJobSerializer(many=True)
+    slots_needed = serializers.IntegerField()
+    placement = PlannedPlaceSerializer()
+    groups = serializers.IntegerField(allow_null=True, help_text="groups that are trained on")
+    tokens = PlannedTokensSerializer()
+    time = PlannedTimeSerializer()
+
+
+class PlanSerializer(ValidationSerializer):
+    plan = DryRunSerializer(allow_null=True, help_text="null when there are errors")
 
 
 class PresetSerializer(serializers.Serializer[Any]):
@@ -227,14 +275,18 @@ class ValidateView(APIView):
 
     @extend_schema(operation_id="validate_run", request=SpecSerializer, responses=ValidationSerializer)
     def post(self, request: Request) -> Response:
-        resolved = resolve_spec(caller_of(request), _spec_of(request))
-        return Response(
-            {
-                "valid": not resolved.errors,
-                "errors": [error.as_json() for error in resolved.errors],
-                "resolved": resolved.document,
-            }
-        )
+        return Response(_validation(resolve_spec(caller_of(request), _spec_of(request))))
+
+
+class PlanView(APIView):
+    scopes = {"POST": "runs:read"}
+
+    @extend_schema(operation_id="plan_run", request=SpecSerializer, responses=PlanSerializer)
+    def post(self, request: Request) -> Response:
+        caller = caller_of(request)
+        resolved = resolve_spec(caller, _spec_of(request))
+        plan = None if resolved.errors else dry_run(caller, resolved, now=clock.now()).as_json()
+        return Response({**_validation(resolved), "plan": plan})
 
 
 class PresetsView(APIView):
@@ -438,6 +490,15 @@ def _body(form: type[StrictSerializer], request: Request) -> dict[str, Any]:
     filled.is_valid(raise_exception=True)
     fields: dict[str, Any] = filled.validated_data
     return fields
+
+
+def _validation(resolved: Resolved) -> dict[str, Any]:
+    return {
+        "valid": not resolved.errors,
+        "errors": [error.as_json() for error in resolved.errors],
+        "warnings": [finding.model_dump() for finding in resolved.warnings],
+        "resolved": resolved.document,
+    }
 
 
 def _spec_of(request: Request) -> Any:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime
+from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from control_plane.accounts.caller import Caller
 from control_plane.accounts.secrets import new_secret
 from control_plane.fleet import selectors as fleet_selectors
 from control_plane.fleet import services as fleet
@@ -65,6 +67,29 @@ def fits_elsewhere(run: Run, node: Node, *, now: datetime) -> bool:
         )
     )
     return any(placement.request == run.pk for placement in decided.placements)
+
+
+def preview(caller: Caller, spec: RunSpec, *, now: datetime) -> dict[str, Any]:
+    """Where a run of this spec would stand if it were submitted now. Nothing is written."""
+    asked = Request(
+        id="preview", name=spec.name, team=caller.project.team_id, priority=spec.placement.priority,
+        slots=spec.slots_needed, submitted_at=now,
+    )  # fmt: skip
+    decided = plan(
+        Snapshot(
+            now=now,
+            nodes=fleet_selectors.node_views(),
+            queue=[*map(_request, queue()), asked],
+            used=fleet_selectors.used_slots(),
+            limits=fleet_selectors.limits(),
+        )
+    )
+    starts = any(placement.request == asked.id for placement in decided.placements)
+    return {
+        "starts_now": starts,
+        "why_not": decided.waiting.get(asked.id, ""),
+        "queue_position": decided.positions.get(asked.id),
+    }
 
 
 def _request(run: Run) -> Request:

@@ -17,8 +17,9 @@ from control_plane.catalog.models import (
 from control_plane.catalog.rewards import known_rewards
 from control_plane.common.errors import FieldError
 from control_plane.fleet.models import Pool
+from control_plane.runs.lint_facts import facts_of
 from oolong.contracts import user_source
-from oolong.contracts.run_spec import RunSpec, spec_errors
+from oolong.contracts.run_spec import LintFinding, RunSpec, lint, spec_errors
 from oolong.contracts.user_source import SourceKind
 
 
@@ -27,6 +28,7 @@ class Resolved:
     document: dict[str, Any] | None = None  # the spec with every default filled in and every name made exact
     spec: RunSpec | None = None
     errors: list[FieldError] = field(default_factory=list)
+    warnings: list[LintFinding] = field(default_factory=list)
     dataset_version: DatasetVersion | None = None
     evaluation_version: DatasetVersion | None = None
     base_model: BaseModel | None = None
@@ -53,6 +55,11 @@ def resolve_spec(caller: Caller, document: Any) -> Resolved:
         resolved.refuse(
             "/placement/pool", "unknown_pool", f"there is no pool {spec.placement.pool!r}; there is {known}"
         )
+    for finding in lint(spec, facts_of(caller, spec, resolved.dataset_version, resolved.base_model)):
+        if finding.severity == "error":
+            resolved.refuse(finding.pointer, finding.code, f"{finding.message}. {finding.advice}")
+        else:
+            resolved.warnings.append(finding)
     if not resolved.errors:
         resolved.document = _exact(spec, resolved)
         resolved.spec = RunSpec.model_validate(resolved.document)

@@ -6,6 +6,7 @@ urlpatterns = [
     path("presets", api.PresetsView.as_view()),
     path("runs", api.RunsView.as_view()),
     path("runs/validate", api.ValidateView.as_view()),
+    path("runs/plan", api.PlanView.as_view()),
     path("runs/<str:run_id>", api.RunView.as_view()),
     path("runs/<str:run_id>/pause", api.PauseView.as_view()),
     path("runs/<str:run_id>/resume", api.ResumeView.as_view()),

@@ -5,24 +5,25 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-import yaml
 from rich.live import Live
 from rich.text import Text
 
-from oolong.cli import assertions, run_compare, run_control
+from oolong.cli import assertions, run_compare, run_control, run_plan
 from oolong.cli.exit_codes import ExitCode, of_run
 from oolong.cli.logs import follow_logs, print_logs
 from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
 from oolong.cli.run_output import RunArgument, progress_line, state_of, step_of
+from oolong.cli.spec_file import read_spec
 from oolong.client import Client
 from oolong.client.models import Run
 
 app = typer.Typer(no_args_is_help=True, help="Training runs: create, watch, wait, pause, stop.")
 app.add_typer(run_control.app)
 app.add_typer(run_compare.app)
+app.add_typer(run_plan.app)
 
 
 @app.command()
@@ -187,21 +188,6 @@ def watch(run: RunArgument) -> None:
                 run, on_change=lambda found: live.update(Text(_panel(found, time.monotonic() - began)))
             )
         raise typer.Exit(of_run(ended))
-
-
-def read_spec(file: Path) -> dict[str, Any]:
-    """The document of a spec file. Raises BadParameter naming the file and the place."""
-    try:
-        document = yaml.safe_load(sys.stdin if str(file) == "-" else file.read_text())
-    except OSError as error:
-        raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="--file") from error
-    except yaml.YAMLError as error:
-        raise typer.BadParameter(f"{file} is not YAML: {error}", param_hint="--file") from error
-    if not isinstance(document, dict):
-        raise typer.BadParameter(
-            f"{file} must hold a mapping (kind, name, model, dataset, ...)", param_hint="--file"
-        )
-    return document
 
 
 def _wait(

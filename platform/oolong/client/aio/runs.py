@@ -33,6 +33,10 @@ class AsyncRuns:
     async def validate(self, spec: Mapping[str, Any]) -> models.Validation:
         return await self._connection.send(calls.runs.validate(spec))
 
+    async def plan(self, spec: Mapping[str, Any]) -> models.Plan:
+        """What it would take and where it would stand, if it were submitted now."""
+        return await self._connection.send(calls.runs.plan(spec))
+
     async def create(self, spec: Mapping[str, Any]) -> models.Run:
         return await self._connection.send(calls.runs.create(spec))
 

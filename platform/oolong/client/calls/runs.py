@@ -7,7 +7,7 @@ from typing import Any
 
 from oolong.client.calls import call
 from oolong.client.calls.call import Call, given
-from oolong.client.models import Alert, Attempt, Job, Page, Preset, Run, RunEvent, Validation
+from oolong.client.models import Alert, Attempt, Job, Page, Plan, Preset, Run, RunEvent, Validation
 
 
 def page(
@@ -22,6 +22,10 @@ def presets() -> Call[Page[Preset]]:
 
 def validate(spec: Mapping[str, Any]) -> Call[Validation]:
     return call.post("runs/validate", Validation, body={"spec": dict(spec)})
+
+
+def plan(spec: Mapping[str, Any]) -> Call[Plan]:
+    return call.post("runs/plan", Plan, body={"spec": dict(spec)})
 
 
 def create(spec: Mapping[str, Any]) -> Call[Run]:

@@ -127,6 +127,9 @@ from oolong.client.models.runs import (
     Attempt as Attempt,
 )
 from oolong.client.models.runs import (
+    DryRun as DryRun,
+)
+from oolong.client.models.runs import (
     Job as Job,
 )
 from oolong.client.models.runs import (
@@ -134,6 +137,18 @@ from oolong.client.models.runs import (
 )
 from oolong.client.models.runs import (
     Parent as Parent,
+)
+from oolong.client.models.runs import (
+    Plan as Plan,
+)
+from oolong.client.models.runs import (
+    PlannedJob as PlannedJob,
+)
+from oolong.client.models.runs import (
+    PlannedPlace as PlannedPlace,
+)
+from oolong.client.models.runs import (
+    PlannedTime as PlannedTime,
 )
 from oolong.client.models.runs import (
     Preset as Preset,

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from oolong.client.models.answer import Answer, Named, Reference
-from oolong.contracts.run_spec import SpecError
+from oolong.contracts.run_spec import LintFinding, SpecError
 
 
 class Progress(Answer):
@@ -85,7 +85,39 @@ class Alert(Answer):
 class Validation(Answer):
     valid: bool
     errors: list[SpecError]
+    warnings: list[LintFinding] = []
     resolved: dict[str, Any] | None = None
+
+
+class PlannedJob(Answer):
+    name: str
+    kind: str
+    slots: int
+
+
+class PlannedPlace(Answer):
+    starts_now: bool
+    why_not: str = ""
+    queue_position: int | None = None
+
+
+class PlannedTime(Answer):
+    seconds: float | None = None  # None: no run of this shape has succeeded yet
+    gpu_hours: float | None = None
+    from_runs: int = 0
+
+
+class DryRun(Answer):
+    jobs: list[PlannedJob]
+    slots_needed: int
+    placement: PlannedPlace
+    groups: int | None = None
+    tokens: dict[str, int | None] = {}
+    time: PlannedTime
+
+
+class Plan(Validation):
+    plan: DryRun | None = None  # None when there are errors
 
 
 class Preset(Answer):

@@ -33,6 +33,10 @@ class Runs:
     def validate(self, spec: Mapping[str, Any]) -> models.Validation:
         return self._connection.send(calls.runs.validate(spec))
 
+    def plan(self, spec: Mapping[str, Any]) -> models.Plan:
+        """What it would take and where it would stand, if it were submitted now."""
+        return self._connection.send(calls.runs.plan(spec))
+
     def create(self, spec: Mapping[str, Any]) -> models.Run:
         return self._connection.send(calls.runs.create(spec))
 

@@ -17,6 +17,7 @@ from oolong.contracts.run_spec.algorithm import (
 from oolong.contracts.run_spec.errors import SpecError, spec_errors
 from oolong.contracts.run_spec.evaluation import EvaluationSection
 from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
+from oolong.contracts.run_spec.lint import Facts, LintFinding, lint
 from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
 from oolong.contracts.run_spec.rollout import FilterSection, RolloutSection, StalenessSection
 from oolong.contracts.run_spec.section import Section
@@ -37,8 +38,10 @@ __all__ = [
     "CriticSection",
     "DatasetSection",
     "EvaluationSection",
+    "Facts",
     "FilterSection",
     "KlSection",
+    "LintFinding",
     "ModelSection",
     "OverlongSection",
     "PlacementSection",
@@ -52,5 +55,6 @@ __all__ = [
     "TrainerSection",
     "WeightSyncSection",
     "WorkflowSection",
+    "lint",
     "spec_errors",
 ]

@@ -7,8 +7,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-PositiveInt = Annotated[int, Field(ge=1)]
-NonNegativeInt = Annotated[int, Field(ge=0)]
+LARGEST = 2**31 - 1  # what a column of the database holds
+PositiveInt = Annotated[int, Field(ge=1, le=LARGEST)]
+NonNegativeInt = Annotated[int, Field(ge=0, le=LARGEST)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 
 

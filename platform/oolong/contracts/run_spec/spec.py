@@ -11,7 +11,7 @@ from oolong.contracts.run_spec.evaluation import EvaluationSection
 from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
 from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
 from oolong.contracts.run_spec.rollout import RolloutSection, StalenessSection
-from oolong.contracts.run_spec.section import NonNegativeInt, Section, refuse
+from oolong.contracts.run_spec.section import Section, refuse
 from oolong.contracts.run_spec.training import (
     CheckpointSection,
     SftSection,
@@ -41,7 +41,7 @@ class RunSpec(Section):
     sft: SftSection = SftSection()
     budget: BudgetSection = BudgetSection()
     placement: PlacementSection = PlacementSection()
-    seed: NonNegativeInt = Field(1, description="order of prompts, initial randomness")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(1, description="order of prompts, initial randomness")
     notes: str = Field("", description="free text")
 
     @model_validator(mode="after")

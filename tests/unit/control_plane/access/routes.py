@@ -92,6 +92,7 @@ ROUTES = {
     "GET /runs": "runs:read",
     "POST /runs": "runs:write",
     "POST /runs/validate": "runs:read",
+    "POST /runs/plan": "runs:read",
     "GET /runs/{run_id}": "runs:read",
     "PATCH /runs/{run_id}": "runs:write",
     "POST /runs/{run_id}/pause": "runs:write",

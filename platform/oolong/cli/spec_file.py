@@ -1,0 +1,25 @@
+"""A spec as people write it: a YAML or JSON file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+import yaml
+
+
+def read_spec(file: Path) -> dict[str, Any]:
+    """The document of a spec file. Raises BadParameter naming the file and the place."""
+    try:
+        document = yaml.safe_load(sys.stdin if str(file) == "-" else file.read_text())
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="--file") from error
+    except yaml.YAMLError as error:
+        raise typer.BadParameter(f"{file} is not YAML: {error}", param_hint="--file") from error
+    if not isinstance(document, dict):
+        raise typer.BadParameter(
+            f"{file} must hold a mapping (kind, name, model, dataset, ...)", param_hint="--file"
+        )
+    return document

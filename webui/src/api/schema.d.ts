@@ -1169,6 +1169,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["plan_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/validate": {
         parameters: {
             query?: never;
@@ -1352,7 +1368,7 @@ export interface components {
         Alert: {
             id: string;
             rule: string;
-            severity: components["schemas"]["SeverityEnum"];
+            severity: components["schemas"]["AlertSeverityEnum"];
             title: string;
             /** @description one sentence with the numbers */
             message: string;
@@ -1372,6 +1388,8 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        /** @enum {string} */
+        AlertSeverityEnum: "info" | "warning" | "critical";
         Alias: {
             name: string;
             checkpoint: components["schemas"]["Checkpoint"];
@@ -1653,6 +1671,15 @@ export interface components {
                 [key: string]: unknown;
             };
         };
+        DryRun: {
+            jobs: components["schemas"]["PlannedJob"][];
+            slots_needed: number;
+            placement: components["schemas"]["PlannedPlace"];
+            /** @description groups that are trained on */
+            groups: number | null;
+            tokens: components["schemas"]["PlannedTokens"];
+            time: components["schemas"]["PlannedTime"];
+        };
         EnrolReply: {
             node_id: string;
             credential: string;
@@ -1839,6 +1866,16 @@ export interface components {
             /** @default 3600 */
             expires_in_seconds: number;
         };
+        LintFinding: {
+            /** @description JSON pointer to the field */
+            pointer: string;
+            code: string;
+            message: string;
+            severity: components["schemas"]["LintFindingSeverityEnum"];
+            advice: string;
+        };
+        /** @enum {string} */
+        LintFindingSeverityEnum: "error" | "warning";
         Live: {
             max_staleness: number | null;
             max_concurrent_groups: number | null;
@@ -2020,6 +2057,46 @@ export interface components {
             tags?: string[];
             /** @description of a run that waits or is paused; higher goes first */
             priority?: number;
+        };
+        Plan: {
+            valid: boolean;
+            errors: components["schemas"]["FieldError"][];
+            /** @description odd, and allowed; the rules are in the lint reference */
+            warnings: components["schemas"]["LintFinding"][];
+            /** @description the spec with every default filled in */
+            resolved: {
+                [key: string]: unknown;
+            } | null;
+            /** @description null when there are errors */
+            plan: components["schemas"]["DryRun"] | null;
+        };
+        PlannedJob: {
+            name: string;
+            kind: string;
+            slots: number;
+        };
+        PlannedPlace: {
+            starts_now: boolean;
+            why_not: string;
+            queue_position: number | null;
+        };
+        PlannedTime: {
+            /**
+             * Format: double
+             * @description null: no run of this shape has succeeded yet
+             */
+            seconds: number | null;
+            /**
+             * Format: double
+             * @description slots times time
+             */
+            gpu_hours: number | null;
+            /** @description the project's newest runs of this shape that it is the median of */
+            from_runs: number;
+        };
+        PlannedTokens: {
+            /** @description if every completion were cut */
+            generated_at_most: number | null;
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PolicyRequest: {
@@ -2339,8 +2416,6 @@ export interface components {
              */
             fingerprint: string;
         };
-        /** @enum {string} */
-        SeverityEnum: "info" | "warning" | "critical";
         ShipReply: {
             /** @description go on from this byte */
             offset: number;
@@ -2468,6 +2543,8 @@ export interface components {
         Validation: {
             valid: boolean;
             errors: components["schemas"]["FieldError"][];
+            /** @description odd, and allowed; the rules are in the lint reference */
+            warnings: components["schemas"]["LintFinding"][];
             /** @description the spec with every default filled in */
             resolved: {
                 [key: string]: unknown;
@@ -2533,6 +2610,7 @@ export interface components {
 }
 export type Alert = components['schemas']['Alert'];
 export type AlertPage = components['schemas']['AlertPage'];
+export type AlertSeverityEnum = components['schemas']['AlertSeverityEnum'];
 export type Alias = components['schemas']['Alias'];
 export type AliasChangeRequest = components['schemas']['AliasChangeRequest'];
 export type AliasPage = components['schemas']['AliasPage'];
@@ -2562,6 +2640,7 @@ export type DatasetValidationStateEnum = components['schemas']['DatasetValidatio
 export type DeriveRequest = components['schemas']['DeriveRequest'];
 export type Difference = components['schemas']['Difference'];
 export type Document = components['schemas']['Document'];
+export type DryRun = components['schemas']['DryRun'];
 export type EnrolReply = components['schemas']['EnrolReply'];
 export type EnrolmentToken = components['schemas']['EnrolmentToken'];
 export type Event = components['schemas']['Event'];
@@ -2587,6 +2666,8 @@ export type LineageEdge = components['schemas']['LineageEdge'];
 export type LineageNode = components['schemas']['LineageNode'];
 export type Link = components['schemas']['Link'];
 export type LinkRequestRequest = components['schemas']['LinkRequestRequest'];
+export type LintFinding = components['schemas']['LintFinding'];
+export type LintFindingSeverityEnum = components['schemas']['LintFindingSeverityEnum'];
 export type Live = components['schemas']['Live'];
 export type Log = components['schemas']['Log'];
 export type LogFile = components['schemas']['LogFile'];
@@ -2616,6 +2697,11 @@ export type PatchedCheckpointChangeRequest = components['schemas']['PatchedCheck
 export type PatchedProjectChangeRequest = components['schemas']['PatchedProjectChangeRequest'];
 export type PatchedQuotaChangeRequest = components['schemas']['PatchedQuotaChangeRequest'];
 export type PatchedRunPatchRequest = components['schemas']['PatchedRunPatchRequest'];
+export type Plan = components['schemas']['Plan'];
+export type PlannedJob = components['schemas']['PlannedJob'];
+export type PlannedPlace = components['schemas']['PlannedPlace'];
+export type PlannedTime = components['schemas']['PlannedTime'];
+export type PlannedTokens = components['schemas']['PlannedTokens'];
 export type PolicyRequest = components['schemas']['PolicyRequest'];
 export type Pool = components['schemas']['Pool'];
 export type Preset = components['schemas']['Preset'];
@@ -2642,7 +2728,6 @@ export type RunPage = components['schemas']['RunPage'];
 export type RunStatus = components['schemas']['RunStatus'];
 export type Series = components['schemas']['Series'];
 export type SessionBeginRequest = components['schemas']['SessionBeginRequest'];
-export type SeverityEnum = components['schemas']['SeverityEnum'];
 export type ShipReply = components['schemas']['ShipReply'];
 export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
@@ -5351,6 +5436,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TrajectoryPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    plan_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SpecRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Plan"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

@@ -50,6 +50,11 @@ app.conf.update(
             "schedule": 10.0,
             "options": {"expires": 20},
         },
+        "seal-audit": {
+            "task": "control_plane.accounts.tasks.seal_audit",
+            "schedule": 2.0,
+            "options": {"expires": 10},
+        },
         "prune-stream": {
             "task": "control_plane.telemetry.tasks.prune_frames",
             "schedule": 60.0,

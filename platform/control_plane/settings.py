@@ -30,6 +30,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "control_plane.common.middleware.request_id",
+    "control_plane.common.origin.note_origin",
     "control_plane.common.middleware.refuse_nul",
     "django.middleware.security.SecurityMiddleware",
     "control_plane.common.dashboard.DashboardMiddleware",

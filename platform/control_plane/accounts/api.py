@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib.auth import logout
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.middleware.csrf import get_token
@@ -17,7 +16,7 @@ from rest_framework.views import APIView
 
 from control_plane.accounts import selectors, services
 from control_plane.accounts.caller import caller_of
-from control_plane.accounts.models import ApiToken, Project, ProjectEvent
+from control_plane.accounts.models import ApiToken, AuditEntry, Project
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import Problem
@@ -119,10 +118,10 @@ def project_as_json(project: Project) -> dict[str, Any]:
     }
 
 
-def project_event_as_json(event: ProjectEvent) -> dict[str, Any]:
+def project_event_as_json(entry: AuditEntry) -> dict[str, Any]:
     return {
-        "id": f"pevt_{event.pk:012d}", "at": rfc3339(event.at), "actor": event.actor.username,
-        "kind": event.kind, "message": event.message, "data": event.data,
+        "id": f"pevt_{entry.pk:012d}", "at": rfc3339(entry.at), "actor": entry.actor_name,
+        "kind": entry.action.removeprefix("project."), "message": entry.message, "data": entry.data,
     }  # fmt: skip
 
 
@@ -190,7 +189,7 @@ class SessionView(APIView):
     @extend_schema(operation_id="log_out", responses={204: None})
     @method_decorator(csrf_protect)
     def delete(self, request: Request) -> Response:
-        logout(request._request)
+        services.log_out(request._request)
         return Response(status=204)
 
 

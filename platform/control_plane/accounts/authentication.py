@@ -12,11 +12,20 @@ from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import User
 from control_plane.accounts.secrets import TOKEN_PREFIX
 from control_plane.common import clock
+from control_plane.common.origin import note_caller
 
 
 def bearer(request: Request) -> str | None:
     kind, _, text = request.headers.get("Authorization", "").partition(" ")
     return text.strip() if kind.lower() == "bearer" and text else None
+
+
+def note(caller: Caller) -> None:
+    """Let the audit log know who this request is from."""
+    note_caller(
+        kind="user", identity=caller.user.pk, name=caller.user.username,
+        token_id=caller.token.pk if caller.token else "", project_id=caller.project.pk,
+    )  # fmt: skip
 
 
 class TokenAuthentication(BaseAuthentication):
@@ -29,6 +38,7 @@ class TokenAuthentication(BaseAuthentication):
         if caller is None or caller.token is None:
             raise exceptions.NotAuthenticated("the token is unknown, expired or revoked")
         services.note_use(caller.token, now=now)
+        note(caller)
         return caller.user, caller
 
     def authenticate_header(self, request: Request) -> str:
@@ -45,6 +55,7 @@ class CallerSessionAuthentication(SessionAuthentication):
         caller = selectors.caller_of_user(user)
         if caller is None:
             raise exceptions.NotAuthenticated(f"the user {user.username!r} is in no project")
+        note(caller)
         return user, caller
 
     def enforce_csrf(self, request: Request) -> None:

@@ -5,6 +5,7 @@ from typing import ClassVar
 from django.contrib.auth.models import AbstractBaseUser, UserManager
 from django.db import models
 
+from control_plane.accounts.audit_entry import AuditEntry as AuditEntry
 from control_plane.common import ids
 
 
@@ -37,7 +38,7 @@ class Project(models.Model):
 
 
 class ProjectEvent(models.Model):
-    """Who changed what of a project. Rows are only ever added."""
+    """Who changed what of a project, as written before there was an audit log (see AuditEntry)."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="events")
     actor = models.ForeignKey(User, on_delete=models.PROTECT)

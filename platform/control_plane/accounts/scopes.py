@@ -14,12 +14,15 @@ SCOPES = (
     "pool:read", "pool:admin",
     "tokens:read", "tokens:write",
     "project:read", "project:admin",
+    "audit:read",
+    "secrets:read", "secrets:write",
 )  # fmt: skip
 
-_READ = frozenset(scope for scope in SCOPES if scope.endswith(":read"))
+_OF_ADMINS = {scope for scope in SCOPES if scope.endswith(":admin")} | {"audit:read", "secrets:write"}
+_READ = frozenset(scope for scope in SCOPES if scope.endswith(":read")) - _OF_ADMINS
 ROLE_SCOPES: dict[str, frozenset[str]] = {
     Role.VIEWER: _READ | {"tokens:write"},
-    Role.MEMBER: frozenset(scope for scope in SCOPES if not scope.endswith(":admin")),
+    Role.MEMBER: frozenset(SCOPES) - _OF_ADMINS,
     Role.ADMIN: frozenset(SCOPES),
 }
 

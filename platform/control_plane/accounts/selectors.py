@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from control_plane.accounts.caller import Caller
-from control_plane.accounts.models import ApiToken, Membership, Project, ProjectEvent, User
+from control_plane.accounts.models import ApiToken, AuditEntry, Membership, Project, User
 from control_plane.accounts.scopes import ROLE_SCOPES, expand
 from control_plane.accounts.secrets import digest
 
@@ -49,8 +49,13 @@ def project(caller: Caller) -> Project:
     return Project.objects.select_related("team").get(pk=caller.project.pk)
 
 
-def project_events(caller: Caller) -> QuerySet[ProjectEvent]:
-    return ProjectEvent.objects.filter(project=caller.project).select_related("actor")
+def project_events(caller: Caller) -> QuerySet[AuditEntry]:
+    """Of the audit log, what changed the project itself; every reader of the project may see it."""
+    return AuditEntry.objects.filter(project=caller.project.pk, action__startswith="project.")
+
+
+def audit_entries(caller: Caller) -> QuerySet[AuditEntry]:
+    return AuditEntry.objects.filter(project=caller.project.pk)
 
 
 def me(caller: Caller) -> dict[str, Any]:

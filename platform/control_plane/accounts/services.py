@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.contrib.auth import authenticate, login
+from django.contrib.auth import authenticate, login, logout
 from django.db import transaction
 from django.db.models import Q
 from django.http import HttpRequest
 
+from control_plane.accounts import audit, selectors
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import (
     ApiToken,
@@ -17,7 +18,6 @@ from control_plane.accounts.models import (
     LoginLink,
     Membership,
     Project,
-    ProjectEvent,
     Role,
     Team,
     User,
@@ -25,6 +25,7 @@ from control_plane.accounts.models import (
 from control_plane.accounts.scopes import SCOPES, expand, unknown
 from control_plane.accounts.secrets import TOKEN_PREFIX, digest, new_secret
 from control_plane.common.errors import FieldError, Problem, not_found, unprocessable
+from control_plane.common.origin import note_caller
 
 LOGIN_LINK_LIFE = timedelta(minutes=15)
 THROTTLE_WINDOW = timedelta(minutes=5)
@@ -56,10 +57,17 @@ def create_token(
             [FieldError("/scopes", "unknown_scope", f"unknown: {', '.join(bad)}")],
         )
     text = new_secret(TOKEN_PREFIX)
-    row = ApiToken.objects.create(
-        user=user, project=project, name=name, prefix=text[:10], sha256=digest(text), scopes=scopes,
-        expires_at=expires_at,
-    )  # fmt: skip
+    with transaction.atomic():
+        row = ApiToken.objects.create(
+            user=user, project=project, name=name, prefix=text[:10], sha256=digest(text), scopes=scopes,
+            expires_at=expires_at,
+        )  # fmt: skip
+        audit.record(
+            "token.create",
+            target=("token", row.pk, name),
+            project=project.pk,
+            data={"user": user.username, "scopes": scopes},
+        )
     return row, text
 
 
@@ -73,11 +81,13 @@ def refuse_more_than_own(caller: Caller, scopes: list[str]) -> None:
 
 
 def revoke_token(caller: Caller, identity: str, *, now: datetime) -> None:
-    changed = ApiToken.objects.filter(
-        pk=identity, user=caller.user, project=caller.project, revoked_at=None
-    ).update(revoked_at=now)
-    if not changed:
-        raise not_found("token", identity)
+    with transaction.atomic():
+        changed = ApiToken.objects.filter(
+            pk=identity, user=caller.user, project=caller.project, revoked_at=None
+        ).update(revoked_at=now)
+        if not changed:
+            raise not_found("token", identity)
+        audit.record("token.revoke", target=("token", identity), at=now)
 
 
 def note_use(token: ApiToken, *, now: datetime) -> None:
@@ -103,10 +113,12 @@ def set_trainer_code(caller: Caller, allowed: bool, *, now: datetime) -> Project
 
 
 def note_project(caller: Caller, kind: str, message: str, *, now: datetime, data: dict[str, Any]) -> None:
-    """Write down who changed what of a project. Call inside the transaction of the change."""
-    ProjectEvent.objects.create(
-        project=caller.project, actor=caller.user, at=now, kind=kind, message=message, data=data
-    )
+    """An entry of the audit log that every reader of the project sees. Call inside the change's transaction."""
+    project = caller.project
+    audit.record(
+        f"project.{kind}", target=("project", project.pk, project.name), message=message, at=now,
+        project=project.pk, data=data,
+    )  # fmt: skip
 
 
 def create_login_link(user: User, *, now: datetime) -> str:
@@ -125,6 +137,7 @@ def use_login_link(request: HttpRequest, text: str, *, now: datetime) -> bool:
     if not taken:
         return False
     login(request, link.user, backend="django.contrib.auth.backends.ModelBackend")
+    note_login(link.user, "login link", now=now)
     return True
 
 
@@ -141,10 +154,32 @@ def log_in(request: HttpRequest, *, username: str, password: str, address: str, 
     user = authenticate(request, username=username, password=password)
     if user is None:
         LoginFailure.objects.create(username=username[:120], address=address[:64])
+        known = User.objects.filter(username=username).first()
+        caller = selectors.caller_of_user(known) if known else None
+        audit.record(
+            "login.failed", target=("user", known.pk if known else "", username), at=now,
+            project=caller.project.pk if caller else "",
+        )  # fmt: skip
         raise Problem(401, "wrong_credentials", "the user name or the password is wrong")
     assert isinstance(user, User)
     login(request, user)
+    note_login(user, "password", now=now)
     return user
+
+
+def log_out(request: HttpRequest) -> None:
+    if request.user.is_authenticated:
+        audit.record("logout", target=("user", request.user.pk, request.user.get_username()))
+    logout(request)
+
+
+def note_login(user: User, how: str, *, now: datetime) -> None:
+    """Write down that a session began, in the project that it is of."""
+    caller = selectors.caller_of_user(user)
+    note_caller(
+        kind="user", identity=user.pk, name=user.username, project_id=caller.project.pk if caller else ""
+    )
+    audit.record("login", target=("user", user.pk, user.username), at=now, data={"how": how})
 
 
 def forget_old_failures(now: datetime) -> None:

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from control_plane.accounts import api
+from control_plane.accounts import api, audit_api
 
 urlpatterns = [
     path("health", api.HealthView.as_view()),
@@ -9,6 +9,8 @@ urlpatterns = [
     path("session/csrf", api.CsrfView.as_view()),
     path("project", api.ProjectView.as_view()),
     path("project/events", api.ProjectEventsView.as_view()),
+    path("audit", audit_api.AuditView.as_view()),
+    path("audit/export", audit_api.AuditExportView.as_view()),
     path("tokens", api.TokensView.as_view()),
     path("tokens/<str:token_id>", api.TokenView.as_view()),
 ]

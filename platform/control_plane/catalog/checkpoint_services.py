@@ -11,6 +11,7 @@ from typing import Any
 from django.core import signing
 from django.db import transaction
 
+from control_plane.accounts import audit
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import Project
 from control_plane.accounts.services import note_project
@@ -117,6 +118,10 @@ def hold_stored(checkpoint_id: str) -> bool:
 def download_link(checkpoint: Checkpoint, *, seconds: int, now: datetime) -> tuple[str, datetime]:
     """A signed path that fetches this checkpoint without a token, until it expires."""
     expires_at = now + timedelta(seconds=seconds)
+    audit.record(
+        "checkpoint.link", target=("checkpoint", checkpoint.pk), project=checkpoint.project_id, at=now,
+        data={"expires_at": expires_at.isoformat()},
+    )  # fmt: skip
     text = signing.dumps([checkpoint.pk, int(expires_at.timestamp())], salt=LINK_SALT)
     return f"/api/v1/checkpoint-downloads/{text}", expires_at
 

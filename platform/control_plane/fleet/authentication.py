@@ -12,6 +12,7 @@ from rest_framework.request import Request
 
 from control_plane.accounts.authentication import bearer
 from control_plane.common.errors import Problem
+from control_plane.common.origin import note_caller
 from control_plane.fleet.models import Node
 from control_plane.fleet.selectors import node_of_credential
 
@@ -24,6 +25,7 @@ class NodeAuthentication(BaseAuthentication):
         node = node_of_credential(text)
         if node is None:
             raise exceptions.NotAuthenticated("the node credential is unknown; enrol the node again")
+        note_caller(kind="node", identity=node.pk, name=node.name)
         return None, node
 
     def authenticate_header(self, request: Request) -> str:

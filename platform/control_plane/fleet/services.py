@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import F
 
+from control_plane.accounts import audit
 from control_plane.accounts.models import Team
 from control_plane.accounts.secrets import ENROLMENT_PREFIX, NODE_PREFIX, digest, new_secret
 from control_plane.common import live
@@ -50,7 +51,9 @@ def create_enrolment_token(*, now: datetime, pool: str = DEFAULT_POOL) -> tuple[
     pool_row, _ = Pool.objects.get_or_create(name=pool)
     text = new_secret(ENROLMENT_PREFIX)
     expires_at = now + ENROLMENT_LIFE
-    EnrolmentToken.objects.create(sha256=digest(text), pool=pool_row, expires_at=expires_at)
+    with transaction.atomic():
+        EnrolmentToken.objects.create(sha256=digest(text), pool=pool_row, expires_at=expires_at)
+        audit.record("pool.enrolment_token", target=("pool", pool), at=now)
     return text, expires_at
 
 
@@ -80,6 +83,7 @@ def enrol(*, token: str, name: str, inventory: Inventory, now: datetime) -> tupl
         row.used_at, row.node = now, node
         row.save(update_fields=["used_at", "node"])
         _write_inventory(node, inventory)
+        audit.record("node.enrol", target=("node", node.pk, node.name), at=now, data={"pool": row.pool.name})
         live.publish("pool", "event", {"kind": "node_joined", "node": {"id": node.pk, "name": node.name}})
     return node, credential
 
@@ -215,6 +219,9 @@ def set_intent(identity: str, intent: Intent) -> Node:
     if node is None:
         raise not_found("node", identity)
     with transaction.atomic():
+        audit.record(
+            "node.intent", target=("node", node.pk, node.name), data={"before": node.intent, "after": intent}
+        )
         node.intent = intent
         node.save(update_fields=["intent"])
         announce_node(node)
@@ -232,6 +239,9 @@ def set_quota(team: Team, *, limit_slots: int | None, pool: str = DEFAULT_POOL) 
     with transaction.atomic():
         quota, _ = Quota.objects.update_or_create(
             team=team, pool=pool_row, defaults={"limit_slots": limit_slots}
+        )
+        audit.record(
+            "pool.quota", target=("team", team.pk, team.name), data={"pool": pool, "limit_slots": limit_slots}
         )
         live.publish("pool", "event", {"kind": "quota", "limit_slots": limit_slots})
     return quota

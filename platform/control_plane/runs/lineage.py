@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from django.db import transaction
 
+from control_plane.accounts import audit
 from control_plane.accounts.caller import Caller
 from control_plane.catalog.checkpoint_services import hold_stored
 from control_plane.catalog.models import Checkpoint
@@ -60,6 +61,10 @@ def retry_run(caller: Caller, parent: Run, *, now: datetime) -> Run:
                 "freed", f"checkpoint {checkpoint.pk}, from which it would go on, was freed; clone it instead"
             )
         run = create_run(caller, parent.spec, now=now)
+        audit.record(
+            "run.retry", target=("run", parent.pk, parent.name), project=parent.project_id, at=now,
+            data={"new_run": run.pk},
+        )  # fmt: skip
         return _descend(run, parent, "retry", checkpoint=checkpoint, now=now)
 
 

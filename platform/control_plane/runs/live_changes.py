@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from django.db import transaction
 
+from control_plane.accounts import audit
 from control_plane.accounts.caller import Caller
 from control_plane.common.errors import FieldError, conflict, unprocessable
 from control_plane.fleet import services as fleet
@@ -75,6 +76,10 @@ def change_run(
         note(
             run, "change_asked", f"{by.user.username} asked for {', '.join(said)}", at=now,
             revision=after.revision, changes=changes,
+        )  # fmt: skip
+        audit.record(
+            "run.change", target=("run", run.pk, run.name), project=run.project_id, message=", ".join(said), at=now,
+            data={"before": msgspec.to_builtins(before), "after": run.live},
         )  # fmt: skip
         announce_run(run)
         attempt = live_attempt(run)

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
+from control_plane.accounts import audit
 from control_plane.accounts.caller import Caller
 from control_plane.catalog.checkpoint_services import hold_stored
 from control_plane.common.errors import conflict, unprocessable
@@ -45,6 +46,7 @@ def create_run(caller: Caller, document: Any, *, now: datetime) -> Run:
         )  # fmt: skip
         run.functions.set(resolved.functions.values())
         note(run, "created", f"submitted by {caller.user.username}", at=now)
+        _record("create", run, now=now)
         announce_run(run)
         fleet.announce_queue()
     return run
@@ -73,6 +75,7 @@ def update_run(run_id: str, fields: dict[str, Any], *, by: Caller, now: datetime
             name if name == "notes" else f"{name}={value!r}" for name, value in sorted(changed.items())
         )
         note(run, "edited", f"{by.user.username} changed {said}", at=now)
+        _record("edit", run, now=now, message=said)
         announce_run(run)
         if "priority" in changed:
             fleet.announce_queue()
@@ -90,6 +93,7 @@ def cancel_run(run_id: str, *, now: datetime) -> Run:
                 + ("and this one has ended" if run.has_ended else "use stop"),
                 current_status=run.status,
             )
+        _record("cancel", run, now=now)
         _end_queued(run, now=now)
     return run
 
@@ -102,6 +106,7 @@ def stop_run(run_id: str, *, now: datetime) -> Run:
             return run
         if run.has_ended:
             raise conflict("has_ended", f"the run is {run.status} already", current_status=run.status)
+        _record("stop", run, now=now)
         if run.status in (RunStatus.QUEUED, RunStatus.PAUSED):
             _end_queued(run, now=now)
             return run
@@ -120,6 +125,7 @@ def pause_run(run_id: str, *, now: datetime) -> Run:
                 "cannot_pause", f"the run is {run.status} and cannot be paused any more",
                 current_status=run.status,
             )  # fmt: skip
+        _record("pause", run, now=now)
         if run.status == RunStatus.QUEUED:
             rest(run, now=now)
             fleet.announce_queue()
@@ -141,6 +147,7 @@ def resume_run(run_id: str, *, now: datetime) -> Run:
                 + ("; retry makes a new run that goes on from its checkpoint" if run.has_ended else ""),
                 current_status=run.status,
             )  # fmt: skip
+        _record("resume", run, now=now)
         move_run(
             run, RunStatus.QUEUED, now=now, message="resumed; waits for slots", not_before=None,
             paused_seconds=run.paused_seconds + (now - run.status_at).total_seconds(),
@@ -148,6 +155,14 @@ def resume_run(run_id: str, *, now: datetime) -> Run:
         )  # fmt: skip
         fleet.announce_queue()
     return run
+
+
+def _record(verb: str, run: Run, *, now: datetime, message: str = "") -> None:
+    """An entry of the audit log, in the transaction of what was done to the run, with the status it was in."""
+    audit.record(
+        f"run.{verb}", target=("run", run.pk, run.name), project=run.project_id, message=message, at=now,
+        data={"status": run.status},
+    )  # fmt: skip
 
 
 def _end_queued(run: Run, *, now: datetime) -> None:

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from control_plane.accounts import audit
+from control_plane.accounts.audit_api import entry_as_json
+from control_plane.accounts.models import AuditEntry
+
+
+class Command(BaseCommand):
+    help = "verify: check every chain of the audit log, name the first broken entry. export: all of it as JSON lines."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("what", choices=("verify", "export"))
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["what"] == "export":
+            for entry in AuditEntry.objects.order_by("pk").iterator(chunk_size=1000):
+                line = {"project": entry.project, **entry_as_json(entry)}
+                self.stdout.write(json.dumps(line, ensure_ascii=False))
+            return
+        while audit.seal():
+            pass
+        broken = []
+        for verdict in audit.verify():
+            name = verdict.project or "the installation"
+            self.stdout.write(f"{name}: {verdict.entries} entries hold, head {verdict.head}")
+            if verdict.broken:
+                broken.append(f"{name}: {verdict.broken}")
+        if broken:
+            raise CommandError("the audit log was changed\n" + "\n".join(broken))

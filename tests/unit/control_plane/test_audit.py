@@ -6,15 +6,17 @@ import csv
 import io
 import json
 import threading
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import DatabaseError, connection, connections, transaction
 
 from control_plane.accounts import audit
-from control_plane.accounts.models import AuditEntry, Project, Role, Team
+from control_plane.accounts.models import AuditEntry, Project, ProjectEvent, Role, Team
 from control_plane.common.origin import origin
 from control_plane.fleet.models import Node
 
@@ -205,3 +207,13 @@ def test_project_events_are_the_logs_entries_of_the_project(alice: Any, person: 
     seen = person("erin", role=Role.VIEWER).get("/project/events").json()["data"]
     assert [(event["kind"], event["actor"]) for event in seen] == [("trainer_code", "alice")]
     assert actions(alice, "&action=project.*") == ["project.trainer_code"]
+
+
+def test_what_was_written_down_before_there_was_a_log_is_taken_over(alice: Any, clock: Any) -> None:
+    ProjectEvent.objects.create(
+        project=alice.project, actor=alice.user, at=clock.now, kind="checkpoint_alias", message="prod moved",
+        data={"to": "x"},
+    )  # fmt: skip
+    import_module("control_plane.accounts.migrations.0003_audit_log").take_over_project_events(apps, None)
+    [event] = alice.get("/project/events").json()["data"]
+    assert (event["kind"], event["message"], event["data"]) == ("checkpoint_alias", "prod moved", {"to": "x"})

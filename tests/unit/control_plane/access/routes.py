@@ -29,6 +29,8 @@ ROUTES = {
     "GET /tokens": "tokens:read",
     "POST /tokens": "tokens:write",
     "DELETE /tokens/{token_id}": "tokens:write",
+    "GET /audit": "audit:read",
+    "GET /audit/export": "audit:read",
     "GET /project": "project:read",
     "PATCH /project": "project:admin",
     "GET /project/events": "project:read",
@@ -160,6 +162,9 @@ LOWEST_ROLE = {
     "models:write": "member",
     "functions:write": "member",
     "checkpoints:write": "member",
+    "secrets:read": "viewer",  # their names
+    "secrets:write": "admin",
+    "audit:read": "admin",
     "checkpoints:admin": "admin",
     "pool:admin": "admin",
     "project:admin": "admin",

@@ -138,6 +138,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_audit_entries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["export_audit_entries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/checkpoint-aliases": {
         parameters: {
             query?: never;
@@ -1433,6 +1465,42 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        AuditActor: {
+            /** @description user, service_account, node, system or anonymous */
+            kind: string;
+            id: string;
+            name: string;
+            /** @description of the token that was used; empty for a browser session */
+            token_id: string;
+        };
+        AuditEntry: {
+            id: string;
+            /** Format: date-time */
+            at: string;
+            action: string;
+            actor: components["schemas"]["AuditActor"];
+            address: string;
+            request_id: string;
+            target: components["schemas"]["AuditTarget"];
+            message: string;
+            data: {
+                [key: string]: unknown;
+            };
+            /** @description place in the project's chain, once sealed */
+            number: number | null;
+            /** @description over the link before and this entry; empty until sealed */
+            sha256: string;
+        };
+        AuditEntryPage: {
+            data: components["schemas"]["AuditEntry"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        AuditTarget: {
+            kind: string;
+            id: string;
+            name: string;
+        };
         /** @enum {string} */
         AxisEnum: "step" | "time";
         /** @enum {string} */
@@ -2616,6 +2684,10 @@ export type AliasChangeRequest = components['schemas']['AliasChangeRequest'];
 export type AliasPage = components['schemas']['AliasPage'];
 export type Attempt = components['schemas']['Attempt'];
 export type AttemptPage = components['schemas']['AttemptPage'];
+export type AuditActor = components['schemas']['AuditActor'];
+export type AuditEntry = components['schemas']['AuditEntry'];
+export type AuditEntryPage = components['schemas']['AuditEntryPage'];
+export type AuditTarget = components['schemas']['AuditTarget'];
 export type AxisEnum = components['schemas']['AxisEnum'];
 export type BestModeEnum = components['schemas']['BestModeEnum'];
 export type CanonicalRow = components['schemas']['CanonicalRow'];
@@ -3035,6 +3107,90 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["UploadReply"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_audit_entries: {
+        parameters: {
+            query?: {
+                /** @description run.stop, or run.* for all of runs */
+                action?: string;
+                /** @description id or name of who did it */
+                actor?: string;
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+                /** @description not before this moment */
+                since?: string;
+                /** @description id or name of what it was done to */
+                target?: string;
+                /** @description before this moment */
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditEntryPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    export_audit_entries: {
+        parameters: {
+            query?: {
+                /** @description run.stop, or run.* for all of runs */
+                action?: string;
+                /** @description id or name of who did it */
+                actor?: string;
+                format?: "csv" | "jsonl";
+                /** @description not before this moment */
+                since?: string;
+                /** @description id or name of what it was done to */
+                target?: string;
+                /** @description before this moment */
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description oldest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": string;
                 };
             };
             /** @description what went wrong (RFC 9457) */

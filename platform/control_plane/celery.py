@@ -55,6 +55,16 @@ app.conf.update(
             "schedule": 2.0,
             "options": {"expires": 10},
         },
+        "roll-up-series": {
+            "task": "control_plane.telemetry.tasks.roll_up_series",
+            "schedule": 10.0,
+            "options": {"expires": 20},
+        },
+        "pack-series": {
+            "task": "control_plane.telemetry.tasks.pack_series",
+            "schedule": 60.0,
+            "options": {"expires": 60},
+        },
         "prune-stream": {
             "task": "control_plane.telemetry.tasks.prune_frames",
             "schedule": 60.0,

@@ -104,7 +104,8 @@ def _reward(client: Client, run_id: str) -> dict[str, float | None]:
     """From the stored series itself, not from what a job says of it."""
     by_step: dict[float, float] = {}
     for series in client.runs.metrics(run_id, names=["reward/mean"], axis="step").series:
-        by_step.update(zip(series.x, series.value, strict=True))
+        measured = zip(series.x, series.value, strict=True)
+        by_step.update((step, value) for step, value in measured if value is not None)
     values = [by_step[step] for step in sorted(by_step)]
     enough = len(values) >= 20
     return {

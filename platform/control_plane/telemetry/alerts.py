@@ -23,14 +23,16 @@ _RULES = {rule.name: rule for rule in rules.RULES}
 _STEPS = """
 SELECT s.name, array_agg(p.value ORDER BY p.x), max(p.at)
 FROM telemetry_metricseries s,
-     LATERAL (SELECT x, value, at FROM telemetry_metricpoint WHERE series_id = s.id ORDER BY x {order} LIMIT %s) p
+     LATERAL (SELECT x, value, at FROM telemetry_metricpoint WHERE series_id = s.id AND value <> 'NaN'
+              ORDER BY x {order} LIMIT %s) p
 WHERE s.attempt_id = %s AND s.axis = 'step' AND s.name = ANY(%s)
 GROUP BY s.name
 """
 _TIMES = """
 SELECT s.name, array_agg(p.value ORDER BY p.x)
 FROM telemetry_metricseries s,
-     LATERAL (SELECT x, value FROM telemetry_metricpoint WHERE series_id = s.id ORDER BY x DESC LIMIT %s) p
+     LATERAL (SELECT x, value FROM telemetry_metricpoint WHERE series_id = s.id AND value <> 'NaN'
+              ORDER BY x DESC LIMIT %s) p
 WHERE s.attempt_id = %s AND s.axis = 'time' AND s.name = ANY(%s)
 GROUP BY s.id, s.name
 """

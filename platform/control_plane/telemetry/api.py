@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
 from rest_framework.request import Request
@@ -11,10 +14,12 @@ from rest_framework.views import APIView
 from control_plane.accounts.caller import caller_of
 from control_plane.common.errors import FieldError, Problem, unprocessable
 from control_plane.common.pagination import paginate, read_page
+from control_plane.common.rendering import QuickJSONRenderer
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
 from control_plane.runs.selectors import run_for
-from control_plane.telemetry import alerts, selectors, services
+from control_plane.telemetry import alerts, charts, selectors, services
+from control_plane.telemetry.lines import LARGEST_X
 from control_plane.telemetry.models import TrajectorySample
 from control_plane.telemetry.serializers import (
     AlertSerializer,
@@ -31,6 +36,7 @@ from control_plane.telemetry.serializers import (
 
 OUTBOX_BYTES = 1024 * 1024
 LOG_BYTES = 256 * 1024
+AXES, STITCHES, AGAINST = ["step", "time"], ["attempts", "lineage"], ["version", "tokens", "wall"]
 RAW_BODY = {"application/octet-stream": OpenApiTypes.BINARY}
 OFFSET = OpenApiParameter(
     "offset", OpenApiTypes.INT, required=True, description="of the body's first byte in the file"
@@ -107,38 +113,49 @@ class MetricNamesView(APIView):
 
 class MetricsView(APIView):
     scopes = {"GET": "runs:read"}
+    renderer_classes = [QuickJSONRenderer]
 
     @extend_schema(
         operation_id="metrics",
         parameters=[
             OpenApiParameter("names", OpenApiTypes.STR, description="comma-separated; all when left out"),
+            OpenApiParameter("axis", OpenApiTypes.STR, enum=AXES, description="step when left out"),
             OpenApiParameter(
-                "axis", OpenApiTypes.STR, enum=["step", "time"], description="step when left out"
+                "from_x", OpenApiTypes.INT, description="only points with this x or a larger one"
+            ),
+            OpenApiParameter(
+                "to_x", OpenApiTypes.INT, description="only points with this x or a smaller one"
             ),
             OpenApiParameter("after_x", OpenApiTypes.INT, description="only points with a larger x"),
             OpenApiParameter("limit", OpenApiTypes.INT, description="the first so many points, single ones"),
             OpenApiParameter(
-                "max_points", OpenApiTypes.INT, description="a longer series comes in that many buckets"
+                "max_points",
+                OpenApiTypes.INT,
+                description="resolution: a longer series comes in at most that many buckets",
+            ),
+            OpenApiParameter("attempt", OpenApiTypes.INT, description="only this attempt's"),
+            OpenApiParameter(
+                "source", OpenApiTypes.STR, description="only this source's: trainer, rollout-0/engine"
+            ),
+            OpenApiParameter(
+                "stitch",
+                OpenApiTypes.STR,
+                enum=STITCHES,
+                description="one line per name and source: attempts joined, or with lineage also the runs whose "
+                "checkpoints this one went on from; step axis only",
+            ),
+            OpenApiParameter(
+                "against",
+                OpenApiTypes.STR,
+                enum=AGAINST,
+                description="where each point lies on another axis: policy version, tokens trained on, unix seconds",
             ),
         ],
         responses=MetricsSerializer,
     )
     def get(self, request: Request, run_id: str) -> Response:
         run = run_for(caller_of(request), run_id)
-        axis = request.query_params.get("axis", "step")
-        if axis not in ("step", "time"):
-            raise _invalid("axis", f"axis={axis!r}: step or time")
-        return Response(
-            selectors.metrics(
-                run,
-                names=[name for name in request.query_params.get("names", "").split(",") if name],
-                axis=axis,
-                after_x=_whole_number(request, "after_x"),
-                limit=_whole_number(request, "limit", lowest=1, highest=selectors.MOST_POINTS),
-                max_points=_whole_number(request, "max_points", lowest=1, highest=selectors.MOST_POINTS)
-                or selectors.DEFAULT_POINTS,
-            )
-        )
+        return Response(charts.metrics(run, _wanted(request)))
 
 
 class HistogramsView(APIView):
@@ -239,6 +256,44 @@ class LogsView(APIView):
                 limit=_whole_number(request, "limit", lowest=1, highest=selectors.MOST_LOG_BYTES) or 65536,
             )
         )
+
+
+def _wanted(request: Request) -> charts.Wanted:
+    axis = _one_of(request, "axis", AXES) or "step"
+    stitch = _one_of(request, "stitch", STITCHES)
+    against = _one_of(request, "against", AGAINST)
+    if axis == "time" and (stitch or against in ("version", "tokens")):
+        name = "stitch" if stitch else "against"
+        raise _invalid(
+            name,
+            f"{name}={stitch or against!r} is for axis=step: seconds begin anew with every attempt; "
+            f"leave {name} out, or use against=wall",
+        )
+    x = {"lowest": -LARGEST_X, "highest": LARGEST_X}
+    after, first, last = (_whole_number(request, name, **x) for name in ("after_x", "from_x", "to_x"))
+    first = first if after is None else max(after + 1, -LARGEST_X if first is None else first)
+    if first is not None and last is not None and last < first - (after is not None):
+        raise _invalid("to_x", f"to_x={last} lies before the range's begin at {first}")
+    return charts.Wanted(
+        names=[name for name in request.query_params.get("names", "").split(",") if name],
+        axis=axis,
+        first=-LARGEST_X if first is None else first,
+        last=LARGEST_X if last is None else last,
+        limit=_whole_number(request, "limit", lowest=1, highest=charts.MOST_POINTS),
+        max_points=_whole_number(request, "max_points", lowest=1, highest=charts.MOST_POINTS)
+        or charts.DEFAULT_POINTS,
+        attempt=_whole_number(request, "attempt", lowest=1, highest=2**31),
+        source=request.query_params.get("source", ""),
+        stitch=cast(charts.Stitch, stitch),
+        against=cast(charts.Against, against),
+    )
+
+
+def _one_of(request: Request, name: str, allowed: Sequence[str]) -> str:
+    text = request.query_params.get(name, "")
+    if text and text not in allowed:
+        raise _invalid(name, f"{name}={text!r}: {' or '.join(allowed)}")
+    return text
 
 
 def _whole_number(request: Request, name: str, *, lowest: int = -(2**62), highest: int = 2**62) -> int | None:

@@ -10,7 +10,7 @@ import msgspec
 from oolong.contracts.telemetry import AnyLine, Document, Histogram, Points, Summary, decode_line
 
 LATEST_AT = 4_102_444_800.0  # the year 2100: a clock beyond it is broken
-BIGGEST = 2**63 - 1
+LARGEST_X = 2**53  # whole numbers up to it are exact in every JSON reader
 LONGEST_NAME = 120
 LONGEST_PART = 60  # of a job: "rank0", "engine"
 
@@ -59,8 +59,8 @@ def _read(text: bytes) -> AnyLine:
 def _check(line: AnyLine) -> None:
     if not 0 <= line.at <= LATEST_AT:
         raise ValueError(f"at={line.at!r} is no moment in unix seconds")
-    if isinstance(line, Points | Histogram) and abs(line.x) > BIGGEST:
-        raise ValueError(f"x={line.x} does not fit into 64 bits")
+    if isinstance(line, Points | Histogram) and abs(line.x) > LARGEST_X:
+        raise ValueError(f"x={line.x} is beyond 2**53")
     if isinstance(line, Points):
         if len(line.source) > LONGEST_PART:
             raise ValueError(f"source={line.source[:40]!r}… is longer than {LONGEST_PART} characters")

@@ -3,9 +3,12 @@ server has read each of their files."""
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from control_plane.runs.models import Attempt, Job, Run
+
+ROWS, MIXED, CHUNKS = "rows", "mixed", "chunks"  # where the points of a series lie
 
 
 class OutboxFile(models.Model):
@@ -32,12 +35,23 @@ class MetricSeries(models.Model):
     source = models.CharField(max_length=120)  # job, restart in place and part of it: "rollout-0#1/engine"
     axis = models.CharField(max_length=8)  # step, or time: whole seconds since the attempt began
     conflicts = models.BigIntegerField(default=0)
+    rolled_to = models.BigIntegerField(
+        null=True
+    )  # rollups stand for all points below it; null: there are none
+    stored_as = models.CharField(
+        max_length=6, default=ROWS, db_default=ROWS
+    )  # rows, mixed while it is packed, chunks
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["attempt", "name", "source", "axis"], name="one_series_per_key")
         ]
-        indexes = [models.Index(fields=["run", "axis", "name"])]
+        indexes = [
+            models.Index(fields=["run", "axis", "name"]),
+            models.Index(
+                fields=["run"], condition=~models.Q(stored_as=CHUNKS), name="telemetry_series_to_pack"
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.name} by {self.axis} from {self.source}"
@@ -50,11 +64,51 @@ class MetricPoint(models.Model):
         MetricSeries, on_delete=models.CASCADE, related_name="points", db_constraint=False, db_index=False
     )
     x = models.BigIntegerField()
-    value = models.FloatField()
+    value = models.FloatField()  # NaN: it was measured and not finite
     at = models.DateTimeField()
 
     def __str__(self) -> str:
         return f"{self.series_id}[{self.x}] = {self.value}"
+
+
+class MetricRollup(models.Model):
+    """What the points of x in [start, start + width) amount to. Rollups of width 16, 256 and 4096 stand together."""
+
+    pk = models.CompositePrimaryKey("series_id", "width", "start")
+    series = models.ForeignKey(
+        MetricSeries, on_delete=models.CASCADE, related_name="rollups", db_constraint=False, db_index=False
+    )
+    width = models.IntegerField()
+    start = models.BigIntegerField()  # a multiple of width
+    points = models.IntegerField()
+    finite = models.IntegerField()  # of them; low, high and mean are over these, null when there are none
+    low = models.FloatField(null=True)
+    high = models.FloatField(null=True)
+    mean = models.FloatField(null=True)
+    last = models.FloatField(null=True)  # value at last_x; null when it is not finite
+    last_x = models.BigIntegerField()
+    last_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.series_id}[{self.start} + {self.width}]"
+
+
+class MetricChunk(models.Model):
+    """Up to 4096 points of a series of an ended run, column by column."""
+
+    pk = models.CompositePrimaryKey("series_id", "first_x")
+    series = models.ForeignKey(
+        MetricSeries, on_delete=models.CASCADE, related_name="chunks", db_constraint=False, db_index=False
+    )
+    first_x = models.BigIntegerField()
+    last_x = models.BigIntegerField()
+    points = models.IntegerField()
+    xs = ArrayField(models.BigIntegerField())  # [points], ascending
+    values = ArrayField(models.FloatField())  # [points]
+    ats = ArrayField(models.DateTimeField())  # [points]
+
+    def __str__(self) -> str:
+        return f"{self.series_id}[{self.first_x} .. {self.last_x}]"
 
 
 class Histogram(models.Model):

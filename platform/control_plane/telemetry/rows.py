@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from math import nan
+from typing import Any, NamedTuple
 
 import msgspec
 from django.db import connection
 from django.db.models import F
 
 from control_plane.runs.models import Job
-from control_plane.telemetry.models import Histogram, MetricSeries, TrajectorySample
+from control_plane.telemetry.models import ROWS, Histogram, MetricSeries, TrajectorySample
+from control_plane.telemetry.packing import unpack
+from control_plane.telemetry.rollups import forget
 from oolong.contracts import telemetry as contract
 
 _INSERT_POINTS = """
@@ -20,7 +23,7 @@ SELECT series_id, x, value, to_timestamp(at)
 FROM unnest(%s::bigint[], %s::bigint[], %s::float8[], %s::float8[]) AS incoming(series_id, x, value, at)
 ON CONFLICT DO NOTHING
 """
-# IS DISTINCT FROM would call two NaN equal, but NaN never comes this far.
+# To PostgreSQL two NaN are equal.
 _CONFLICTS = """
 SELECT incoming.series_id, incoming.x, stored.value, incoming.value
 FROM unnest(%s::bigint[], %s::bigint[], %s::float8[]) AS incoming(series_id, x, value)
@@ -49,6 +52,12 @@ class Conflict:
 SeriesKey = tuple[str, str, str]  # name, source, axis
 
 
+class KnownSeries(NamedTuple):
+    pk: int
+    rolled_to: int | None
+    stored_as: str
+
+
 def source_of(job: Job, file: str) -> str:
     """The job, and its restart in place when there was one: file names carry the incarnation."""
     incarnation = file.rpartition("-")[2].partition(".")[0]
@@ -64,27 +73,36 @@ def with_part(source: str, part: str) -> str:
 
 
 def insert_points(job: Job, source: str, lines: list[contract.Points]) -> list[Conflict]:
+    """Points that are new. null is a value that was not finite, and kept as NaN."""
     keys: set[SeriesKey] = {
         (name, with_part(source, line.source), line.axis) for line in lines for name in line.values
     }
     if not keys:
         return []
-    series = _series_ids(job, keys)
+    series = _series(job, keys)
+    if packed := [one.pk for one in series.values() if one.stored_as != ROWS]:
+        unpack(packed)
+    late: dict[int, int] = {}
     ids, xs, values, ats = [], [], [], []
     for line in lines:
         full_source = with_part(source, line.source)
         for name, value in line.values.items():
-            ids.append(series[name, full_source, line.axis])
+            one = series[name, full_source, line.axis]
+            if one.rolled_to is not None and line.x < one.rolled_to:
+                late[one.pk] = min(line.x, late.get(one.pk, line.x))
+            ids.append(one.pk)
             xs.append(line.x)
-            values.append(value)
+            values.append(nan if value is None else value)
             ats.append(line.at)
+    if late:
+        forget(late)
     with connection.cursor() as cursor:
         cursor.execute(_INSERT_POINTS, (ids, xs, values, ats))
         if cursor.rowcount == len(ids):
             return []
         cursor.execute(_CONFLICTS, (ids, xs, values))
         found = cursor.fetchall()
-    names = {identity: key for key, identity in series.items()}
+    names = {one.pk: key for key, one in series.items()}
     conflicts = []
     for identity, x, kept, refused in found:
         name, full_source, axis = names[identity]
@@ -93,12 +111,13 @@ def insert_points(job: Job, source: str, lines: list[contract.Points]) -> list[C
     return conflicts
 
 
-def _series_ids(job: Job, keys: set[SeriesKey]) -> dict[SeriesKey, int]:
-    def known() -> dict[SeriesKey, int]:
+def _series(job: Job, keys: set[SeriesKey]) -> dict[SeriesKey, KnownSeries]:
+    def known() -> dict[SeriesKey, KnownSeries]:
         found = MetricSeries.objects.filter(attempt=job.attempt, source__in={source for _, source, _ in keys})
+        columns = ("name", "source", "axis", "pk", "rolled_to", "stored_as")
         return {
-            (name, source, axis): pk
-            for pk, name, source, axis in found.values_list("pk", "name", "source", "axis")
+            (name, source, axis): KnownSeries(*rest)
+            for name, source, axis, *rest in found.values_list(*columns)
         }
 
     series = known()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import connection
 from django.db.models import OuterRef, Subquery
+from django.db.models.functions import Greatest
 
-from control_plane.common import live
 from control_plane.common.errors import not_found
 from control_plane.fleet.models import Node
 from control_plane.runs.models import Job, Run
@@ -16,6 +14,7 @@ from control_plane.telemetry.models import (
     Document,
     Histogram,
     LogChunk,
+    MetricChunk,
     MetricPoint,
     MetricSeries,
     OutboxFile,
@@ -25,8 +24,6 @@ from control_plane.telemetry.services import log_file_name
 from oolong.contracts.lifecycle import JobState
 from oolong.contracts.metrics import METRICS, Metric
 
-DEFAULT_POINTS = 2000  # a longer series is shown as so many buckets
-MOST_POINTS = 20_000
 MOST_LOG_BYTES = 1024 * 1024
 
 
@@ -41,119 +38,13 @@ def job_of_node(node: Node, job_id: str) -> Job:
 # --- metrics ----------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Series:
-    name: str
-    axis: str
-    source: str
-    attempt: int
-    x: list[int] = field(default_factory=list)
-    value: list[float] = field(default_factory=list)
-    at: list[float] = field(default_factory=list)
-    min: list[float] | None = None
-    max: list[float] | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "unit": METRICS[self.name].unit if self.name in METRICS else "",
-            "axis": self.axis,
-            "source": self.source,
-            "attempt": self.attempt,
-            "x": self.x,
-            "value": self.value,
-            "at": self.at,
-            "min": self.min,
-            "max": self.max,
-        }
-
-
-def metrics(
-    run: Run,
-    *,
-    names: list[str],
-    axis: str,
-    after_x: int | None = None,
-    limit: int | None = None,
-    max_points: int = DEFAULT_POINTS,
-) -> dict[str, Any]:
-    """Series of a run by name (all names when none is given), each point once, ascending in x.
-
-    With `limit`, the first so many points after `after_x`, as they were written. Without it a series of more
-    than `max_points` points comes as that many buckets of neighbours: value is their mean, x and at those of
-    the last one, beside their min and max.
-
-    `seq` is the stream's position from before the read: subscribe after it and nothing is missed, though a
-    point may come a second time.
-    """
-    seq = live.current_seq(f"run:{run.pk}")
-    rows = MetricSeries.objects.filter(run=run, axis=axis).select_related("attempt")
-    if names:
-        rows = rows.filter(name__in=names)
-    series = {
-        row.pk: Series(name=row.name, axis=row.axis, source=row.source, attempt=row.attempt.number)
-        for row in rows.order_by("name", "attempt__number", "source")
-    }
-    after = -(2**63) if after_x is None else after_x
-    if limit is None:
-        _read_buckets(series, after, max_points)
-    else:
-        _read_points(series, after, limit)
-    return {"series": [one.as_json() for one in series.values() if one.x], "seq": seq}
-
-
-_POINTS = """
-SELECT ids.id, p.x, p.value, extract(epoch FROM p.at)::float8
-FROM unnest(%s::bigint[]) AS ids(id),
-     LATERAL (SELECT x, value, at FROM telemetry_metricpoint
-              WHERE series_id = ids.id AND x > %s ORDER BY x LIMIT %s) AS p
-ORDER BY ids.id, p.x
-"""
-_BUCKETS = """
-WITH numbered AS (
-    SELECT series_id, x, value, at,
-           row_number() OVER (PARTITION BY series_id ORDER BY x) - 1 AS position,
-           count(*) OVER (PARTITION BY series_id) AS points
-    FROM telemetry_metricpoint WHERE series_id = ANY(%(ids)s) AND x > %(after)s
-)
-SELECT series_id, max(x), avg(value), extract(epoch FROM max(at))::float8, min(value), max(value), max(points)
-FROM numbered
-GROUP BY series_id, CASE WHEN points <= %(most)s THEN position ELSE position * %(most)s / points END
-ORDER BY series_id, 2
-"""
-
-
-def _read_points(series: dict[int, Series], after: int, limit: int) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(_POINTS, (list(series), after, limit))
-        for identity, x, value, at in cursor.fetchall():
-            one = series[identity]
-            one.x.append(x)
-            one.value.append(value)
-            one.at.append(at)
-
-
-def _read_buckets(series: dict[int, Series], after: int, most: int) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(_BUCKETS, {"ids": list(series), "after": after, "most": most})
-        for identity, x, mean, at, low, high, points in cursor.fetchall():
-            one = series[identity]
-            one.x.append(x)
-            one.value.append(mean)
-            one.at.append(at)
-            if points > most:
-                one.min = one.min if one.min is not None else []
-                one.max = one.max if one.max is not None else []
-                one.min.append(low)
-                one.max.append(high)
-
-
 def metric_names(run: Run) -> list[dict[str, Any]]:
     """What a run has measured so far, by name and axis."""
-    last_x = MetricPoint.objects.filter(series=OuterRef("pk")).order_by("-x").values("x")[:1]
+    last_row = MetricPoint.objects.filter(series=OuterRef("pk")).order_by("-x").values("x")[:1]
+    last_chunk = MetricChunk.objects.filter(series=OuterRef("pk")).order_by("-first_x").values("last_x")[:1]
     series = (
         MetricSeries.objects.filter(run=run)
-        .annotate(last_x=Subquery(last_x))
+        .annotate(last_x=Greatest(Subquery(last_row), Subquery(last_chunk)))
         .order_by("name", "axis", "source")
     )
     found: dict[tuple[str, str], dict[str, Any]] = {}

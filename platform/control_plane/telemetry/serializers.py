@@ -11,19 +11,47 @@ class ShipReplySerializer(serializers.Serializer[Any]):
     offset = serializers.IntegerField(help_text="go on from this byte")
 
 
+class SeriesPartSerializer(serializers.Serializer[Any]):
+    run = serializers.CharField()
+    attempt = serializers.IntegerField()
+    source = serializers.CharField()
+    first_x = serializers.IntegerField()
+    last_x = serializers.IntegerField()
+
+
 class SeriesSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     unit = serializers.CharField()
     axis = serializers.ChoiceField(choices=["step", "time"])
     source = serializers.CharField(help_text="job, restart in place and part of it: rollout-0#1/engine")
-    attempt = serializers.IntegerField(help_text="attempt number")
-    x = serializers.ListField(child=serializers.IntegerField())
-    value = serializers.ListField(child=serializers.FloatField())
+    attempt = serializers.IntegerField(help_text="attempt number; the newest one's of a stitched line")
+    x = serializers.ListField(child=serializers.IntegerField(), help_text="of a bucket: its last point's")
+    value = serializers.ListField(
+        child=serializers.FloatField(allow_null=True),
+        help_text="mean of a bucket over what is finite; null: not finite",
+    )
     at = serializers.ListField(child=serializers.FloatField(), help_text="unix seconds")
     min = serializers.ListField(
-        child=serializers.FloatField(), allow_null=True, help_text="of a bucket; null for single points"
+        child=serializers.FloatField(allow_null=True),
+        allow_null=True,
+        help_text="of a bucket, exact; null for single points",
     )
-    max = serializers.ListField(child=serializers.FloatField(), allow_null=True)
+    max = serializers.ListField(child=serializers.FloatField(allow_null=True), allow_null=True)
+    last = serializers.ListField(
+        child=serializers.FloatField(allow_null=True), allow_null=True, help_text="a bucket's last value"
+    )
+    count = serializers.ListField(
+        child=serializers.IntegerField(), allow_null=True, help_text="points of a bucket"
+    )
+    nonfinite = serializers.ListField(
+        child=serializers.IntegerField(), allow_null=True, help_text="of them, those that were not finite"
+    )
+    against = serializers.ListField(
+        child=serializers.FloatField(allow_null=True),
+        allow_null=True,
+        help_text="with against=: where each point lies on that axis",
+    )
+    parts = SeriesPartSerializer(many=True, allow_null=True, help_text="of a stitched line, oldest first")
 
 
 class MetricsSerializer(serializers.Serializer[Any]):

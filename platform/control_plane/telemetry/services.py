@@ -167,7 +167,8 @@ def _tell_runs(job: Job, lines: list[contract.AnyLine]) -> None:
     for line in lines:
         match line:
             case contract.Points(axis="step", x=x, values=values) if job.kind in _MEASURES_STEPS:
-                steps.setdefault(x, {}).update(values)
+                finite = {name: value for name, value in values.items() if value is not None}
+                steps.setdefault(x, {}).update(finite)
             case contract.Progress():
                 progress = line
             case contract.Note():

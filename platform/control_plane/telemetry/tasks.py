@@ -4,7 +4,7 @@ from celery import shared_task
 
 from control_plane.common import clock, live
 from control_plane.common.locks import only_one
-from control_plane.telemetry import alerts
+from control_plane.telemetry import alerts, packing, rollups
 
 
 @shared_task(ignore_result=True)
@@ -16,3 +16,15 @@ def prune_frames() -> None:
 @only_one("watch-runs")
 def watch_runs() -> None:
     alerts.watch_runs(now=clock.now())
+
+
+@shared_task
+@only_one("roll-up-series")
+def roll_up_series() -> None:
+    rollups.roll_up_runs(now=clock.now())
+
+
+@shared_task
+@only_one("pack-series")
+def pack_series() -> None:
+    packing.pack_ended_runs(now=clock.now())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -22,11 +23,12 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Points(Line, frozen=True, kw_only=True, tag="points"):
-    """Several metrics at one x. Absent means not measured; never write 0 or NaN for that."""
+    """Several metrics at one x. Absent means not measured; never write 0 or NaN for that. null is what JSON makes of a
+    NaN or an infinity: measured, and not finite."""
 
     axis: Literal["step", "time"]  # train step (or sft step), or whole seconds since the attempt began
     x: int
-    values: dict[str, float]  # metric name -> value; names are in contracts.metrics
+    values: Mapping[str, float | None]  # metric name -> value; names are in contracts.metrics
     source: str = ""  # "" for the job itself, else "rank0", "engine"
 
 

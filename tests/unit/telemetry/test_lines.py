@@ -21,7 +21,8 @@ def test_lines_carry_the_offset_of_their_first_byte() -> None:
     [
         b"not json",
         b'{"type":"unheard of"}',
-        b'{"type":"points","axis":"step","x":1,"values":{"a":null}}',
+        b'{"type":"points","axis":"step","x":1,"values":{"a":"nan"}}',
+        b'{"type":"points","axis":"step","x":9007199254740993,"values":{"a":1}}',
         b'{"type":"points","axis":"step","x":1,"values":{"a":1e999}}',
         b'{"type":"points","axis":"sideways","x":1,"values":{}}',
         b'{"type":"points","axis":"step","x":99999999999999999999,"values":{"a":1}}',

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from control_plane.common.errors import Problem
-from control_plane.telemetry import selectors, services
+from control_plane.runs.models import Run
+from control_plane.telemetry import charts, selectors, services
+from control_plane.telemetry.models import MetricSeries
 from oolong.contracts import telemetry as contract
 from tests.unit.telemetry.world import World, build_world, encode, step
 
@@ -19,45 +23,61 @@ def ship(world: World, *lines: contract.AnyLine) -> None:
     services.receive_outbox(world.trainer.pk, FILE, offset=0, body=encode(*lines))
 
 
+def chart(world: World, *, run: Run | None = None, **wanted: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = charts.metrics(run or world.run, charts.Wanted(**wanted))["series"]
+    return found
+
+
 def test_a_short_series_is_given_point_by_point(world: World) -> None:
     ship(world, step(1, reward_mean=0.5), step(3, reward_mean=0.75, other=1.0))
-    found = selectors.metrics(world.run, names=["reward/mean"], axis="step")
+    found = charts.metrics(world.run, charts.Wanted(names=["reward/mean"]))
     assert found == {
         "series": [
             {
                 "name": "reward/mean", "unit": "", "axis": "step", "source": "trainer", "attempt": 1,
                 "x": [1, 3], "value": [0.5, 0.75], "at": [1_700_000_001.0, 1_700_000_003.0], "min": None, "max": None,
+                "last": None, "count": None, "nonfinite": None, "against": None, "parts": None,
             }
         ],
         "seq": 2,
     }  # fmt: skip
-    assert [one["name"] for one in selectors.metrics(world.run, names=[], axis="step")["series"]] == [
-        "other", "reward/mean",
-    ]  # fmt: skip
-    assert selectors.metrics(world.run, names=[], axis="time")["series"] == []
+    assert [one["name"] for one in chart(world)] == ["other", "reward/mean"]
+    assert chart(world, axis="time") == []
 
 
-def test_after_x_and_limit_walk_through_a_series(world: World) -> None:
+def test_a_range_and_a_limit_walk_through_a_series(world: World) -> None:
     ship(world, *(step(x) for x in range(10)))
-    first = selectors.metrics(world.run, names=["reward/mean"], axis="step", limit=4)["series"][0]
+    [first] = chart(world, limit=4)
     assert first["x"] == [0, 1, 2, 3]
-    rest = selectors.metrics(world.run, names=["reward/mean"], axis="step", after_x=first["x"][-1])["series"][
-        0
-    ]
-    assert rest["x"] == [4, 5, 6, 7, 8, 9]
+    assert chart(world, first=first["x"][-1] + 1)[0]["x"] == [4, 5, 6, 7, 8, 9]
+    assert chart(world, first=3, last=5)[0]["x"] == [3, 4, 5]
+    assert chart(world, first=30) == [] and chart(world, attempt=2) == [] and chart(world, source="x") == []
 
 
 def test_a_long_series_comes_in_buckets_that_cover_every_point(world: World) -> None:
     values = [float((x * 7919) % 101) for x in range(5000)]
     ship(world, *(step(x, reward_mean=value) for x, value in enumerate(values)))
-    series = selectors.metrics(world.run, names=["reward/mean"], axis="step", max_points=100)["series"][0]
-    assert len(series["x"]) == 100 and series["x"][-1] == 4999
-    for bucket in range(100):
-        part = values[bucket * 50 : bucket * 50 + 50]
-        assert series["value"][bucket] == pytest.approx(sum(part) / 50)
+    [series] = chart(world, max_points=100)
+    assert 50 <= len(series["x"]) <= 100 and series["x"][-1] == 4999
+    begin = 0
+    for bucket, end in enumerate(series["x"]):
+        part = values[begin : end + 1]
+        assert series["value"][bucket] == pytest.approx(sum(part) / len(part))
         assert (series["min"][bucket], series["max"][bucket]) == (min(part), max(part))
-    default = selectors.metrics(world.run, names=["reward/mean"], axis="step")["series"][0]
-    assert len(default["x"]) == selectors.DEFAULT_POINTS
+        assert (series["last"][bucket], series["count"][bucket]) == (part[-1], len(part))
+        begin = end + 1
+    assert 1000 <= len(chart(world)[0]["x"]) <= charts.DEFAULT_POINTS
+
+
+def test_a_value_that_is_not_finite_is_null_and_no_part_of_a_mean(world: World) -> None:
+    lines = [step(x, loss_total=float(x)) for x in range(50)]
+    lines[7] = contract.Points(at=1.0, axis="step", x=7, values={"loss/total": None})
+    ship(world, *lines)
+    assert chart(world)[0]["value"][6:9] == [6.0, None, 8.0]
+    [series] = chart(world, max_points=5)
+    assert (series["nonfinite"][0], series["count"][0], series["max"][0]) == (1, 10, 9.0)
+    assert series["value"][0] == pytest.approx((45 - 7) / 9)
+    assert MetricSeries.objects.get().conflicts == 0
 
 
 def test_metric_names_tell_units_sources_and_conflicts(world: World) -> None:

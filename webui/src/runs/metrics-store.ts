@@ -8,10 +8,10 @@ export function unixSeconds(moment: string | number | null | undefined): number 
 }
 
 export type IncomingSeries = {
-  name: string; unit: string; axis: string; source: string; attempt: number; x: number[]; value: number[]; at: (string | number)[];
+  name: string; unit: string; axis: string; source: string; attempt: number; x: number[]; value: (number | null)[]; at: (string | number)[];
 };
 
-export type PointsFrame = { axis: string; x: number; attempt: number; source?: string; values: Record<string, number>; at?: string | number };
+export type PointsFrame = { axis: string; x: number; attempt: number; source?: string; values: Record<string, number | null>; at?: string | number };
 
 export type MetricLine = { name: string; unit: string; axis: string; source: string; points: Points };
 
@@ -40,7 +40,13 @@ export class MetricsStore {
   replace(incoming: IncomingSeries[]): void {
     this.series.clear();
     for (const entry of incoming) {
-      const points: Points = { x: [...entry.x], y: [...entry.value], at: entry.at.map(unixSeconds) };
+      const points: Points = { x: [], y: [], at: [] };
+      entry.value.forEach((value, index) => {
+        if (value === null) return; // it was not finite: there is nothing to draw
+        points.x.push(entry.x[index]!);
+        points.y.push(value);
+        points.at.push(unixSeconds(entry.at[index]));
+      });
       this.series.set(keyOf(entry), { ...entry, points });
     }
     this.joined.clear();
@@ -50,6 +56,7 @@ export class MetricsStore {
   add(frame: PointsFrame, ts: string | number | undefined): void {
     const at = unixSeconds(frame.at ?? ts);
     for (const [name, value] of Object.entries(frame.values)) {
+      if (value === null) continue;
       const identity = { name, axis: frame.axis, source: frame.source ?? "", attempt: frame.attempt };
       const key = keyOf(identity);
       let stored = this.series.get(key);

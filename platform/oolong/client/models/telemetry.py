@@ -14,8 +14,15 @@ class Series(Answer):
     source: str
     attempt: int
     x: list[float]
-    value: list[float]
+    value: list[float | None]  # of a bucket its mean; None: not finite
     at: list[float] = []  # unix seconds
+    # Of buckets only.
+    min: list[float | None] | None = None
+    max: list[float | None] | None = None
+    last: list[float | None] | None = None
+    count: list[int] | None = None
+    nonfinite: list[int] | None = None
+    against: list[float | None] | None = None  # the place on the other axis that was asked for
 
 
 class Metrics(Answer):

@@ -2461,15 +2461,34 @@ export interface components {
             axis: components["schemas"]["AxisEnum"];
             /** @description job, restart in place and part of it: rollout-0#1/engine */
             source: string;
-            /** @description attempt number */
+            /** @description attempt number; the newest one's of a stitched line */
             attempt: number;
+            /** @description of a bucket: its last point's */
             x: number[];
-            value: number[];
+            /** @description mean of a bucket over what is finite; null: not finite */
+            value: (number | null)[];
             /** @description unix seconds */
             at: number[];
-            /** @description of a bucket; null for single points */
-            min: number[] | null;
-            max: number[] | null;
+            /** @description of a bucket, exact; null for single points */
+            min: (number | null)[] | null;
+            max: (number | null)[] | null;
+            /** @description a bucket's last value */
+            last: (number | null)[] | null;
+            /** @description points of a bucket */
+            count: number[] | null;
+            /** @description of them, those that were not finite */
+            nonfinite: number[] | null;
+            /** @description with against=: where each point lies on that axis */
+            against: (number | null)[] | null;
+            /** @description of a stitched line, oldest first */
+            parts: components["schemas"]["SeriesPart"][] | null;
+        };
+        SeriesPart: {
+            run: string;
+            attempt: number;
+            source: string;
+            first_x: number;
+            last_x: number;
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         SessionBeginRequest: {
@@ -2799,6 +2818,7 @@ export type RunModel = components['schemas']['RunModel'];
 export type RunPage = components['schemas']['RunPage'];
 export type RunStatus = components['schemas']['RunStatus'];
 export type Series = components['schemas']['Series'];
+export type SeriesPart = components['schemas']['SeriesPart'];
 export type SessionBeginRequest = components['schemas']['SessionBeginRequest'];
 export type ShipReply = components['schemas']['ShipReply'];
 export type Slot = components['schemas']['Slot'];
@@ -5414,14 +5434,26 @@ export interface operations {
             query?: {
                 /** @description only points with a larger x */
                 after_x?: number;
+                /** @description where each point lies on another axis: policy version, tokens trained on, unix seconds */
+                against?: "tokens" | "version" | "wall";
+                /** @description only this attempt's */
+                attempt?: number;
                 /** @description step when left out */
                 axis?: "step" | "time";
+                /** @description only points with this x or a larger one */
+                from_x?: number;
                 /** @description the first so many points, single ones */
                 limit?: number;
-                /** @description a longer series comes in that many buckets */
+                /** @description resolution: a longer series comes in at most that many buckets */
                 max_points?: number;
                 /** @description comma-separated; all when left out */
                 names?: string;
+                /** @description only this source's: trainer, rollout-0/engine */
+                source?: string;
+                /** @description one line per name and source: attempts joined, or with lineage also the runs whose checkpoints this one went on from; step axis only */
+                stitch?: "attempts" | "lineage";
+                /** @description only points with this x or a smaller one */
+                to_x?: number;
             };
             header?: never;
             path: {

@@ -12,12 +12,13 @@ http = get_asgi_application()
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402  (Django must be set up first)
 from django.conf import settings  # noqa: E402
 
-from control_plane.catalog.store import scratch_folder  # noqa: E402
+from control_plane.catalog import store  # noqa: E402
 from control_plane.fleet.receiver import start_receiver_pulse  # noqa: E402
 from control_plane.routing import websocket_urlpatterns  # noqa: E402
 
 # Bodies of uploads wait on the store's own disk: /tmp may be small.
-settings.FILE_UPLOAD_TEMP_DIR = str(scratch_folder())
+settings.FILE_UPLOAD_TEMP_DIR = str(store.scratch_folder())
+store.check()  # better no service than one that loses files
 
 application = ProtocolTypeRouter({"http": http, "websocket": URLRouter(websocket_urlpatterns)})
 start_receiver_pulse()

@@ -17,7 +17,8 @@ class Environment:
     database_url: str  # postgresql://user:password@host:port/name
     redis_url: str  # redis://:password@host:port/0: Celery's broker
     secret_key: str
-    data_dir: Path  # uploads and the blob store
+    data_dir: Path  # uploads, and the blob store when it is local
+    storage_url: str  # "" (in data_dir), file:///… or s3://bucket/prefix?endpoint=…&region=…
     webui_dist: Path  # the built dashboard; may be absent
     allowed_hosts: list[str]
     trusted_origins: list[str]  # for CSRF behind a proxy: https://oolong.example
@@ -41,6 +42,7 @@ def read_environment() -> Environment:
             "SECRET_KEY", "the output of `python3 -c 'import secrets; print(secrets.token_hex(32))'`"
         ),
         data_dir=data_dir,
+        storage_url=os.environ.get("STORAGE_URL", ""),
         webui_dist=Path(os.environ.get("OOLONG_WEBUI_DIST") or repository / "webui" / "dist"),
         allowed_hosts=_list("ALLOWED_HOSTS") or ["127.0.0.1", "localhost", "[::1]"],
         trusted_origins=_list("OOLONG_TRUSTED_ORIGINS"),

@@ -14,7 +14,7 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 from control_plane.catalog.store import CHUNK, BlobWriter
 from control_plane.common.errors import FieldError
@@ -46,10 +46,10 @@ class ModelFacts:
     config: dict[str, Any] = field(default_factory=dict)
 
 
-def extract(archive: Path, folder: Path) -> None:
+def extract(archive: IO[bytes], folder: Path) -> None:
     """Unpack a tar (plain, gz, bz2, xz) into `folder`, without its single top directory if it has one."""
     try:
-        with tarfile.open(archive, "r|*") as tar:
+        with tarfile.open(fileobj=archive, mode="r|*") as tar:
             _extract_members(tar, folder)
     except (tarfile.TarError, EOFError, OSError, ValueError) as error:
         raise Unusable(

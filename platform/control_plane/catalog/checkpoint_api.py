@@ -21,11 +21,11 @@ from control_plane.catalog import selectors, store
 from control_plane.catalog.api import CheckpointSerializer
 from control_plane.catalog.checkpoint_files import files_of
 from control_plane.catalog.models import Checkpoint, CheckpointState
+from control_plane.catalog.serve import blob_response
 from control_plane.catalog.show import alias_as_json, checkpoint_as_json
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import Problem, conflict, not_found, unprocessable
-from control_plane.common.files import file_response
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
@@ -172,7 +172,8 @@ class CheckpointFilesView(APIView):
     def get(self, request: Request, checkpoint_id: str) -> Response:
         checkpoint = selectors.checkpoint_for(caller_of(request), checkpoint_id)
         need_stored(checkpoint)
-        found = files_of(store.blob_path(checkpoint.tar_sha256))
+        with store.open_blob(checkpoint.tar_sha256) as archive:
+            found = files_of(archive)
         return Response(
             {
                 "id": checkpoint.pk, "tar_sha256": checkpoint.tar_sha256, "bytes": checkpoint.bytes,
@@ -266,9 +267,5 @@ def need_stored(checkpoint: Checkpoint) -> None:
 
 def _send(request: Request, checkpoint: Checkpoint) -> HttpResponseBase:
     need_stored(checkpoint)
-    return file_response(
-        request._request,
-        store.blob_path(checkpoint.tar_sha256),
-        etag=checkpoint.tar_sha256,
-        filename=f"{checkpoint.pk}-step-{checkpoint.step}.tar",
-    )
+    filename = f"{checkpoint.pk}-step-{checkpoint.step}.tar"
+    return blob_response(request._request, checkpoint.tar_sha256, filename=filename)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import tarfile
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 
@@ -22,10 +21,10 @@ class StoredFile:
     sha256: str  # by the manifest; "" for the manifest itself, and where there is none
 
 
-def files_of(archive: Path) -> list[StoredFile]:
+def files_of(archive: IO[bytes]) -> list[StoredFile]:
     """The regular files of a stored tar, in its order; none when it is not a tar."""
     try:
-        with tarfile.open(archive, "r:") as tar:
+        with tarfile.open(fileobj=archive, mode="r:") as tar:
             members = [member for member in tar if member.isreg()]
             known = _hashes(tar, members)
     except tarfile.TarError:

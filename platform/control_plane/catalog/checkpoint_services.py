@@ -174,9 +174,8 @@ def apply_retention(project: Project, policy: Policy, needs: Needs, *, now: date
         freed = [verdict.id for verdict in verdicts if verdict.freed]
         hashes = list(Checkpoint.objects.filter(pk__in=freed).values_list("tar_sha256", flat=True))
         Checkpoint.objects.filter(pk__in=freed).update(state=CheckpointState.FREED, freed_at=now)
-        unnamed = [sha256 for sha256 in set(hashes) if not _is_named(sha256)]
-        for sha256 in unnamed:
-            transaction.on_commit(partial(store.delete, sha256))
+        for sha256 in set(hashes):
+            transaction.on_commit(partial(store.free, sha256, _is_named))
     return verdicts
 
 

@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max
 
 from control_plane.accounts.caller import Caller
-from control_plane.catalog import archives, parts, rows, store
+from control_plane.catalog import archives, rows, store
 from control_plane.catalog.models import (
     BaseModel,
     Checkpoint,
@@ -69,10 +69,16 @@ def take_upload(
         ) from error
     if not writer.bytes:
         raise unprocessable("empty", "the upload has no bytes; send the file as the request's body")
-    return Upload.objects.create(
-        project=caller.project, created_by=caller.user, filename=Path(filename).name[:255] or "upload",
-        purpose=purpose, bytes=writer.bytes, sha256=writer.blob.sha256,
-    )  # fmt: skip
+    return _keep_upload(caller, writer.blob, filename=filename, purpose=purpose)
+
+
+def _keep_upload(caller: Caller, blob: store.Blob, *, filename: str, purpose: str) -> Upload:
+    with transaction.atomic():
+        store.hold(blob.sha256)
+        return Upload.objects.create(
+            project=caller.project, created_by=caller.user, filename=Path(filename).name[:255] or "upload",
+            purpose=purpose, bytes=blob.bytes, sha256=blob.sha256,
+        )  # fmt: skip
 
 
 def fetch_upload(caller: Caller, url: str) -> Upload:
@@ -94,10 +100,7 @@ def fetch_upload(caller: Caller, url: str) -> Upload:
         ) from error
     if not writer.bytes:
         raise unprocessable("empty", f"{url} has no bytes")
-    return Upload.objects.create(
-        project=caller.project, created_by=caller.user, purpose="dataset", bytes=writer.bytes,
-        sha256=writer.blob.sha256, filename=Path(urlsplit(url).path).name[:255] or "upload",
-    )  # fmt: skip
+    return _keep_upload(caller, writer.blob, filename=urlsplit(url).path, purpose="dataset")
 
 
 # --- datasets ---------------------------------------------------------------------------------------------
@@ -213,7 +216,8 @@ def register_upload(caller: Caller, *, name: str, upload: Upload) -> tuple[BaseM
     folder = store.temporary_path()
     folder.mkdir()
     try:
-        archives.extract(store.blob_path(upload.sha256), folder)
+        with store.open_blob(upload.sha256) as archive:
+            archives.extract(archive, folder)
         root = archives.model_root(folder)
         facts = archives.check_model(root)
         with store.new_blob() as target:
@@ -245,7 +249,10 @@ def _model_once(caller: Caller, *, name: str, **fields: Any) -> tuple[BaseModel,
         "created_by": caller.user,
         **{field: value for field, value in fields.items() if field not in key},
     }
-    return BaseModel.objects.get_or_create(project=caller.project, **key, defaults=defaults)
+    with transaction.atomic():
+        if key["sha256"]:
+            store.hold(key["sha256"])
+        return BaseModel.objects.get_or_create(project=caller.project, **key, defaults=defaults)
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------
@@ -262,12 +269,12 @@ def begin_checkpoint_upload(
     return upload
 
 
-def complete_checkpoint_upload(upload: CheckpointUpload, *, now: datetime) -> Checkpoint:
-    """Join the parts, verify the whole, and mark the checkpoint STORED. Repeating it changes nothing."""
+def complete_checkpoint_upload(upload: CheckpointUpload, blob: store.Blob, *, now: datetime) -> Checkpoint:
+    """Mark the checkpoint STORED as what its joined parts made. Repeating it changes nothing."""
     checkpoint = upload.checkpoint
     if checkpoint.state == CheckpointState.STORED:
         return checkpoint
-    blob = parts.join(upload.pk, upload.bytes, sha256=upload.tar_sha256)
+    store.hold(blob.sha256)
     checkpoint.state, checkpoint.tar_sha256, checkpoint.bytes = (
         CheckpointState.STORED,
         blob.sha256,

@@ -1,35 +1,34 @@
-"""The blob store: a local directory of files named by their SHA-256.
+"""The door to the blob store: bytes under their SHA-256, in a local directory or in a bucket (STORAGE_URL).
 
-A blob appears whole or not at all: written to a temporary name, fsynced, renamed, and its folder fsynced.
+A blob is written to a local file first, hashed on the way, and published when it is whole. Whoever names a blob
+in a row calls `hold` in the transaction of that row, and whoever frees one calls `free`: neither then loses what
+the other one does at the same moment.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO
 
 from django.conf import settings
+from django.db import connection, transaction
 
+from control_plane.catalog.storage.address import LocalAddress, read_address
+from control_plane.catalog.storage.blob import CHUNK as CHUNK
+from control_plane.catalog.storage.blob import Blob as Blob
+from control_plane.catalog.storage.blob import PartsGone as PartsGone
+from control_plane.catalog.storage.blob import Storage
+from control_plane.catalog.storage.blob import StorageUnavailable as StorageUnavailable
+from control_plane.catalog.storage.blob import read_chunks as read_chunks
+from control_plane.catalog.storage.local import LocalStorage, drop_old_entries
+from control_plane.common.errors import conflict
 from control_plane.common.ids import new_id
-
-CHUNK = 1024 * 1024
-_Bytes = bytes  # `Blob.bytes` hides the type inside its class
-
-
-@dataclass(frozen=True)
-class Blob:
-    sha256: str
-    bytes: int
-
-    @classmethod
-    def of(cls, data: _Bytes) -> Blob:
-        return cls(hashlib.sha256(data).hexdigest(), len(data))
 
 
 class TooLarge(Exception):
@@ -71,10 +70,7 @@ def new_blob(*, limit: int | None = None) -> Iterator[BlobWriter]:
             yield writer
             file.flush()
             os.fsync(file.fileno())
-        target = blob_path(writer.blob.sha256)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.rename(target)
-        _sync_folder(target.parent)
+        storage().publish(temporary, writer.blob)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -86,45 +82,72 @@ def put(chunks: Iterable[bytes], *, limit: int | None = None) -> Blob:
     return writer.blob
 
 
-def read_chunks(stream: BinaryIO | IO[bytes]) -> Iterator[bytes]:
-    while chunk := stream.read(CHUNK):
-        yield chunk
-
-
-def blob_path(sha256: str) -> Path:
-    if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
-        raise ValueError(f"{sha256!r} is not a SHA-256 in lower-case hexadecimal")
-    return _root() / "blobs" / sha256[:2] / sha256
+def adopt(path: Path, blob: Blob) -> None:
+    """Make a finished, fsynced file of this machine a blob; its hash is taken at its word."""
+    storage().publish(path, blob)
 
 
 def has_blob(sha256: str) -> bool:
-    return blob_path(sha256).is_file()
+    return storage().has(sha256)
+
+
+def size_of(sha256: str) -> int:
+    return storage().size(sha256)
 
 
 def open_blob(sha256: str) -> IO[bytes]:
-    return blob_path(sha256).open("rb")
+    """Seekable, for reading."""
+    return storage().open(sha256)
 
 
-def adopt(path: Path, sha256: str) -> None:
-    """Make a finished, fsynced file of this file system a blob; its hash is taken at its word."""
-    target = blob_path(sha256)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    path.rename(target)
-    _sync_folder(target.parent)
+def lend(sha256: str) -> str:
+    """A path, or a signed URL, by which another process on this machine reads the blob."""
+    return storage().lend(sha256)
+
+
+def hold(sha256: str) -> None:
+    """Nobody frees these bytes until the caller's transaction ends. 409 when they are gone already."""
+    _lock(sha256)
+    if not has_blob(sha256):
+        raise conflict(
+            "bytes_freed", f"the bytes {sha256[:12]}… were freed at this very moment; send them again"
+        )
+
+
+def free(sha256: str, is_named: Callable[[str], bool]) -> bool:
+    """Delete a blob that no row names; whoever is about to name it waits, and is told."""
+    with transaction.atomic():
+        _lock(sha256)
+        if is_named(sha256):
+            return False
+        storage().delete(sha256)
+    return True
+
+
+def put_part(upload_id: str, number: int, data: bytes) -> None:
+    storage().put_part(upload_id, number, data)
+
+
+def received_parts(upload_id: str) -> list[int]:
+    return storage().received_parts(upload_id)
+
+
+def join_parts(upload_id: str, count: int) -> Blob:
+    """Parts 0 .. count-1 become one blob. Raises PartsGone."""
+    return storage().join_parts(upload_id, count)
+
+
+def drop_parts(upload_id: str) -> None:
+    storage().drop_parts(upload_id)
 
 
 def validation_folder(validation_id: str) -> Path:
     """Where the process of a validation works."""
-    return _root() / "validations" / validation_id
-
-
-def delete(sha256: str) -> None:
-    """Drop a blob that no row names any more. One that is gone already is no fault."""
-    blob_path(sha256).unlink(missing_ok=True)
+    return _data_dir() / "validations" / validation_id
 
 
 def scratch_folder() -> Path:
-    folder = _root() / "tmp"
+    folder = _scratch_root() / "tmp"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -133,61 +156,48 @@ def temporary_path() -> Path:
     return scratch_folder() / new_id("tmp")
 
 
-# --- uploads in parts -------------------------------------------------------------------------------------
+def drop_unfinished(*, before: datetime) -> int:
+    """Clean up temporary files and unfinished uploads that nobody has touched since `before`."""
+    local = [scratch_folder(), _data_dir() / "validations"]
+    return sum(drop_old_entries(folder, before=before) for folder in local) + storage().drop_unfinished(
+        before=before
+    )
 
 
-def parts_folder(upload_id: str) -> Path:
-    return _root() / "parts" / upload_id
+def check() -> None:
+    """At start-up. Raises StorageUnavailable or BadAddress, which say what is wrong with STORAGE_URL."""
+    storage().check()
 
 
-def received_parts(upload_id: str) -> list[int]:
-    folder = parts_folder(upload_id)
-    if not folder.is_dir():
-        return []
-    return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal())
+def storage() -> Storage:
+    return _storage_at(settings.ENVIRONMENT.storage_url, _data_dir())
 
 
-def put_part(upload_id: str, number: int, data: bytes) -> None:
-    """Keep one part; putting it again replaces it."""
-    folder = parts_folder(upload_id)
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / new_id("tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(folder / str(number))
+@lru_cache(maxsize=4)
+def _storage_at(url: str, data_dir: Path) -> Storage:
+    address = read_address(url, data_dir=data_dir)
+    if isinstance(address, LocalAddress):
+        return LocalStorage(address.root)
+    from control_plane.catalog.storage.s3 import S3Storage  # boto3 only where it is used
+
+    return S3Storage(address)
 
 
-def join_parts(upload_id: str, count: int) -> Blob:
-    """Parts 0 .. count-1 become one blob."""
-    folder = parts_folder(upload_id)
-
-    def chunks() -> Iterator[bytes]:
-        for number in range(count):
-            with (folder / str(number)).open("rb") as file:
-                yield from read_chunks(file)
-
-    return put(chunks())
+def _scratch_root() -> Path:
+    """On the file system of a local store, so that publishing is a rename."""
+    address = read_address(settings.ENVIRONMENT.storage_url, data_dir=_data_dir())
+    return address.root if isinstance(address, LocalAddress) else _data_dir()
 
 
-def drop_parts(upload_id: str) -> None:
-    shutil.rmtree(parts_folder(upload_id), ignore_errors=True)
-
-
-def scratch_folders() -> list[Path]:
-    """Folders whose entries are only of use while an upload lasts."""
-    return [_root() / "tmp", _root() / "parts", _root() / "validations"]
-
-
-def _root() -> Path:
+def _data_dir() -> Path:
     root: Path = settings.ENVIRONMENT.data_dir
     return root
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _lock(sha256: str) -> None:
+    """Of this hash, until the transaction ends."""
+    if not connection.in_atomic_block:
+        raise transaction.TransactionManagementError("a blob is held within the transaction of its row")
+    key = int(sha256[:16], 16) - 2**63
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [key])

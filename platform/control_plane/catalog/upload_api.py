@@ -53,7 +53,7 @@ def session_as_json(session: UploadSession) -> dict[str, Any]:
         "filename": session.filename,
         "purpose": session.purpose,
         "bytes": session.bytes,
-        "part_bytes": parts.PART_BYTES,
+        "part_bytes": parts.size_for(session.bytes),
         "part_count": parts.count(session.bytes),
         "received_parts": [] if session.upload else store.received_parts(session.pk),
         "upload": upload_as_json(session.upload) if session.upload else None,
@@ -115,7 +115,7 @@ class UploadSessionPartView(APIView):
     )
     def put(self, request: Request, session_id: str, number: int) -> Response:
         _, session = _own(request, session_id)
-        data = request._request.read(parts.PART_BYTES + 1)
+        data = request._request.read(parts.size_for(session.bytes) + 1)
         services.put_part(session, number, data, sha256=request.headers.get("X-Part-SHA256"))
         return Response(session_as_json(session))
 

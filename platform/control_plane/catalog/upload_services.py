@@ -10,7 +10,7 @@ from control_plane.accounts.caller import Caller
 from control_plane.catalog import parts, store
 from control_plane.catalog.models import Upload, UploadSession
 from control_plane.catalog.services import limit_of
-from control_plane.common.errors import Problem, conflict, unprocessable
+from control_plane.common.errors import Problem, conflict, not_found, unprocessable
 
 
 def begin_session(
@@ -50,19 +50,23 @@ def put_part(session: UploadSession, number: int, data: bytes, *, sha256: str | 
     if sha256 is None:
         raise unprocessable("checksum", f"part {number}: send its SHA-256 in the header X-Part-SHA256")
     parts.put(session.pk, session.bytes, number, data, sha256=sha256)
+    if not UploadSession.objects.filter(pk=session.pk, upload=None).exists():
+        store.drop_parts(session.pk)  # it came too late: nobody would ever join it
+        raise parts.gone(session.pk)
 
 
 def complete_session(session: UploadSession) -> Upload:
     """The upload that the parts make. Asked again, the same upload."""
+    if session.upload is not None:
+        return session.upload
+    blob, refusal = parts.try_join(session.pk, session.bytes, sha256=session.sha256)
     with transaction.atomic():
-        session = (
-            UploadSession.objects.select_for_update()
-            .select_related("project", "created_by")
-            .get(pk=session.pk)
-        )
+        session = _held(session)
         if session.upload is not None:
             return session.upload
-        blob = parts.join(session.pk, session.bytes, sha256=session.sha256)
+        if refusal is not None:
+            raise refusal
+        store.hold(blob.sha256)
         session.upload = Upload.objects.create(
             project=session.project, created_by=session.created_by, filename=session.filename,
             purpose=session.purpose, bytes=blob.bytes, sha256=blob.sha256,
@@ -74,9 +78,20 @@ def complete_session(session: UploadSession) -> Upload:
 
 def abort_session(session: UploadSession) -> None:
     """Forget an unfinished session and its parts."""
-    if session.upload is not None:
-        raise conflict(
-            "upload_complete", f"upload session {session.pk} is complete; there is nothing to abort"
-        )
+    with transaction.atomic():
+        held = _held(session)
+        if held.upload is not None:
+            raise conflict(
+                "upload_complete", f"upload session {held.pk} is complete; there is nothing to abort"
+            )
+        held.delete()
     store.drop_parts(session.pk)
-    session.delete()
+
+
+def _held(session: UploadSession) -> UploadSession:
+    """The session, which nobody else completes or aborts until the caller's transaction ends."""
+    found = UploadSession.objects.select_for_update(of=("self",)).filter(pk=session.pk)
+    held = found.select_related("project", "created_by", "upload").first()
+    if held is None:
+        raise not_found("upload session", session.pk)
+    return held

@@ -13,13 +13,13 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
-from control_plane.catalog import selectors, store
+from control_plane.catalog import selectors
 from control_plane.catalog import validation_services as services
 from control_plane.catalog.api import ColumnSerializer, MappingSerializer, RenderedSerializer
 from control_plane.catalog.models import DatasetValidation
+from control_plane.catalog.serve import blob_response
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import not_found
-from control_plane.common.files import file_response
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer
@@ -141,7 +141,4 @@ class ValidationReportView(APIView):
         validation = selectors.validation_for(caller_of(request), validation_id)
         if not validation.report_sha256:
             raise not_found("report of validation", validation_id)
-        return file_response(
-            request._request, store.blob_path(validation.report_sha256), etag=validation.report_sha256,
-            filename=f"{validation.pk}.jsonl",
-        )  # fmt: skip
+        return blob_response(request._request, validation.report_sha256, filename=f"{validation.pk}.jsonl")

@@ -119,7 +119,7 @@ def _start(validation: DatasetValidation, *, here: str, now: datetime) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     job = ParseJob(
-        source=str(store.blob_path(validation.upload.sha256)), format=validation.format,
+        source=store.lend(validation.upload.sha256), format=validation.format,
         compression=validation.compression, mapping=validation.mapping, stop_after=validation.stop_after,
     )  # fmt: skip
     (folder / JOB_FILE).write_bytes(msgspec.json.encode(job))
@@ -157,7 +157,7 @@ def _settle(validation: DatasetValidation, result: ParseResult, folder: Path, *,
     document = rows.presentable(msgspec.to_builtins(result), depth=40)
     kept: dict[str, Any] = {"result": document, "ended_at": now}
     if result.canonical_sha256:
-        store.adopt(folder / CANONICAL_FILE, result.canonical_sha256)
+        store.adopt(folder / CANONICAL_FILE, store.Blob(result.canonical_sha256, result.canonical_bytes))
         kept["canonical_sha256"] = result.canonical_sha256
     report = folder / REPORT_FILE
     if report.is_file():

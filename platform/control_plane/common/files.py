@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import IO
 
 from django.core.handlers.asgi import ASGIRequest
@@ -17,16 +16,17 @@ CHUNK = 256 * 1024
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
-def file_response(request: HttpRequest, path: Path, *, etag: str, filename: str = "") -> HttpResponseBase:
-    """The file, or the asked range of it. `etag` is its SHA-256; `filename` makes browsers save it."""
-    size = path.stat().st_size
+def file_response(
+    request: HttpRequest, file: IO[bytes], *, size: int, etag: str, filename: str = ""
+) -> HttpResponseBase:
+    """The open file, or the asked range of it. `etag` is its SHA-256; `filename` makes browsers save it."""
     first, last = _range(request, size, etag)
     partial = (first, last) != (0, size - 1)
     if request.method == "HEAD":
+        file.close()
         response: HttpResponseBase = HttpResponse(content_type="application/octet-stream")
     else:
         # Under ASGI a plain iterator would be read whole into memory first.
-        file = path.open("rb")
         body = (
             _read_async(file, first, last) if isinstance(request, ASGIRequest) else _read(file, first, last)
         )

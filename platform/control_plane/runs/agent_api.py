@@ -19,9 +19,9 @@ from rest_framework.views import APIView
 
 from control_plane.accounts.authentication import bearer
 from control_plane.catalog import parts, store
+from control_plane.catalog.serve import blob_response
 from control_plane.common import clock
 from control_plane.common.errors import Problem, not_found, unprocessable
-from control_plane.common.files import file_response
 from control_plane.fleet import services as fleet
 from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
 from control_plane.fleet.models import Node
@@ -168,7 +168,7 @@ class ArtifactView(NodeView):
         node = node_of(request)
         if not services.may_read(node, sha256) or not store.has_blob(sha256):
             raise not_found("artifact", sha256)
-        return file_response(request._request, store.blob_path(sha256), etag=sha256)
+        return blob_response(request._request, sha256)
 
 
 class CheckpointUploadsView(NodeView):
@@ -196,7 +196,7 @@ class UploadPartView(NodeView):
     )
     def put(self, request: Request, upload_id: str, number: int) -> Response:
         upload = services.upload_of(node_of(request), upload_id)
-        data = request._request.read(parts.PART_BYTES + 1)
+        data = request._request.read(parts.size_for(upload.bytes) + 1)
         parts.put(upload.pk, upload.bytes, number, data, sha256=request.headers.get("X-Part-SHA256"))
         return Response(msgspec.to_builtins(services.upload_reply(upload)))
 

@@ -155,7 +155,7 @@ def announce_checkpoint(
         checkpoint.final = True
         checkpoint.save(update_fields=["final"])
     if checkpoint.state == CheckpointState.STORED:
-        return UploadReply(upload_id="", part_bytes=parts.PART_BYTES, received_parts=[], stored=True)
+        return UploadReply(upload_id="", part_bytes=parts.size_for(bytes), received_parts=[], stored=True)
     upload = catalog.begin_checkpoint_upload(
         checkpoint, node_id=node.pk, tar_sha256=tar_sha256, bytes=bytes, epoch=epoch
     )
@@ -163,14 +163,22 @@ def announce_checkpoint(
 
 
 def complete_upload(node: Node, upload_id: str, *, now: datetime) -> UploadReply:
+    """Join the parts, verify the whole, and mark the checkpoint STORED. Repeating it changes nothing."""
     upload = upload_of(node, upload_id)
+    if upload.checkpoint.state == CheckpointState.STORED:
+        return upload_reply(upload, stored=True)
+    attempt = Attempt.objects.select_related("run").get(pk=upload.checkpoint.attempt_id)
+    _refuse_stale(attempt, attempt.run, upload.epoch)
+    blob, refusal = parts.try_join(upload.pk, upload.bytes, sha256=upload.tar_sha256)
     with transaction.atomic():
         run = lock_run(upload.checkpoint.run_id)
         upload.checkpoint.refresh_from_db()
         if upload.checkpoint.state != CheckpointState.STORED:
-            attempt = Attempt.objects.get(pk=upload.checkpoint.attempt_id)
+            attempt.refresh_from_db()
             _refuse_stale(attempt, run, upload.epoch)
-            checkpoint = catalog.complete_checkpoint_upload(upload, now=now)
+            if refusal is not None:
+                raise refusal
+            checkpoint = catalog.complete_checkpoint_upload(upload, blob, now=now)
             note_stored(run, checkpoint, now=now)
     return upload_reply(upload, stored=True)
 
@@ -187,7 +195,7 @@ def upload_of(node: Node, upload_id: str) -> CheckpointUpload:
 def upload_reply(upload: CheckpointUpload, *, stored: bool = False) -> UploadReply:
     stored = stored or upload.checkpoint.state == CheckpointState.STORED
     return UploadReply(
-        upload_id=upload.pk, part_bytes=parts.PART_BYTES,
+        upload_id=upload.pk, part_bytes=parts.size_for(upload.bytes),
         received_parts=[] if stored else store.received_parts(upload.pk), stored=stored,
     )  # fmt: skip
 

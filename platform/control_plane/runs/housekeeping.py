@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from control_plane.accounts.services import forget_old_failures
-from control_plane.catalog.housekeeping import drop_stale_files
+from control_plane.catalog import store
 from control_plane.common.idempotency import forget_old_keys
 from control_plane.runs.checkpoints import apply_automatic_retention
 
@@ -15,4 +15,4 @@ def clean_up(*, now: datetime) -> None:
     forget_old_keys(now)
     forget_old_failures(now)
     apply_automatic_retention(now=now)
-    drop_stale_files(before=now - STALE)
+    store.drop_unfinished(before=now - STALE)

@@ -68,7 +68,7 @@ def test_a_model_is_kept_with_its_facts_as_a_tar_of_plain_files(alice: Any) -> N
     assert reply.status_code == 201, reply.content
     model = reply.json()
     assert (model["family"], model["parameters"], model["config"]) == ("qwen3", 6, CONFIG)
-    with tarfile.open(store.blob_path(model["sha256"])) as tar:
+    with tarfile.open(Path(store.lend(model["sha256"]))) as tar:
         assert tar.getnames() == ["config.json", "model.safetensors", "tokenizer.json"]
         kept = tar.extractfile("model.safetensors")
         assert kept is not None

@@ -45,7 +45,7 @@ def test_parts_in_any_order_become_the_very_file(alice: Any) -> None:
     assert send(alice, session, 1).json()["received_parts"] == [0, 1, 2, 3]
     upload = alice.post(f"/upload-sessions/{session['id']}/complete").json()
     assert (upload["sha256"], upload["bytes"]) == (SHA256, len(DATA))
-    assert store.blob_path(SHA256).read_bytes() == DATA
+    assert Path(store.lend(SHA256)).read_bytes() == DATA
     assert alice.post(f"/upload-sessions/{session['id']}/complete").json() == upload
 
 
@@ -122,7 +122,7 @@ def test_an_aborted_session_leaves_nothing(alice: Any) -> None:
     send(alice, session, 0)
     assert alice.call("DELETE", f"/upload-sessions/{session['id']}").status_code == 204
     assert not UploadSession.objects.exists()
-    assert not store.parts_folder(session["id"]).exists()
+    assert store.received_parts(session["id"]) == []
     assert send(alice, session, 0).status_code == 404
 
 

@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 import sys
+import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import IO, Any
@@ -30,6 +32,7 @@ from oolong.sandbox.parts import reachable_packages
 
 MEMORY_BYTES = 4 * 1024 * MEBIBYTE
 FILE_BYTES = 24 * 10**9
+FETCH_SECONDS = 60
 FAULTS_KEPT = 10_000
 ERRORS_SHOWN = 50
 DECODE_LIMITS = Limits(
@@ -63,6 +66,7 @@ def work(folder: Path) -> None:
 
 def parse(job: ParseJob, folder: Path) -> ParseResult:
     """Decode, then map. The canonical rows are kept only when no row has a fault."""
+    job = msgspec.structs.replace(job, source=str(_at_hand(job.source, folder)))
     decoded = folder / "decoded.jsonl"
     isolation, counts = decode(job, decoded)
     if counts["refused"] is not None:
@@ -98,6 +102,16 @@ def parse(job: ParseJob, folder: Path) -> ParseResult:
         canonical_sha256=sha256 if kept else "",
         canonical_bytes=(folder / CANONICAL_FILE).stat().st_size if kept else 0,
     )
+
+
+def _at_hand(source: str, folder: Path) -> Path:
+    """The file itself: where it lies, or fetched by the signed URL of a bucket."""
+    if not source.startswith(("http://", "https://")):
+        return Path(source)
+    target = folder / "source"
+    with urllib.request.urlopen(source, timeout=FETCH_SECONDS) as body, target.open("wb") as file:
+        shutil.copyfileobj(body, file, MEBIBYTE)
+    return target
 
 
 def decode(job: ParseJob, target: Path) -> tuple[str, dict[str, Any]]:

@@ -27,7 +27,7 @@ LIMITS = {
 
 
 class ParseJob(msgspec.Struct, frozen=True, kw_only=True):
-    source: str  # path of the uploaded file
+    source: str  # path of the uploaded file, or a signed URL of it
     format: str  # of FORMATS
     compression: str  # "", gzip, zstd
     mapping: dict[str, Any] | None  # of rows.Mapping; None: only look at the columns

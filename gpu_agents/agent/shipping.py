@@ -88,7 +88,7 @@ class Shipper:
     streams: dict[tuple[str, str], Stream] = field(default_factory=dict)
     _backoff: Backoff = field(default_factory=lambda: Backoff(first=0.5, most=20.0))
 
-    async def run(self, *, poll_seconds: float = 1.0) -> None:
+    async def run(self, *, poll_seconds: float = 0.5) -> None:
         while True:
             wait = poll_seconds
             try:

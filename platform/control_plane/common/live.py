@@ -19,6 +19,7 @@ import msgspec
 from django.db import connection, transaction
 from django.utils import timezone
 
+from control_plane.common.columns import TextColumn, execute
 from control_plane.common.models import LiveTopic
 
 CHANNEL = "oolong_live"
@@ -32,17 +33,17 @@ NEWEST_WINS = frozenset({"document", "status", "progress"})
 
 _PUBLISH = """
 WITH counter AS (
-    INSERT INTO common_livetopic AS t (topic, seq) VALUES (%(topic)s, %(count)s)
+    INSERT INTO common_livetopic AS t (topic, seq) VALUES (%(topic)s, %(count)s::bigint)
     ON CONFLICT (topic) DO UPDATE SET seq = t.seq + EXCLUDED.seq
     RETURNING seq
 ), stored AS (
     INSERT INTO common_streamframe (topic, seq, type, replaces, at, data)
-    SELECT %(topic)s, counter.seq - %(count)s + f.position, f.type, f.replaces, clock_timestamp(), f.data
+    SELECT %(topic)s, counter.seq - %(count)s::bigint + f.position, f.type, f.replaces, clock_timestamp(), f.data
     FROM counter,
          unnest(%(types)s::text[], %(replaces)s::text[], %(data)s::text[])
          WITH ORDINALITY AS f(type, replaces, data, position)
 )
-SELECT seq, pg_notify(%(channel)s, %(topic)s || ' ' || seq) FROM counter
+SELECT seq, pg_notify(%(channel)s, %(topic)s::text || ' ' || seq) FROM counter
 """
 
 
@@ -78,19 +79,18 @@ def publish_many(topic: str, frames: Iterable[tuple[str, Mapping[str, Any]]]) ->
     frames = list(frames)
     if not frames:
         return current_seq(topic)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _PUBLISH,
-            {
-                "topic": topic,
-                "count": len(frames),
-                "types": [type for type, _ in frames],
-                "replaces": [_replaces(type, data) for type, data in frames],
-                "data": [msgspec.json.encode(data).decode() for _, data in frames],
-                "channel": CHANNEL,
-            },
-        )
-        return int(cursor.fetchone()[0])
+    done = execute(
+        _PUBLISH,
+        {
+            "topic": topic,
+            "count": len(frames),
+            "types": TextColumn([type.encode() for type, _ in frames]),
+            "replaces": TextColumn([_replaces(type, data).encode() for type, data in frames]),
+            "data": TextColumn([msgspec.json.encode(data) for _, data in frames]),
+            "channel": CHANNEL,
+        },
+    )
+    return int(done.fetchall()[0][0])
 
 
 def current_seq(topic: str) -> int:

@@ -8,9 +8,11 @@ from math import nan
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 from django.db import connection
 from django.db.models import F
 
+from control_plane.common.columns import Float8Column, Int8Column, execute
 from control_plane.runs.models import Job
 from control_plane.telemetry.models import ROWS, Histogram, MetricSeries, TrajectorySample
 from control_plane.telemetry.packing import unpack
@@ -20,13 +22,13 @@ from oolong.contracts import telemetry as contract
 _INSERT_POINTS = """
 INSERT INTO telemetry_metricpoint (series_id, x, value, at)
 SELECT series_id, x, value, to_timestamp(at)
-FROM unnest(%s::bigint[], %s::bigint[], %s::float8[], %s::float8[]) AS incoming(series_id, x, value, at)
+FROM unnest(%(series)s, %(xs)s, %(values)s, %(ats)s) AS incoming(series_id, x, value, at)
 ON CONFLICT DO NOTHING
 """
 # To PostgreSQL two NaN are equal.
 _CONFLICTS = """
 SELECT incoming.series_id, incoming.x, stored.value, incoming.value
-FROM unnest(%s::bigint[], %s::bigint[], %s::float8[]) AS incoming(series_id, x, value)
+FROM unnest(%(series)s, %(xs)s, %(values)s) AS incoming(series_id, x, value)
 JOIN telemetry_metricpoint stored USING (series_id, x)
 WHERE stored.value <> incoming.value
 ORDER BY 1, 2
@@ -96,12 +98,18 @@ def insert_points(job: Job, source: str, lines: list[contract.Points]) -> list[C
             ats.append(line.at)
     if late:
         forget(late)
-    with connection.cursor() as cursor:
-        cursor.execute(_INSERT_POINTS, (ids, xs, values, ats))
-        if cursor.rowcount == len(ids):
-            return []
-        cursor.execute(_CONFLICTS, (ids, xs, values))
-        found = cursor.fetchall()
+    # Ordered by key: neighbours in the index are written one after the other. Stable, so that of a key that comes
+    # twice the first value stays.
+    order = np.lexsort((xs, ids))
+    columns = {
+        "series": Int8Column(np.array(ids)[order]),
+        "xs": Int8Column(np.array(xs)[order]),
+        "values": Float8Column(np.array(values)[order]),
+        "ats": Float8Column(np.array(ats)[order]),
+    }
+    if execute(_INSERT_POINTS, columns).rowcount == len(ids):
+        return []
+    found = execute(_CONFLICTS, columns).fetchall()
     names = {one.pk: key for key, one in series.items()}
     conflicts = []
     for identity, x, kept, refused in found:

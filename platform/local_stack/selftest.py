@@ -8,6 +8,7 @@ import subprocess
 import time
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from local_stack import dashboard, environments
@@ -23,7 +24,7 @@ class Lane:
     name: str
     paths: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
-    halves: tuple[str, ...] = ()  # of the paths: run by a pytest of their own, beside the rest
+    beside: tuple[tuple[str, ...], ...] = ()  # of the paths: each run by a pytest of its own, beside the rest
     in_node_environment: bool = False
     part_of_the_suite: bool = True
     limit_seconds: int = 1500
@@ -37,8 +38,12 @@ LANES = (
         "unit",
         paths=("tests/unit",),
         ignored=("tests/unit/trainers",),
-        # About half of the lane's work: the two halves take a core each.
-        halves=("tests/unit/control_plane", "tests/unit/rewards", "tests/unit/relay"),
+        # Half of what these tests do is waiting, for processes and timers: four parts keep two cores busy.
+        beside=(
+            ("tests/unit/control_plane",),
+            ("tests/unit/rewards", "tests/unit/relay", "tests/unit/telemetry"),
+            ("tests/unit/rollout",),
+        ),
     ),
     Lane("web"),
     Lane("trainer", paths=("tests/unit/trainers",), in_node_environment=True),
@@ -183,7 +188,7 @@ def run_web_tests(places: Places, lane: Lane, *, report: Path) -> Outcome:
 
 
 def run_pytest(places: Places, lane: Lane, *, results: Path, device: str, more: list[str]) -> Outcome:
-    """Run one lane in its own pytest, or its halves side by side; the counts come from the report files."""
+    """Run one lane in its own pytest, or its parts side by side; the counts come from the report files."""
     paths = [path for path in lane.paths if any((places.root / path).rglob("test_*.py"))]
     if not paths:
         print(f"no tests in {', '.join(lane.paths)}")
@@ -192,9 +197,8 @@ def run_pytest(places: Places, lane: Lane, *, results: Path, device: str, more: 
     if not node.exists():
         raise StackError(f"no node environment at {node}: run `python3 manage.py setup`")
     python = node if lane.in_node_environment else places.venv_python
-    parts = [(paths, (*lane.ignored, *lane.halves))]
-    if lane.halves:
-        parts.append((list(lane.halves), lane.ignored))
+    parts = [(paths, (*lane.ignored, *chain.from_iterable(lane.beside)))]
+    parts += [(list(beside), lane.ignored) for beside in lane.beside]
     reports = [results / f"{lane.name}-{number}.xml" for number in range(len(parts))]
     processes = []
     for (chosen, ignored), report in zip(parts, reports, strict=True):
@@ -233,7 +237,7 @@ def run_pytest(places: Places, lane: Lane, *, results: Path, device: str, more: 
     for code, report in zip(codes, reports, strict=True):
         part = read_report(report)
         if code == NOTHING_COLLECTED and more and set(codes) != {NOTHING_COLLECTED}:
-            continue  # what was asked for with -k is in the other half
+            continue  # what was asked for with -k is in another part
         if code != 0 and not part.failed:
             # Collection errors and crashes leave a report without failures, or none.
             part.failed += 1

@@ -70,7 +70,9 @@ class EmulatedEngine(ScriptedEngine):
             if probes:
                 await self._serve_probe(probes[0])
                 continue
-            await self._prefill(batch) and await self._decode(batch)
+            if await self._prefill(batch):
+                self._finish_prefills(batch)
+                await self._decode([request for request in batch if request.limit])
 
     async def _serve_probe(self, probe: ScriptedRequest) -> None:
         """A fixed greedy continuation: its tokens are single tokens, and nothing else runs meanwhile."""
@@ -95,8 +97,16 @@ class EmulatedEngine(ScriptedEngine):
             self._resident |= {one.rid: self._context(one) for one in requests}
         return True
 
+    def _finish_prefills(self, batch: list[ScriptedRequest]) -> None:
+        for request in batch:
+            if not request.limit:
+                self._resident.pop(request.rid)
+                self._finish(request, {"type": "length", "length": 0})
+
     async def _decode(self, batch: list[ScriptedRequest]) -> None:
         """A burst of as many decode steps as one emitted token stands for."""
+        if not batch:
+            return
         context = sum(self._context(request) for request in batch)
         seconds = self._device.decode_seconds(
             steps=self._device.tokens_per_emitted, batch=len(batch), context=context

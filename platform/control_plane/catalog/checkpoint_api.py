@@ -71,21 +71,14 @@ class LinkSerializer(serializers.Serializer[Any]):
     bytes = serializers.IntegerField()
 
 
-class AliasChangeSerializer(StrictSerializer):
-    checkpoint = serializers.CharField(max_length=300, help_text=REFERENCE)
-    protected = serializers.BooleanField(
-        required=False, allow_null=True, default=None, help_text="moved only with the scope checkpoints:admin"
-    )
-    expected = serializers.CharField(
-        required=False, allow_null=True, default=None, max_length=60,
-        help_text="id of the checkpoint that the alias must mean now; refused when it moved",
-    )  # fmt: skip
-
-
 class AliasSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     checkpoint = CheckpointSerializer()
     protected = serializers.BooleanField()
+    evidence = serializers.DictField(
+        allow_null=True,
+        help_text="how it passed the alias's gate when it was moved here; null without a gate",
+    )
     updated_by = serializers.CharField()
     updated_at = serializers.DateTimeField()
 
@@ -228,34 +221,6 @@ class AliasesView(APIView):
     def get(self, request: Request) -> Response:
         found = selectors.checkpoint_aliases(caller_of(request))
         return Response(paginate(found, read_page(request), alias_as_json, key="name", newest_first=False))
-
-
-class AliasView(APIView):
-    scopes = {"PUT": "checkpoints:write", "DELETE": "checkpoints:write"}
-
-    @extend_schema(
-        operation_id="set_checkpoint_alias", request=AliasChangeSerializer, responses=AliasSerializer
-    )
-    def put(self, request: Request, alias: str) -> Response:
-        caller = caller_of(request)
-        form = AliasChangeSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        try:
-            ALIAS.run_validation(alias)
-        except serializers.ValidationError as refusal:
-            raise serializers.ValidationError({"alias": refusal.detail}) from refusal
-        given = dict(form.validated_data)
-        reference = given.pop("checkpoint")
-        checkpoint = selectors.find_checkpoint(caller, reference)
-        if checkpoint is None:
-            raise not_found("checkpoint", reference)
-        services.set_alias(caller, alias, checkpoint, now=clock.now(), **given)
-        return Response(alias_as_json(selectors.checkpoint_aliases(caller).get(name=alias)))
-
-    @extend_schema(operation_id="delete_checkpoint_alias", responses={204: None})
-    def delete(self, request: Request, alias: str) -> Response:
-        services.delete_alias(caller_of(request), alias, now=clock.now())
-        return Response(status=204)
 
 
 def need_stored(checkpoint: Checkpoint) -> None:

@@ -17,6 +17,7 @@ from control_plane.accounts.models import Project
 from control_plane.accounts.services import note_project
 from control_plane.catalog import store
 from control_plane.catalog.models import (
+    AliasGate,
     BaseModel,
     Checkpoint,
     CheckpointAlias,
@@ -28,6 +29,7 @@ from control_plane.catalog.retention import Candidate, Policy, Verdict, judge
 from control_plane.common.errors import Problem, conflict, not_found
 
 LINK_SALT = "checkpoint-download"
+Judge = Callable[[AliasGate, Checkpoint], dict[str, Any]]  # raises Problem when the gate is not passed
 Needs = Callable[[Project], Mapping[str, list[str]]]  # checkpoint id → who needs it
 
 
@@ -38,12 +40,14 @@ def set_alias(
     *,
     protected: bool | None = None,
     expected: str | None = None,
+    pass_gate: Judge,
     now: datetime,
 ) -> CheckpointAlias:
-    """Let a name mean this checkpoint. It moves; the move is written down.
+    """Let a name mean this checkpoint. It moves; the move is written down, with the evidence where it has a gate.
 
-    403 when the alias is or becomes protected and the caller may not; 409 when `expected` was given and the
-    alias means another checkpoint by now, or when the checkpoint's bytes are gone.
+    403 when the alias is or becomes protected and the caller may not; 409 when its gate is not passed and the caller
+    may not move it without, when `expected` was given and the alias means another checkpoint by now, or when the
+    checkpoint's bytes are gone.
     """
     with transaction.atomic():
         held = Checkpoint.objects.select_for_update().get(pk=checkpoint.pk)
@@ -56,8 +60,12 @@ def set_alias(
         if expected is not None and before != expected:
             raise conflict("alias_moved", f"{name!r} means {before or 'nothing'} by now, not {expected}")
         becomes = protected if protected is not None else bool(alias and alias.protected)
-        if becomes or (alias and alias.protected):
+        gate = AliasGate.objects.select_for_update().filter(project=caller.project, alias=name).first()
+        may_anyway = "checkpoints:admin" in caller.scopes
+        protection_changes = becomes != bool(alias and alias.protected)
+        if protection_changes or (gate is None and becomes):
             _need_admin(caller, name)
+        evidence = _evidence(gate, held, pass_gate, may_anyway=may_anyway) if gate is not None else None
         if alias is None:
             alias = CheckpointAlias(project=caller.project, name=name)
         alias.checkpoint, alias.protected, alias.updated_by, alias.updated_at = (
@@ -66,10 +74,11 @@ def set_alias(
             caller.user,
             now,
         )
+        alias.evidence = evidence
         alias.save()
         note_project(
             caller, "checkpoint_alias", f"{name} → {held.run_name} step {held.step} ({held.pk})", now=now,
-            data={"alias": name, "from": before, "to": held.pk, "protected": becomes},
+            data={"alias": name, "from": before, "to": held.pk, "protected": becomes, "evidence": evidence},
         )  # fmt: skip
     return alias
 
@@ -79,13 +88,49 @@ def delete_alias(caller: Caller, name: str, *, now: datetime) -> None:
         alias = CheckpointAlias.objects.select_for_update().filter(project=caller.project, name=name).first()
         if alias is None:
             raise not_found("alias", name)
-        if alias.protected:
+        if alias.protected or AliasGate.objects.filter(project=caller.project, alias=name).exists():
             _need_admin(caller, name)
         note_project(
             caller, "checkpoint_alias", f"{name} removed", now=now,
             data={"alias": name, "from": alias.checkpoint_id, "to": None},
         )  # fmt: skip
         alias.delete()
+
+
+def _evidence(
+    gate: AliasGate, checkpoint: Checkpoint, pass_gate: Judge, *, may_anyway: bool
+) -> dict[str, Any]:
+    """Of the passed gate; whose role moves the alias anyway leaves what the gate had to say against it."""
+    try:
+        return pass_gate(gate, checkpoint)
+    except Problem as refusal:
+        if not may_anyway:
+            raise
+        return {"passed": False, "by_role": True, "refusal": refusal.detail}
+
+
+def set_gate(
+    caller: Caller, alias: str, *, spec: dict[str, Any], assertions: list[str], now: datetime
+) -> AliasGate:
+    """From now on the alias moves to what has passed this, or by a role. The newest setting holds."""
+    with transaction.atomic():
+        gate, _ = AliasGate.objects.update_or_create(
+            project=caller.project, alias=alias,
+            defaults={"spec": spec, "assertions": assertions, "updated_by": caller.user, "updated_at": now},
+        )  # fmt: skip
+        note_project(
+            caller, "checkpoint_gate", f"gate of {alias}: {' and '.join(assertions)}", now=now,
+            data={"alias": alias, "assertions": assertions, "spec": spec},
+        )  # fmt: skip
+    return gate
+
+
+def delete_gate(caller: Caller, gate: AliasGate, *, now: datetime) -> None:
+    with transaction.atomic():
+        note_project(
+            caller, "checkpoint_gate", f"gate of {gate.alias} removed", now=now, data={"alias": gate.alias}
+        )
+        gate.delete()
 
 
 def note_measured(checkpoint_id: str, values: Mapping[str, float]) -> None:

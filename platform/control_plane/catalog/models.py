@@ -222,11 +222,28 @@ class CheckpointAlias(models.Model):
     name = models.CharField(max_length=60)
     checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, related_name="aliases")
     protected = models.BooleanField(default=False)  # moved only with checkpoints:admin
+    evidence = models.JSONField(null=True)  # how it passed the alias's gate when it was moved here
     updated_by = models.ForeignKey(User, on_delete=models.PROTECT)
     updated_at = models.DateTimeField()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="alias_name_in_project")]
+
+
+class AliasGate(models.Model):
+    """What a checkpoint must pass before the alias may mean it, unless a role moves it."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="alias_gates")
+    alias = models.CharField(max_length=60)
+    spec = (
+        models.JSONField()
+    )  # of the eval run, resolved: dataset version and reward are pinned; without its model
+    assertions = models.JSONField()  # ["eval/accuracy >= 0.8"]
+    updated_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "alias"], name="one_gate_per_alias")]
 
 
 class RetentionPolicy(models.Model):

@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 from control_plane.accounts.caller import Caller
 from control_plane.catalog import store
 from control_plane.catalog.models import (
+    AliasGate,
     BaseModel,
     Checkpoint,
     CheckpointAlias,
@@ -185,6 +186,17 @@ def checkpoints(caller: Caller) -> QuerySet[Checkpoint]:
 def checkpoint_aliases(caller: Caller) -> QuerySet[CheckpointAlias]:
     own = CheckpointAlias.objects.filter(project=caller.project)
     return own.select_related("checkpoint", "updated_by").prefetch_related("checkpoint__aliases")
+
+
+def alias_gates(caller: Caller) -> QuerySet[AliasGate]:
+    return AliasGate.objects.filter(project=caller.project).select_related("updated_by")
+
+
+def alias_gate_for(caller: Caller, alias: str) -> AliasGate:
+    gate = alias_gates(caller).filter(alias=alias).first()
+    if gate is None:
+        raise not_found("gate", alias)
+    return gate
 
 
 def find_checkpoint(caller: Caller, reference: str) -> Checkpoint | None:

@@ -124,6 +124,7 @@ def alias_as_json(alias: CheckpointAlias) -> dict[str, Any]:
         "name": alias.name,
         "checkpoint": checkpoint_as_json(alias.checkpoint),
         "protected": alias.protected,
+        "evidence": alias.evidence,
         "updated_by": alias.updated_by.username,
         "updated_at": rfc3339(alias.updated_at),
     }

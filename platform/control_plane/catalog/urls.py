@@ -36,5 +36,4 @@ urlpatterns = [
     path("checkpoints/<str:checkpoint_id>/links", checkpoint_api.CheckpointLinkView.as_view()),
     path("checkpoint-downloads/<str:link>", checkpoint_api.SignedDownloadView.as_view()),
     path("checkpoint-aliases", checkpoint_api.AliasesView.as_view()),
-    path("checkpoint-aliases/<str:alias>", checkpoint_api.AliasView.as_view()),
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from oolong.contracts.run_spec import RunSpec
+
 LABEL = "end"  # an eval run scores once, and that is its end
 
 
@@ -23,3 +25,14 @@ def evaluation_metrics(summary: Mapping[str, Any]) -> dict[str, float]:
         named[f"eval/pass_at_{k}_low"] = estimate.get("low")
     named["eval/prompts"] = scores.get("prompts")
     return {name: float(value) for name, value in named.items() if isinstance(value, int | float)}
+
+
+def same_evaluation(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two resolved specs of eval runs score alike: rows, reward, workflow, sampling and limits."""
+    return _what_it_scores(one) == _what_it_scores(other)
+
+
+def _what_it_scores(document: Mapping[str, Any]) -> tuple[object, ...]:
+    spec = RunSpec.model_validate(document)
+    limits = (spec.rollout.max_new_tokens, spec.rollout.max_prompt_tokens)
+    return spec.dataset, spec.reward, spec.workflow, spec.scoring, limits, spec.trainer.dtype

@@ -39,13 +39,15 @@ class Resolved:
         self.errors.append(FieldError(pointer, code, message))
 
 
-def resolve_spec(caller: Caller, document: Any) -> Resolved:
+def resolve_spec(caller: Caller, document: Any, *, with_model: bool = True) -> Resolved:
+    """Without a model: of a gate, whose model is named when it is used."""
     found = spec_errors(document)
     if found:
         return Resolved(errors=[FieldError(fault.pointer, fault.code, fault.message) for fault in found])
     spec = RunSpec.model_validate(document)
     resolved = Resolved(spec=spec)
-    _resolve_model(caller, spec, resolved)
+    if with_model:
+        _resolve_model(caller, spec, resolved)
     _resolve_dataset(caller, spec, resolved)
     _resolve_evaluation(caller, spec, resolved)
     _check_reward(spec, resolved)

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from control_plane.runs import agent_api, api, checkpoint_api
+from control_plane.runs import agent_api, api, checkpoint_api, gate_api
 
 urlpatterns = [
     path("presets", api.PresetsView.as_view()),
@@ -18,6 +18,11 @@ urlpatterns = [
     path("runs/<str:run_id>/events", api.EventsView.as_view()),
     path("runs/<str:run_id>/attempts", api.AttemptsView.as_view()),
     path("runs/<str:run_id>/jobs", api.JobsView.as_view()),
+    path("checkpoint-aliases/<str:alias>", gate_api.AliasView.as_view()),
+    path("checkpoint-gates", gate_api.GatesView.as_view()),
+    path("checkpoint-gates/<str:alias>", gate_api.GateView.as_view()),
+    path("checkpoint-gates/<str:alias>/verdict", gate_api.VerdictView.as_view()),
+    path("checkpoint-gates/<str:alias>/runs", gate_api.GateRunsView.as_view()),
     path("checkpoints/<str:checkpoint_id>/lineage", checkpoint_api.LineageView.as_view()),
     path("checkpoints/<str:checkpoint_id>/card", checkpoint_api.ModelCardView.as_view()),
     path("checkpoint-retention", checkpoint_api.RetentionView.as_view()),

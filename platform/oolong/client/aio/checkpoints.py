@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,29 @@ class AsyncCheckpoints:
 
     async def delete_alias(self, alias: str) -> None:
         await self._connection.send(calls.checkpoints.delete_alias(alias))
+
+    def gates(self) -> AsyncIterator[models.CheckpointGate]:
+        return self._connection.pages(calls.checkpoints.gates())
+
+    async def gate(self, alias: str) -> models.CheckpointGate:
+        return await self._connection.send(calls.checkpoints.gate(alias))
+
+    async def set_gate(
+        self, alias: str, spec: Mapping[str, Any], assertions: Sequence[str]
+    ) -> models.CheckpointGate:
+        """The alias moves from now on to what an eval run by `spec` (without its model) has shown to hold."""
+        return await self._connection.send(calls.checkpoints.set_gate(alias, spec, assertions))
+
+    async def delete_gate(self, alias: str) -> None:
+        await self._connection.send(calls.checkpoints.delete_gate(alias))
+
+    async def gate_verdict(self, alias: str, reference: str) -> models.GateVerdict:
+        """What the alias's gate says of a checkpoint by the newest eval run of it."""
+        return await self._connection.send(calls.checkpoints.gate_verdict(alias, reference))
+
+    async def run_gate(self, alias: str, reference: str) -> models.Run:
+        """Submit the gate's eval run of a checkpoint; wait for it, then promote."""
+        return await self._connection.send(calls.checkpoints.run_gate(alias, reference))
 
     async def pin(self, checkpoint_id: str, pinned: bool) -> models.Checkpoint:
         """Whether it is kept whatever the retention policy says."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oolong.client.calls import call
@@ -11,11 +11,14 @@ from oolong.client.models import (
     Checkpoint,
     CheckpointAlias,
     CheckpointFiles,
+    CheckpointGate,
     DownloadLink,
+    GateVerdict,
     Lineage,
     Page,
     RetentionPlan,
     RetentionPolicy,
+    Run,
 )
 
 
@@ -61,6 +64,31 @@ def set_alias(
 
 def delete_alias(name: str) -> Call[None]:
     return call.delete("checkpoint-aliases/{}", name)
+
+
+def gates() -> Call[Page[CheckpointGate]]:
+    return call.page("checkpoint-gates", CheckpointGate)
+
+
+def gate(alias: str) -> Call[CheckpointGate]:
+    return call.get("checkpoint-gates/{}", CheckpointGate, alias)
+
+
+def set_gate(alias: str, spec: Mapping[str, Any], assertions: Sequence[str]) -> Call[CheckpointGate]:
+    body = {"alias": alias, "spec": dict(spec), "assertions": list(assertions)}
+    return call.post("checkpoint-gates", CheckpointGate, body=body)
+
+
+def delete_gate(alias: str) -> Call[None]:
+    return call.delete("checkpoint-gates/{}", alias)
+
+
+def gate_verdict(alias: str, checkpoint: str) -> Call[GateVerdict]:
+    return call.get("checkpoint-gates/{}/verdict", GateVerdict, alias, checkpoint=checkpoint)
+
+
+def run_gate(alias: str, checkpoint: str) -> Call[Run]:
+    return call.post("checkpoint-gates/{}/runs", Run, alias, body={"checkpoint": checkpoint})
 
 
 def pin(checkpoint_id: str, pinned: bool) -> Call[Checkpoint]:

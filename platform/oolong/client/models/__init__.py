@@ -40,7 +40,16 @@ from oolong.client.models.checkpoints import (
     CheckpointFiles as CheckpointFiles,
 )
 from oolong.client.models.checkpoints import (
+    CheckpointGate as CheckpointGate,
+)
+from oolong.client.models.checkpoints import (
     DownloadLink as DownloadLink,
+)
+from oolong.client.models.checkpoints import (
+    GateCheck as GateCheck,
+)
+from oolong.client.models.checkpoints import (
+    GateVerdict as GateVerdict,
 )
 from oolong.client.models.checkpoints import (
     Lineage as Lineage,

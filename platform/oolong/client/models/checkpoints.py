@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from pydantic import Field
 
@@ -43,8 +44,33 @@ class CheckpointAlias(Answer):
     name: str
     checkpoint: Checkpoint
     protected: bool
+    evidence: dict[str, Any] | None = None  # how it passed the alias's gate; None without a gate
     updated_by: str
     updated_at: datetime
+
+
+class CheckpointGate(Answer):
+    alias: str
+    spec: dict[str, Any]  # of the eval run, its names pinned; without a model
+    assertions: list[str]
+    updated_by: str
+    updated_at: datetime
+
+
+class GateCheck(Answer):
+    assertion: str
+    value: float | None
+    holds: bool
+
+
+class GateVerdict(Answer):
+    alias: str
+    checkpoint: str
+    verdict: str  # passed | failed | missing | pending
+    run: str | None  # the newest eval run of this checkpoint by the gate's spec
+    checks: list[GateCheck]
+    why: str
+    command: str  # what to run next
 
 
 class DownloadLink(Answer):

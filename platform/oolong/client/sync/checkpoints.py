@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,29 @@ class Checkpoints:
 
     def delete_alias(self, alias: str) -> None:
         self._connection.send(calls.checkpoints.delete_alias(alias))
+
+    def gates(self) -> Iterator[models.CheckpointGate]:
+        return self._connection.pages(calls.checkpoints.gates())
+
+    def gate(self, alias: str) -> models.CheckpointGate:
+        return self._connection.send(calls.checkpoints.gate(alias))
+
+    def set_gate(
+        self, alias: str, spec: Mapping[str, Any], assertions: Sequence[str]
+    ) -> models.CheckpointGate:
+        """The alias moves from now on to what an eval run by `spec` (without its model) has shown to hold."""
+        return self._connection.send(calls.checkpoints.set_gate(alias, spec, assertions))
+
+    def delete_gate(self, alias: str) -> None:
+        self._connection.send(calls.checkpoints.delete_gate(alias))
+
+    def gate_verdict(self, alias: str, reference: str) -> models.GateVerdict:
+        """What the alias's gate says of a checkpoint by the newest eval run of it."""
+        return self._connection.send(calls.checkpoints.gate_verdict(alias, reference))
+
+    def run_gate(self, alias: str, reference: str) -> models.Run:
+        """Submit the gate's eval run of a checkpoint; wait for it, then promote."""
+        return self._connection.send(calls.checkpoints.run_gate(alias, reference))
 
     def pin(self, checkpoint_id: str, pinned: bool) -> models.Checkpoint:
         """Whether it is kept whatever the retention policy says."""

@@ -142,6 +142,11 @@ def _run(alice: str, credential: str, node: Node) -> dict[str, str]:
     api(credential, "POST", f"/agent/uploads/{stored}/complete", status=200)
     checkpoint = Checkpoint.objects.get(step=1)
     api(alice, "PUT", "/checkpoint-aliases/prod", {"checkpoint": checkpoint.pk}, status=200)
+    gate = {
+        "alias": "prod", "assertions": ["eval/accuracy >= 0.8"],
+        "spec": {"dataset": {"version": "sums@1", "split": "train"}, "evaluation": {"prompts": 8}},
+    }  # fmt: skip
+    api(alice, "POST", "/checkpoint-gates", gate, status=201)
     return {
         "run_id": run["id"], "attempt_id": attempt.pk, "job_id": job.pk, "checkpoint_id": checkpoint.pk,
         "upload_id": begun, "alias": "prod",

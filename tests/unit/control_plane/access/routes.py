@@ -78,6 +78,12 @@ ROUTES = {
     "GET /checkpoint-aliases": "checkpoints:read",
     "PUT /checkpoint-aliases/{alias}": "checkpoints:write",
     "DELETE /checkpoint-aliases/{alias}": "checkpoints:write",
+    "GET /checkpoint-gates": "checkpoints:read",
+    "POST /checkpoint-gates": "checkpoints:admin",
+    "GET /checkpoint-gates/{alias}": "checkpoints:read",
+    "DELETE /checkpoint-gates/{alias}": "checkpoints:admin",
+    "GET /checkpoint-gates/{alias}/verdict": "checkpoints:read",
+    "POST /checkpoint-gates/{alias}/runs": "runs:write",
     "GET /checkpoint-retention": "checkpoints:read",
     "PUT /checkpoint-retention": "checkpoints:admin",
     "POST /checkpoint-retention/plan": "checkpoints:read",
@@ -186,11 +192,16 @@ STALE = {
 SHARED = ("/pool/",)
 
 # The object is there, and still this answers 404: the run has no such document, the question names no version.
-LACKING = {"GET /runs/{run_id}/documents/{name}", "GET /dataset-versions/{version_id}/diff"}
+LACKING = {
+    "GET /runs/{run_id}/documents/{name}",
+    "GET /dataset-versions/{version_id}/diff",
+    "GET /checkpoint-gates/{alias}/verdict",
+}
 
 BODIES: dict[str, Any] = {
     "POST /agent/attempts/{attempt_id}/checkpoints": {
         "step": 1, "manifest_sha256": "0" * 64, "tar_sha256": "0" * 64, "bytes": 1, "epoch": 1,
     },
     "PUT /checkpoint-aliases/{alias}": {"checkpoint": "prod"},
+    "POST /checkpoint-gates/{alias}/runs": {"checkpoint": "prod"},
 }  # fmt: skip

@@ -1,0 +1,187 @@
+"""Protected aliases: moving one, its gate, what the gate says of a checkpoint, and the eval run that it asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts.caller import Caller, caller_of
+from control_plane.catalog import checkpoint_services as registry
+from control_plane.catalog import selectors as catalog
+from control_plane.catalog.checkpoint_api import ALIAS, REFERENCE, AliasSerializer
+from control_plane.catalog.models import Checkpoint
+from control_plane.catalog.show import alias_as_json
+from control_plane.common import clock
+from control_plane.common.errors import not_found
+from control_plane.common.idempotency import idempotent
+from control_plane.common.pagination import paginate, read_page
+from control_plane.common.parsing import StrictSerializer
+from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.runs import gates
+from control_plane.runs.api import RunSerializer
+from control_plane.runs.show import run_detail_as_json
+
+
+class AliasChangeSerializer(StrictSerializer):
+    checkpoint = serializers.CharField(max_length=300, help_text=REFERENCE)
+    protected = serializers.BooleanField(
+        required=False, allow_null=True, default=None, help_text="moved only with the scope checkpoints:admin"
+    )
+    expected = serializers.CharField(
+        required=False, allow_null=True, default=None, max_length=60,
+        help_text="id of the checkpoint that the alias must mean now; refused when it moved",
+    )  # fmt: skip
+
+
+class GateChangeSerializer(StrictSerializer):
+    alias = ALIAS
+    spec = serializers.DictField(
+        help_text="of the eval run: dataset, and if wanted reward, workflow, evaluation, rollout, budget, placement, "
+        "seed. What it names is pinned now; the model is the checkpoint that is to be promoted"
+    )
+    assertions = serializers.ListField(
+        child=serializers.CharField(max_length=200), min_length=1, max_length=20,
+        help_text="all must hold: eval/accuracy >= 0.8, eval/accuracy_low > 0.7, eval/pass_at_4 >= 0.9",
+    )  # fmt: skip
+
+
+class GateSerializer(serializers.Serializer[Any]):
+    alias = serializers.CharField()
+    spec = serializers.DictField()
+    assertions = serializers.ListField(child=serializers.CharField())
+    updated_by = serializers.CharField()
+    updated_at = serializers.DateTimeField()
+
+
+class CheckSerializer(serializers.Serializer[Any]):
+    assertion = serializers.CharField()
+    value = serializers.FloatField(allow_null=True, help_text="null: the run has measured no such thing")
+    holds = serializers.BooleanField()
+
+
+class VerdictSerializer(serializers.Serializer[Any]):
+    alias = serializers.CharField()
+    checkpoint = serializers.CharField()
+    verdict = serializers.ChoiceField(choices=list(gates.VERDICTS))
+    run = serializers.CharField(
+        allow_null=True, help_text="the newest eval run of this checkpoint by the gate's spec"
+    )
+    checks = CheckSerializer(many=True)
+    why = serializers.CharField()
+    command = serializers.CharField(help_text="what to run next; empty when it has passed")
+
+    class Meta:
+        ref_name = "GateVerdict"
+
+
+class GateRunSerializer(StrictSerializer):
+    checkpoint = serializers.CharField(max_length=300, help_text=REFERENCE)
+
+
+class AliasView(APIView):
+    scopes = {"PUT": "checkpoints:write", "DELETE": "checkpoints:write"}
+
+    @extend_schema(
+        operation_id="set_checkpoint_alias", request=AliasChangeSerializer, responses=AliasSerializer
+    )
+    def put(self, request: Request, alias: str) -> Response:
+        caller = caller_of(request)
+        form = AliasChangeSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        try:
+            ALIAS.run_validation(alias)
+        except serializers.ValidationError as refusal:
+            raise serializers.ValidationError({"alias": refusal.detail}) from refusal
+        given = dict(form.validated_data)
+        reference = given.pop("checkpoint")
+        checkpoint = _checkpoint(caller, reference)
+        registry.set_alias(caller, alias, checkpoint, pass_gate=gates.pass_gate, now=clock.now(), **given)
+        return Response(alias_as_json(catalog.checkpoint_aliases(caller).get(name=alias)))
+
+    @extend_schema(operation_id="delete_checkpoint_alias", responses={204: None})
+    def delete(self, request: Request, alias: str) -> Response:
+        registry.delete_alias(caller_of(request), alias, now=clock.now())
+        return Response(status=204)
+
+
+class GatesView(APIView):
+    scopes = {"GET": "checkpoints:read", "POST": "checkpoints:admin"}
+
+    @extend_schema(
+        operation_id="list_checkpoint_gates", parameters=PAGE_PARAMETERS, responses=page_of(GateSerializer)
+    )
+    def get(self, request: Request) -> Response:
+        found = catalog.alias_gates(caller_of(request))
+        return Response(
+            paginate(found, read_page(request), gates.gate_as_json, key="alias", newest_first=False)
+        )
+
+    @extend_schema(
+        operation_id="set_checkpoint_gate", request=GateChangeSerializer, responses={201: GateSerializer},
+        description="Sets the gate of an alias; one that it had is replaced.",
+    )  # fmt: skip
+    def post(self, request: Request) -> Response:
+        form = GateChangeSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        gate = gates.set_gate(caller_of(request), now=clock.now(), **form.validated_data)
+        return Response(gates.gate_as_json(gate), status=201)
+
+
+class GateView(APIView):
+    scopes = {"GET": "checkpoints:read", "DELETE": "checkpoints:admin"}
+
+    @extend_schema(operation_id="get_checkpoint_gate", responses=GateSerializer)
+    def get(self, request: Request, alias: str) -> Response:
+        return Response(gates.gate_as_json(catalog.alias_gate_for(caller_of(request), alias)))
+
+    @extend_schema(operation_id="delete_checkpoint_gate", responses={204: None})
+    def delete(self, request: Request, alias: str) -> Response:
+        caller = caller_of(request)
+        registry.delete_gate(caller, catalog.alias_gate_for(caller, alias), now=clock.now())
+        return Response(status=204)
+
+
+class VerdictView(APIView):
+    scopes = {"GET": "checkpoints:read"}
+
+    @extend_schema(
+        operation_id="judge_checkpoint_gate",
+        parameters=[OpenApiParameter("checkpoint", str, required=True, description=REFERENCE)],
+        responses=VerdictSerializer,
+        description="What the gate says of a checkpoint by the newest eval run of it.",
+    )
+    def get(self, request: Request, alias: str) -> Response:
+        caller = caller_of(request)
+        gate = catalog.alias_gate_for(caller, alias)
+        checkpoint = _checkpoint(caller, request.query_params.get("checkpoint", ""))
+        return Response(gates.judge(gate, checkpoint).as_json())
+
+
+class GateRunsView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(
+        operation_id="run_checkpoint_gate", request=GateRunSerializer, responses={201: RunSerializer},
+        description="Starts the gate's eval run of a checkpoint.",
+    )  # fmt: skip
+    @idempotent
+    def post(self, request: Request, alias: str) -> Response:
+        caller = caller_of(request)
+        gate = catalog.alias_gate_for(caller, alias)
+        form = GateRunSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        checkpoint = _checkpoint(caller, form.validated_data["checkpoint"])
+        run = gates.run_gate(caller, gate, checkpoint, now=clock.now())
+        return Response(run_detail_as_json(run), status=201)
+
+
+def _checkpoint(caller: Caller, reference: str) -> Checkpoint:
+    found = catalog.find_checkpoint(caller, reference)
+    if found is None:
+        raise not_found("checkpoint", reference)
+    return found

@@ -1,0 +1,113 @@
+"""`oolong ckpt gate …`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from oolong.cli.exit_codes import ExitCode
+from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
+from oolong.client import Client
+from oolong.client.models import GateVerdict
+
+app = typer.Typer(no_args_is_help=True, help="What a checkpoint must pass before an alias may mean it.")
+
+Alias = Annotated[str, typer.Argument(help="the alias: prod")]
+Reference = Annotated[
+    str, typer.Argument(help="checkpoint: id, alias, or a run with its step: run_…@20, name@latest")
+]
+
+
+@app.command("set")
+def set_gate(
+    alias: Alias,
+    file: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="YAML: the eval spec without its model")
+    ],
+    assertions: Annotated[
+        list[str], typer.Option("--assert", help="'eval/accuracy >= 0.8'; may be repeated, all must hold")
+    ],
+    json: JsonOption = False,
+) -> None:
+    """Set the alias's gate. What the spec names is pinned now."""
+    document = yaml.safe_load(file.read_text())
+    if not isinstance(document, dict):
+        notes.print(f"error: {file} is no mapping of sections", markup=False)
+        raise typer.Exit(ExitCode.USAGE)
+    for name in ("kind", "name", "model", "notes"):  # of a whole eval.yaml: a gate has its own
+        document.pop(name, None)
+    with Client() as client:
+        gate = client.checkpoints.set_gate(alias, document, assertions)
+    if json:
+        show_json(gate)
+        return
+    print(f"{gate.alias}: {' and '.join(gate.assertions)}")
+
+
+@app.command("list")
+def list_gates(json: JsonOption = False) -> None:
+    """The project's gates."""
+    with Client() as client:
+        found = list(client.checkpoints.gates())
+    if json:
+        show_json(found)
+        return
+    show_table(
+        ("ALIAS", "DATASET", "SPLIT", "ASSERTIONS", "BY"),
+        (
+            (
+                gate.alias, gate.spec["dataset"]["version"], gate.spec["dataset"]["split"],
+                " and ".join(gate.assertions), gate.updated_by,
+            )
+            for gate in found
+        ),
+    )  # fmt: skip
+
+
+@app.command()
+def show(alias: Alias, checkpoint: Reference, json: JsonOption = False) -> None:
+    """What the gate says of a checkpoint. Exit status 6 unless it has passed."""
+    with Client() as client:
+        verdict = client.checkpoints.gate_verdict(alias, checkpoint)
+    _tell(verdict, json=json)
+
+
+@app.command()
+def run(
+    alias: Alias,
+    checkpoint: Reference,
+    wait: Annotated[bool, typer.Option(help="until the run has ended, and say what the gate says")] = True,
+    json: JsonOption = False,
+) -> None:
+    """Run the gate's evaluation of a checkpoint. Exit status 6 when it does not pass."""
+    with Client() as client:
+        started = client.checkpoints.run_gate(alias, checkpoint)
+        if not wait:
+            show_json(started) if json else print(started.id)
+            return
+        notes.print(f"waiting for {started.id}", markup=False)
+        client.runs.wait(started.id)
+        verdict = client.checkpoints.gate_verdict(alias, checkpoint)
+    _tell(verdict, json=json)
+
+
+@app.command()
+def delete(alias: Alias) -> None:
+    """Remove the gate; the alias moves freely again unless it is protected."""
+    with Client() as client:
+        client.checkpoints.delete_gate(alias)
+
+
+def _tell(verdict: GateVerdict, *, json: bool) -> None:
+    if json:
+        show_json(verdict)
+    else:
+        show_fields({"gate": verdict.alias, "checkpoint": verdict.checkpoint, "verdict": verdict.verdict})
+        print(verdict.why)
+        if verdict.command:
+            print(f"run: {verdict.command}")
+    if verdict.verdict != "passed":
+        raise typer.Exit(ExitCode.GATE_FAILED)

@@ -219,6 +219,73 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/checkpoint-gates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_checkpoint_gates"];
+        put?: never;
+        /** @description Sets the gate of an alias; one that it had is replaced. */
+        post: operations["set_checkpoint_gate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/checkpoint-gates/{alias}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_checkpoint_gate"];
+        put?: never;
+        post?: never;
+        delete: operations["delete_checkpoint_gate"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/checkpoint-gates/{alias}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Starts the gate's eval run of a checkpoint. */
+        post: operations["run_checkpoint_gate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/checkpoint-gates/{alias}/verdict": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the gate says of a checkpoint by the newest eval run of it. */
+        get: operations["judge_checkpoint_gate"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/checkpoint-retention": {
         parameters: {
             query?: never;
@@ -1426,6 +1493,10 @@ export interface components {
             name: string;
             checkpoint: components["schemas"]["Checkpoint"];
             protected: boolean;
+            /** @description how it passed the alias's gate when it was moved here; null without a gate */
+            evidence: {
+                [key: string]: unknown;
+            } | null;
             updated_by: string;
             /** Format: date-time */
             updated_at: string;
@@ -1527,6 +1598,15 @@ export interface components {
             checkpoint?: boolean;
             /** @description evaluate the newest version */
             evaluate?: boolean;
+        };
+        Check: {
+            assertion: string;
+            /**
+             * Format: double
+             * @description null: the run has measured no such thing
+             */
+            value: number | null;
+            holds: boolean;
         };
         Checkpoint: {
             id: string;
@@ -1833,6 +1913,47 @@ export interface components {
             created_by: string;
             /** Format: date-time */
             created_at: string;
+        };
+        Gate: {
+            alias: string;
+            spec: {
+                [key: string]: unknown;
+            };
+            assertions: string[];
+            updated_by: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        GateChangeRequest: {
+            alias: string;
+            /** @description of the eval run: dataset, and if wanted reward, workflow, evaluation, rollout, budget, placement, seed. What it names is pinned now; the model is the checkpoint that is to be promoted */
+            spec: {
+                [key: string]: unknown;
+            };
+            /** @description all must hold: eval/accuracy >= 0.8, eval/accuracy_low > 0.7, eval/pass_at_4 >= 0.9 */
+            assertions: string[];
+        };
+        GatePage: {
+            data: components["schemas"]["Gate"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        GateRunRequest: {
+            /** @description id, alias, run@20 or run@latest */
+            checkpoint: string;
+        };
+        GateVerdict: {
+            alias: string;
+            checkpoint: string;
+            verdict: components["schemas"]["VerdictEnum"];
+            /** @description the newest eval run of this checkpoint by the gate's spec */
+            run: string | null;
+            checks: components["schemas"]["Check"][];
+            why: string;
+            /** @description what to run next; empty when it has passed */
+            command: string;
         };
         Health: {
             /** @description ok, or what is wrong */
@@ -2655,6 +2776,8 @@ export interface components {
             bytes: number;
             kept_because: string[];
         };
+        /** @enum {string} */
+        VerdictEnum: "passed" | "failed" | "missing" | "pending";
         Version: {
             id: string;
             dataset: components["schemas"]["Named"];
@@ -2712,6 +2835,7 @@ export type BestModeEnum = components['schemas']['BestModeEnum'];
 export type CanonicalRow = components['schemas']['CanonicalRow'];
 export type CanonicalRowPage = components['schemas']['CanonicalRowPage'];
 export type ChangeRequest = components['schemas']['ChangeRequest'];
+export type Check = components['schemas']['Check'];
 export type Checkpoint = components['schemas']['Checkpoint'];
 export type CheckpointAnnouncementRequest = components['schemas']['CheckpointAnnouncementRequest'];
 export type CheckpointFiles = components['schemas']['CheckpointFiles'];
@@ -2742,6 +2866,11 @@ export type Function = components['schemas']['Function'];
 export type FunctionPage = components['schemas']['FunctionPage'];
 export type FunctionUploadRequest = components['schemas']['FunctionUploadRequest'];
 export type FunctionVersion = components['schemas']['FunctionVersion'];
+export type Gate = components['schemas']['Gate'];
+export type GateChangeRequest = components['schemas']['GateChangeRequest'];
+export type GatePage = components['schemas']['GatePage'];
+export type GateRunRequest = components['schemas']['GateRunRequest'];
+export type GateVerdict = components['schemas']['GateVerdict'];
 export type Health = components['schemas']['Health'];
 export type HeartbeatReply = components['schemas']['HeartbeatReply'];
 export type Histogram = components['schemas']['Histogram'];
@@ -2838,6 +2967,7 @@ export type UploadSession = components['schemas']['UploadSession'];
 export type Validation = components['schemas']['Validation'];
 export type ValidationCreateRequest = components['schemas']['ValidationCreateRequest'];
 export type Verdict = components['schemas']['Verdict'];
+export type VerdictEnum = components['schemas']['VerdictEnum'];
 export type Version = components['schemas']['Version'];
 export type VersionCreateRequest = components['schemas']['VersionCreateRequest'];
 export type $defs = Record<string, never>;
@@ -3339,6 +3469,197 @@ export interface operations {
                 };
                 content: {
                     "application/octet-stream": string;
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_checkpoint_gates: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GatePage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_checkpoint_gate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GateChangeRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Gate"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_checkpoint_gate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                alias: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Gate"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_checkpoint_gate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                alias: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    run_checkpoint_gate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                alias: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GateRunRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    judge_checkpoint_gate: {
+        parameters: {
+            query: {
+                /** @description id, alias, run@20 or run@latest */
+                checkpoint: string;
+            };
+            header?: never;
+            path: {
+                alias: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GateVerdict"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

@@ -17,6 +17,7 @@ class Environment:
     database_url: str  # postgresql://user:password@host:port/name
     redis_url: str  # redis://:password@host:port/0: Celery's broker
     secret_key: str
+    secrets_keys: list[str]  # for project secrets, newest first; empty: derived from secret_key
     data_dir: Path  # uploads, and the blob store when it is local
     storage_url: str  # "" (in data_dir), file:///… or s3://bucket/prefix?endpoint=…&region=…
     webui_dist: Path  # the built dashboard; may be absent
@@ -41,6 +42,7 @@ def read_environment() -> Environment:
         secret_key=_required(
             "SECRET_KEY", "the output of `python3 -c 'import secrets; print(secrets.token_hex(32))'`"
         ),
+        secrets_keys=_list("OOLONG_SECRETS_KEYS"),
         data_dir=data_dir,
         storage_url=os.environ.get("STORAGE_URL", ""),
         webui_dist=Path(os.environ.get("OOLONG_WEBUI_DIST") or repository / "webui" / "dist"),

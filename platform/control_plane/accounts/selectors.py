@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from control_plane.accounts.caller import Caller
-from control_plane.accounts.models import ApiToken, AuditEntry, Membership, Project, User
+from control_plane.accounts.models import ApiToken, AuditEntry, Membership, Project, ProjectSecret, User
 from control_plane.accounts.scopes import ROLE_SCOPES, expand
 from control_plane.accounts.secrets import digest
 
@@ -56,6 +56,10 @@ def project_events(caller: Caller) -> QuerySet[AuditEntry]:
 
 def audit_entries(caller: Caller) -> QuerySet[AuditEntry]:
     return AuditEntry.objects.filter(project=caller.project.pk)
+
+
+def secrets(caller: Caller) -> QuerySet[ProjectSecret]:
+    return ProjectSecret.objects.filter(project=caller.project)
 
 
 def me(caller: Caller) -> dict[str, Any]:

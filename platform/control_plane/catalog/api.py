@@ -19,6 +19,7 @@ from control_plane.catalog.show import (
     version_as_json,
 )
 from control_plane.catalog.validation_services import create_version_of
+from control_plane.common import clock
 from control_plane.common.errors import Problem, not_found
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import encode, paginate, read_page
@@ -220,6 +221,9 @@ class UploadsView(APIView):
 
 class FetchSerializer(StrictSerializer):
     url = serializers.CharField(max_length=2000, help_text="https, on the open internet; at most 1 GiB")
+    secret = serializers.CharField(
+        max_length=64, required=False, help_text="name of a project secret that goes along as Authorization"
+    )
 
 
 class FetchUploadView(APIView):
@@ -229,7 +233,7 @@ class FetchUploadView(APIView):
     def post(self, request: Request) -> Response:
         form = FetchSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        upload = services.fetch_upload(caller_of(request), form.validated_data["url"])
+        upload = services.fetch_upload(caller_of(request), **form.validated_data, now=clock.now())
         return Response(upload_as_json(upload), status=201)
 
 

@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max
 
 from control_plane.accounts.caller import Caller
+from control_plane.accounts.secret_services import reveal_for_host
 from control_plane.catalog import archives, rows, store
 from control_plane.catalog.models import (
     BaseModel,
@@ -81,11 +82,17 @@ def _keep_upload(caller: Caller, blob: store.Blob, *, filename: str, purpose: st
         )  # fmt: skip
 
 
-def fetch_upload(caller: Caller, url: str) -> Upload:
-    """Fetch a public https address into an upload of purpose dataset. 422 for one that may not be asked or fails."""
+def fetch_upload(caller: Caller, url: str, *, secret: str = "", now: datetime) -> Upload:
+    """Fetch a public https address into an upload of purpose dataset. 422 for one that may not be asked or fails.
+
+    `secret` names the project's secret that goes along as Authorization.
+    """
+    authorization = _authorization(caller, secret, url, now=now) if secret else ""
     try:
         with (
-            fetch(url, most_bytes=MAX_FETCHED_BYTES, seconds=FETCH_SECONDS) as chunks,
+            fetch(
+                url, most_bytes=MAX_FETCHED_BYTES, seconds=FETCH_SECONDS, authorization=authorization
+            ) as chunks,
             store.new_blob() as writer,
         ):
             for chunk in chunks:
@@ -101,6 +108,15 @@ def fetch_upload(caller: Caller, url: str) -> Upload:
     if not writer.bytes:
         raise unprocessable("empty", f"{url} has no bytes")
     return _keep_upload(caller, writer.blob, filename=urlsplit(url).path, purpose="dataset")
+
+
+def _authorization(caller: Caller, secret: str, url: str, *, now: datetime) -> str:
+    """The header's value: what is kept if it says its scheme (`Basic …`), else `Bearer` and it."""
+    value = reveal_for_host(caller.project.pk, secret, url=url, now=now)
+    if not (value.isascii() and value.isprintable()):
+        message = f"the secret {secret} cannot be a header: it has a line end or a character outside of ASCII"
+        raise unprocessable("secret_unusable", message, [FieldError("/secret", "secret_unusable", message)])
+    return value if " " in value else f"Bearer {value}"
 
 
 # --- datasets ---------------------------------------------------------------------------------------------

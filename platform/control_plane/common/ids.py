@@ -68,6 +68,10 @@ def token_id() -> str:
     return new_id("tok")
 
 
+def secret_id() -> str:
+    return new_id("sec")
+
+
 def upload_id() -> str:
     return new_id("upl")
 

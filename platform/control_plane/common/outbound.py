@@ -114,22 +114,27 @@ def fetch(
     seconds: float,
     resolve: Resolve = resolve,
     transport: httpx.BaseTransport | None = None,
+    authorization: str = "",
 ) -> Iterator[Iterator[bytes]]:
     """The body of a public https address, in chunks, as it is sent.
+
+    `authorization` goes to the host and port of `url` alone: a redirect to another does not take it along.
 
     Raises AddressRefused, before anything is asked, and FetchFailed for an answer other than 200, too many
     bytes, or too much time.
     """
     deadline = time.monotonic() + seconds
-    target = check(url, resolve)
+    first = target = check(url, resolve)
     # Nothing of this machine's own goes along: no proxy, no .netrc, no cookie.
     with httpx.Client(
         trust_env=False, follow_redirects=False, timeout=httpx.Timeout(CONNECT_SECONDS), transport=transport
     ) as http:
         for _ in range(REDIRECTS + 1):
+            headers = {"Host": target.host_header, "Accept-Encoding": "identity", "User-Agent": "oolong"}
+            if authorization and target.host_header == first.host_header:
+                headers["Authorization"] = authorization
             request = http.build_request(
-                "GET", target.pinned_url,
-                headers={"Host": target.host_header, "Accept-Encoding": "identity", "User-Agent": "oolong"},
+                "GET", target.pinned_url, headers=headers,
                 extensions={"sni_hostname": target.host},
             )  # fmt: skip
             try:

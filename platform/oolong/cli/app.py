@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli import checkpoints, datasets, functions, models, pool, project, runs, sessions, tokens
+from oolong.cli import (
+    audit,
+    checkpoints,
+    datasets,
+    functions,
+    models,
+    pool,
+    project,
+    runs,
+    secrets,
+    sessions,
+    tokens,
+)
 from oolong.cli.exit_codes import ExitCode, of_error
 from oolong.cli.output import JsonOption, notes, show_json
 from oolong.client import Client, OolongError
@@ -28,6 +40,8 @@ app.add_typer(pool.app, name="pool")
 app.add_typer(project.app, name="project")
 app.add_typer(sessions.app, name="session")
 app.add_typer(tokens.app, name="token")
+app.add_typer(secrets.app, name="secret")
+app.add_typer(audit.app, name="audit")
 
 
 @app.command()

@@ -9,6 +9,7 @@ from typing import TypeVar
 import httpx
 
 from oolong.client import calls, models
+from oolong.client.aio.audit import AsyncAudit
 from oolong.client.aio.checkpoints import AsyncCheckpoints
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.aio.datasets import AsyncDatasets
@@ -17,6 +18,7 @@ from oolong.client.aio.models import AsyncModels
 from oolong.client.aio.pool import AsyncPool
 from oolong.client.aio.project import AsyncProjects
 from oolong.client.aio.runs import AsyncRuns
+from oolong.client.aio.secrets import AsyncSecrets
 from oolong.client.aio.sessions import AsyncSessions
 from oolong.client.aio.streams import stream
 from oolong.client.aio.tokens import AsyncTokens
@@ -62,6 +64,8 @@ class AsyncClient:
         self.checkpoints = AsyncCheckpoints(self._connection)
         self.pool = AsyncPool(self._connection)
         self.tokens = AsyncTokens(self._connection)
+        self.secrets = AsyncSecrets(self._connection)
+        self.audit = AsyncAudit(self._connection)
 
     async def __aenter__(self) -> AsyncClient:
         return self

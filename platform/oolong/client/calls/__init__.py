@@ -5,6 +5,7 @@ Both clients send the same ones. A test holds each against the API's schema.
 
 from oolong.client.calls import (
     account,
+    audit,
     checkpoints,
     datasets,
     functions,
@@ -12,6 +13,7 @@ from oolong.client.calls import (
     pool,
     project,
     runs,
+    secrets,
     sessions,
     streams,
     telemetry,
@@ -23,6 +25,7 @@ from oolong.client.calls.call import Call
 __all__ = [
     "Call",
     "account",
+    "audit",
     "checkpoints",
     "datasets",
     "functions",
@@ -30,6 +33,7 @@ __all__ = [
     "pool",
     "project",
     "runs",
+    "secrets",
     "sessions",
     "streams",
     "telemetry",

@@ -27,6 +27,9 @@ from oolong.client.models.answer import (
 from oolong.client.models.answer import (
     Reference as Reference,
 )
+from oolong.client.models.audit import (
+    AuditEntry as AuditEntry,
+)
 from oolong.client.models.base_models import (
     Model as Model,
 )
@@ -173,6 +176,9 @@ from oolong.client.models.runs import (
 )
 from oolong.client.models.runs import (
     Validation as Validation,
+)
+from oolong.client.models.secrets import (
+    Secret as Secret,
 )
 from oolong.client.models.sessions import (
     Session as Session,

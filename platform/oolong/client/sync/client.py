@@ -13,6 +13,7 @@ from oolong.client.archives import Progress
 from oolong.client.calls import Call
 from oolong.client.exchange import RetryPolicy
 from oolong.client.settings import ClientSettings, read_settings
+from oolong.client.sync.audit import Audit
 from oolong.client.sync.checkpoints import Checkpoints
 from oolong.client.sync.connection import Connection
 from oolong.client.sync.datasets import Datasets
@@ -21,6 +22,7 @@ from oolong.client.sync.models import Models
 from oolong.client.sync.pool import Pool
 from oolong.client.sync.project import Projects
 from oolong.client.sync.runs import Runs
+from oolong.client.sync.secrets import Secrets
 from oolong.client.sync.sessions import Sessions
 from oolong.client.sync.streams import stream
 from oolong.client.sync.tokens import Tokens
@@ -62,6 +64,8 @@ class Client:
         self.checkpoints = Checkpoints(self._connection)
         self.pool = Pool(self._connection)
         self.tokens = Tokens(self._connection)
+        self.secrets = Secrets(self._connection)
+        self.audit = Audit(self._connection)
 
     def __enter__(self) -> Client:
         return self

@@ -120,11 +120,14 @@ def _catalog(alice: str) -> dict[str, str]:
     session = {"filename": "f", "purpose": "dataset", "bytes": 1}
     session = api(alice, "POST", "/upload-sessions", session, status=201)
     validation = api(alice, "POST", "/dataset-validations", {"upload_id": upload["id"]}, status=202)
+    secret = {"name": "HUB", "value": "secret plan"}
+    api(alice, "POST", "/secrets", secret, status=201)
     DatasetValidation.objects.update(report_sha256=version["sha256"])
     return {
         "dataset_id": dataset["id"], "version_id": version["id"], "sha256": version["sha256"],
         "model_id": model["id"], "function_id": function["function"]["id"], "upload": upload["id"],
         "function_version_id": function["id"], "session_id": session["id"], "validation_id": validation["id"],
+        "secret_name": "HUB",
     }  # fmt: skip
 
 

@@ -56,7 +56,15 @@ def test_what_is_ones_own_exists(world: World) -> None:
 
 def test_lists_hold_only_ones_own(world: World) -> None:
     own, other, ids = world.tokens["viewer"], world.tokens["another team"], world.ids
-    for path in ("/runs", "/datasets", "/models", "/checkpoints", "/functions", "/checkpoint-aliases"):
+    for path in (
+        "/runs",
+        "/datasets",
+        "/models",
+        "/checkpoints",
+        "/functions",
+        "/checkpoint-aliases",
+        "/secrets",
+    ):
         assert api(own, "GET", path).json()["data"], path
         for bearer in (other, world.tokens["another project"]):
             assert api(bearer, "GET", path).json()["data"] == [], path

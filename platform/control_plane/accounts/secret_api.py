@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts import secret_services, selectors
+from control_plane.accounts.caller import caller_of
+from control_plane.accounts.models import ProjectSecret
+from control_plane.common import clock
+from control_plane.common.clock import rfc3339
+from control_plane.common.pagination import paginate, read_page
+from control_plane.common.parsing import StrictSerializer, name_field
+from control_plane.common.schema import PAGE_PARAMETERS, page_of
+
+
+class SecretSetSerializer(StrictSerializer):
+    name = name_field(f"^{secret_services.NAME}$", "capitals, digits and _, a capital first", max_length=64)
+    value = serializers.CharField(
+        max_length=secret_services.MOST_BYTES, trim_whitespace=False, write_only=True,
+        help_text="never shown again",
+    )  # fmt: skip
+    hosts = serializers.ListField(
+        child=serializers.RegexField(r"^[A-Za-z0-9.-]+$", max_length=253), max_length=20, required=False,
+        help_text="hosts that an import by URL may send it to, as Authorization",
+    )  # fmt: skip
+
+
+class SecretSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    hosts = serializers.ListField(child=serializers.CharField())
+    fingerprint = serializers.CharField(help_text="the first characters of the value's SHA-256")
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+    last_used_at = serializers.DateTimeField(allow_null=True)
+
+
+def secret_as_json(row: ProjectSecret) -> dict[str, Any]:
+    return {
+        "name": row.name, "hosts": row.hosts, "fingerprint": row.fingerprint, "created_at": rfc3339(row.created_at),
+        "updated_at": rfc3339(row.updated_at), "last_used_at": rfc3339(row.last_used_at),
+    }  # fmt: skip
+
+
+class SecretsView(APIView):
+    scopes = {"GET": "secrets:read", "POST": "secrets:write"}
+
+    @extend_schema(
+        operation_id="list_secrets", parameters=PAGE_PARAMETERS, responses=page_of(SecretSerializer)
+    )
+    def get(self, request: Request) -> Response:
+        found = selectors.secrets(caller_of(request))
+        return Response(paginate(found, read_page(request), secret_as_json, key="name", newest_first=False))
+
+    @extend_schema(
+        operation_id="set_secret", request=SecretSetSerializer,
+        responses={200: SecretSerializer, 201: SecretSerializer},
+    )  # fmt: skip
+    def post(self, request: Request) -> Response:
+        """Keep a value under a name, instead of the one before."""
+        form = SecretSetSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        row, created = secret_services.set_secret(caller_of(request), **form.validated_data, now=clock.now())
+        return Response(secret_as_json(row), status=201 if created else 200)
+
+
+class SecretView(APIView):
+    scopes = {"DELETE": "secrets:write"}
+
+    @extend_schema(operation_id="delete_secret", responses={204: None})
+    def delete(self, request: Request, secret_name: str) -> Response:
+        secret_services.delete_secret(caller_of(request), secret_name, now=clock.now())
+        return Response(status=204)

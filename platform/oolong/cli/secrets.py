@@ -1,0 +1,56 @@
+"""`oolong secret …`"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.client import Client
+
+app = typer.Typer(no_args_is_help=True, help="Values that jobs may be given and that nobody can read back.")
+
+
+@app.command("set")
+def set_secret(
+    name: Annotated[str, typer.Argument(help="capitals, digits and _, as of an environment variable")],
+    host: Annotated[
+        list[str] | None, typer.Option("--host", help="an import by URL may send it there; repeatable")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Keep a value, instead of the one before. It is asked for, or read from stdin; never an argument."""
+    if sys.stdin.isatty():
+        value = typer.prompt("Value", hide_input=True, err=True)
+    else:
+        value = sys.stdin.read().removesuffix("\n")
+    with Client() as client:
+        secret = client.secrets.set(name, value, hosts=host or [])
+    if json:
+        show_json(secret)
+        return
+    notes.print(f"{secret.name} is kept (sha256 {secret.fingerprint}…)", markup=False)
+
+
+@app.command("list")
+def list_secrets(json: JsonOption = False) -> None:
+    """Their names, not their values."""
+    with Client() as client:
+        found = list(client.secrets.list())
+    if json:
+        show_json(found)
+        return
+    show_table(
+        ("NAME", "SHA256", "HOSTS", "SET", "LAST USED"),
+        ((row.name, row.fingerprint, ",".join(row.hosts), row.updated_at, row.last_used_at) for row in found),
+    )
+
+
+@app.command()
+def delete(name: Annotated[str, typer.Argument(help="name of the secret")]) -> None:
+    """Forget a secret now."""
+    with Client() as client:
+        client.secrets.delete(name)
+    notes.print(f"{name} is deleted", markup=False)

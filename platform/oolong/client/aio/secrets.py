@@ -1,0 +1,24 @@
+"""Project secrets, as the client offers them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from oolong.client import calls, models
+from oolong.client.aio.connection import AsyncConnection
+
+
+class AsyncSecrets:
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    def list(self) -> AsyncIterator[models.Secret]:
+        """Their names; nobody gets a value back."""
+        return self._connection.pages(calls.secrets.page())
+
+    async def set(self, name: str, value: str, *, hosts: Sequence[str] = ()) -> models.Secret:
+        """Keep a value under a name, instead of the one before. `hosts`: where an import by URL may send it."""
+        return await self._connection.send(calls.secrets.set_value(name, value, hosts))
+
+    async def delete(self, name: str) -> None:
+        await self._connection.send(calls.secrets.delete(name))

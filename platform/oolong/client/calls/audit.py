@@ -1,0 +1,11 @@
+"""The audit log of the project."""
+
+from __future__ import annotations
+
+from oolong.client.calls import call
+from oolong.client.calls.call import Call
+from oolong.client.models import AuditEntry, Page
+
+
+def page(**filters: str | None) -> Call[Page[AuditEntry]]:
+    return call.page("audit", AuditEntry, **filters)

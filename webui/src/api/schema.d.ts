@@ -1300,6 +1300,39 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/secrets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_secrets"];
+        put?: never;
+        /** @description Keep a value under a name, instead of the one before. */
+        post: operations["set_secret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/secrets/{secret_name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete: operations["delete_secret"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/session": {
         parameters: {
             query?: never;
@@ -1864,6 +1897,8 @@ export interface components {
         FetchRequest: {
             /** @description https, on the open internet; at most 1 GiB */
             url: string;
+            /** @description name of a project secret that goes along as Authorization */
+            secret?: string;
         };
         FieldError: {
             /** @description JSON pointer to the field */
@@ -2576,6 +2611,31 @@ export interface components {
         };
         /** @enum {string} */
         RunStatus: "QUEUED" | "STARTING" | "RUNNING" | "RECOVERING" | "PAUSING" | "PAUSED" | "STOPPING" | "FINISHING" | "SUCCEEDED" | "STOPPED" | "FAILED";
+        Secret: {
+            name: string;
+            hosts: string[];
+            /** @description the first characters of the value's SHA-256 */
+            fingerprint: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+            /** Format: date-time */
+            last_used_at: string | null;
+        };
+        SecretPage: {
+            data: components["schemas"]["Secret"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        SecretSetRequest: {
+            name: string;
+            /** @description never shown again */
+            value: string;
+            /** @description hosts that an import by URL may send it to, as Authorization */
+            hosts?: string[];
+        };
         Series: {
             name: string;
             unit: string;
@@ -2946,6 +3006,9 @@ export type RunKind = components['schemas']['RunKind'];
 export type RunModel = components['schemas']['RunModel'];
 export type RunPage = components['schemas']['RunPage'];
 export type RunStatus = components['schemas']['RunStatus'];
+export type Secret = components['schemas']['Secret'];
+export type SecretPage = components['schemas']['SecretPage'];
+export type SecretSetRequest = components['schemas']['SecretSetRequest'];
 export type Series = components['schemas']['Series'];
 export type SeriesPart = components['schemas']['SeriesPart'];
 export type SessionBeginRequest = components['schemas']['SessionBeginRequest'];
@@ -6010,6 +6073,108 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Validation"];
                 };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_secrets: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecretPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_secret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SecretSetRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Secret"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Secret"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_secret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                secret_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description what went wrong (RFC 9457) */
             default: {

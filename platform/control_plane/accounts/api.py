@@ -14,15 +14,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from control_plane.accounts import selectors, services
+from control_plane.accounts import selectors, services, tokens
 from control_plane.accounts.caller import caller_of
 from control_plane.accounts.models import ApiToken, AuditEntry, Project
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import Problem
 from control_plane.common.pagination import paginate, read_page
-from control_plane.common.parsing import StrictSerializer
+from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._ -]*$"
+NAME_WORDS = "letters, digits, spaces and . _ -, a letter or a digit first"
 
 
 class NamedSerializer(serializers.Serializer[Any]):
@@ -80,7 +83,8 @@ class ProjectSerializer(serializers.Serializer[Any]):
 
 
 class ProjectChangeSerializer(StrictSerializer):
-    trainer_code = serializers.BooleanField()
+    name = name_field(NAME_PATTERN, NAME_WORDS, max_length=120, required=False)
+    trainer_code = serializers.BooleanField(required=False)
 
 
 class ProjectEventSerializer(serializers.Serializer[Any]):
@@ -149,7 +153,7 @@ class ProjectView(APIView):
         form = ProjectChangeSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         caller = caller_of(request)
-        services.set_trainer_code(caller, form.validated_data["trainer_code"], now=clock.now())
+        services.change_project(caller, **form.validated_data, now=clock.now())
         return Response(project_as_json(selectors.project(caller)))
 
 
@@ -216,8 +220,7 @@ class TokensView(APIView):
         caller = caller_of(request)
         form = TokenCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        services.refuse_more_than_own(caller, form.validated_data["scopes"])
-        token, text = services.create_token(user=caller.user, project=caller.project, **form.validated_data)
+        token, text = tokens.issue_token(caller, caller.user, **form.validated_data, now=clock.now())
         return Response({**token_as_json(token), "token": text}, status=201)
 
 
@@ -226,7 +229,7 @@ class TokenView(APIView):
 
     @extend_schema(operation_id="revoke_token", responses={204: None})
     def delete(self, request: Request, token_id: str) -> Response:
-        services.revoke_token(caller_of(request), token_id, now=clock.now())
+        tokens.revoke_token(caller_of(request), token_id, now=clock.now())
         return Response(status=204)
 
 

@@ -1,7 +1,12 @@
-"""How a request says who it is: a bearer token, or a session cookie with CSRF protection."""
+"""How a request says who it is: a bearer token, or a session cookie with CSRF protection.
+
+A token is of one project. A browser's user may have several: the header X-Oolong-Project names one for a request,
+`PUT /session/project` for the session; without either it is the oldest.
+"""
 
 from __future__ import annotations
 
+from django.contrib.sessions.backends.base import SessionBase
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
@@ -12,7 +17,11 @@ from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import User
 from control_plane.accounts.secrets import TOKEN_PREFIX
 from control_plane.common import clock
+from control_plane.common.errors import Problem, not_found
 from control_plane.common.origin import note_caller
+
+PROJECT_HEADER = "X-Oolong-Project"
+SESSION_PROJECT = "project"  # key in a session
 
 
 def bearer(request: Request) -> str | None:
@@ -22,10 +31,21 @@ def bearer(request: Request) -> str | None:
 
 def note(caller: Caller) -> None:
     """Let the audit log know who this request is from."""
+    kind = "service_account" if caller.user.service_of_id else "user"
     note_caller(
-        kind="user", identity=caller.user.pk, name=caller.user.username,
+        kind=kind, identity=caller.user.pk, name=caller.user.username,
         token_id=caller.token.pk if caller.token else "", project_id=caller.project.pk,
     )  # fmt: skip
+
+
+def session_caller(user: User, session: SessionBase, named: str = "") -> Caller | None:
+    """Who a browser speaks for. What the session remembers may be gone by now; what is named must be there."""
+    if named:
+        return selectors.caller_of_user(user, named)
+    remembered = session.get(SESSION_PROJECT, "")
+    return (selectors.caller_of_user(user, remembered) if remembered else None) or selectors.caller_of_user(
+        user
+    )
 
 
 class TokenAuthentication(BaseAuthentication):
@@ -37,6 +57,11 @@ class TokenAuthentication(BaseAuthentication):
         caller = selectors.caller_of_token(text, now=now) if text.startswith(TOKEN_PREFIX) else None
         if caller is None or caller.token is None:
             raise exceptions.NotAuthenticated("the token is unknown, expired or revoked")
+        if (named := request.headers.get(PROJECT_HEADER, caller.project.pk)) != caller.project.pk:
+            message = (
+                f"this token is of the project {caller.project.pk}, not {named!r}; use one of that project"
+            )
+            raise Problem(403, "token_bound", message)
         services.note_use(caller.token, now=now)
         note(caller)
         return caller.user, caller
@@ -52,7 +77,10 @@ class CallerSessionAuthentication(SessionAuthentication):
             return None
         user = found[0]
         assert isinstance(user, User)
-        caller = selectors.caller_of_user(user)
+        named = request.headers.get(PROJECT_HEADER, "")
+        caller = session_caller(user, request._request.session, named)
+        if caller is None and named:
+            raise not_found("project", named)
         if caller is None:
             raise exceptions.NotAuthenticated(f"the user {user.username!r} is in no project")
         note(caller)

@@ -16,6 +16,11 @@ class User(AbstractBaseUser):
     email = models.EmailField(blank=True)
     is_active = models.BooleanField(default=True)  # type: ignore[misc]  # a plain True in the base class
     date_joined = models.DateTimeField(auto_now_add=True)
+    is_staff = models.BooleanField(default=False)  # administers the installation: makes teams
+    # A service account: owned by this project, without a password; its user name ends in the project's id.
+    service_of = models.ForeignKey(
+        "Project", on_delete=models.CASCADE, null=True, blank=True, related_name="service_accounts"
+    )
 
     USERNAME_FIELD = "username"
     EMAIL_FIELD = "email"
@@ -50,8 +55,11 @@ class ProjectEvent(models.Model):
 
 
 class Role(models.TextChoices):
+    """Each may do what those above it may."""
+
     VIEWER = "viewer"
-    MEMBER = "member"
+    EDITOR = "editor"
+    OPERATOR = "operator"
     ADMIN = "admin"
 
 
@@ -68,6 +76,34 @@ class Membership(models.Model):
         constraints = [models.UniqueConstraint(fields=["user", "project"], name="one_role_per_project")]
 
 
+class TeamMembership(models.Model):
+    """A role in every project of a team: what a user's role in one of them never falls below."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="team_memberships")
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=16, choices=role_choices)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "team"], name="one_role_per_team")]
+
+
+class Invitation(models.Model):
+    """A single-use way into a project, or into all of its team. Only the secret's SHA-256 is kept."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.invitation_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="invitations")
+    whole_team = models.BooleanField(default=False)
+    role = models.CharField(max_length=16, choices=role_choices)
+    note = models.CharField(max_length=200, blank=True)  # for whom it is, in the words of who made it
+    sha256 = models.CharField(max_length=64, unique=True)
+    created_by = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True)
+    accepted_by = models.ForeignKey(User, on_delete=models.CASCADE, null=True, related_name="+")
+    revoked_at = models.DateTimeField(null=True)
+
+
 class ApiToken(models.Model):
     """A bearer token of a user in one project. Only its SHA-256 is kept: 256 random bits need no slow hash."""
 
@@ -82,6 +118,9 @@ class ApiToken(models.Model):
     expires_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
+    # After a rotation the secret before it goes on for a while, so that nobody is cut off in between.
+    previous_sha256 = models.CharField(max_length=64, null=True, unique=True)
+    previous_until = models.DateTimeField(null=True)
 
 
 class LoginLink(models.Model):

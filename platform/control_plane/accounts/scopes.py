@@ -5,26 +5,39 @@ from __future__ import annotations
 from control_plane.accounts.models import Role
 
 SCOPES = (
-    "runs:read", "runs:write",
+    "runs:read", "runs:write", "runs:admin",
     "sessions:write",
     "datasets:read", "datasets:write",
     "models:read", "models:write",
     "functions:read", "functions:write",
     "checkpoints:read", "checkpoints:write", "checkpoints:admin",
     "pool:read", "pool:admin",
-    "tokens:read", "tokens:write",
+    "tokens:read", "tokens:write", "tokens:admin",
+    "members:read", "members:write", "members:admin",
     "project:read", "project:admin",
     "audit:read",
     "secrets:read", "secrets:write",
+    "team:admin",
+    "installation:admin",
 )  # fmt: skip
 
-_OF_ADMINS = {scope for scope in SCOPES if scope.endswith(":admin")} | {"audit:read", "secrets:write"}
-_READ = frozenset(scope for scope in SCOPES if scope.endswith(":read")) - _OF_ADMINS
+_VIEWER = {scope for scope in SCOPES if scope.endswith(":read")} - {"audit:read"}
+_VIEWER |= {"tokens:write", "members:write"}  # one's own tokens; leaving
+_EDITOR = _VIEWER | {
+    "runs:write", "sessions:write", "datasets:write", "models:write", "functions:write", "checkpoints:write",
+}  # fmt: skip
+_OPERATOR = _EDITOR | {"runs:admin", "checkpoints:admin", "pool:admin"}
+_ADMIN = _OPERATOR | {"tokens:admin", "members:admin", "project:admin", "audit:read", "secrets:write"}
+
 ROLE_SCOPES: dict[str, frozenset[str]] = {
-    Role.VIEWER: _READ | {"tokens:write"},
-    Role.MEMBER: frozenset(SCOPES) - _OF_ADMINS,
-    Role.ADMIN: frozenset(SCOPES),
+    Role.VIEWER: frozenset(_VIEWER),
+    Role.EDITOR: frozenset(_EDITOR),
+    Role.OPERATOR: frozenset(_OPERATOR),
+    Role.ADMIN: frozenset(_ADMIN),
 }
+TEAM_ADMIN_SCOPES = frozenset({"team:admin"})  # the team itself, not one of its projects
+INSTALLATION_SCOPES = frozenset({"installation:admin"})
+RANK = {role: rank for rank, role in enumerate(ROLE_SCOPES)}
 
 
 def expand(scopes: list[str]) -> frozenset[str]:
@@ -38,6 +51,11 @@ def expand(scopes: list[str]) -> frozenset[str]:
         else:
             named.add(scope)
     return frozenset(named)
+
+
+def known(scopes: list[str]) -> frozenset[str]:
+    """What they stand for, without names that are none."""
+    return expand(scopes) & frozenset(SCOPES)
 
 
 def unknown(scopes: list[str]) -> list[str]:

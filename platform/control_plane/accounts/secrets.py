@@ -8,6 +8,7 @@ import secrets
 TOKEN_PREFIX = "ool_"
 NODE_PREFIX = "oolnode_"
 ENROLMENT_PREFIX = "oolenrol_"
+INVITATION_PREFIX = "oolinvite_"
 
 
 def new_secret(prefix: str) -> str:

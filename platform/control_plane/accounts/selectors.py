@@ -2,47 +2,162 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet, Value
 
 from control_plane.accounts.caller import Caller
-from control_plane.accounts.models import ApiToken, AuditEntry, Membership, Project, ProjectSecret, User
-from control_plane.accounts.scopes import ROLE_SCOPES, expand
+from control_plane.accounts.models import (
+    ApiToken,
+    AuditEntry,
+    Invitation,
+    Membership,
+    Project,
+    ProjectSecret,
+    Role,
+    Team,
+    TeamMembership,
+    User,
+)
+from control_plane.accounts.scopes import (
+    INSTALLATION_SCOPES,
+    RANK,
+    ROLE_SCOPES,
+    TEAM_ADMIN_SCOPES,
+    expand,
+)
 from control_plane.accounts.secrets import digest
+from control_plane.common.errors import not_found
+
+
+@dataclass(frozen=True)
+class Member:
+    user: User
+    project_role: str | None
+    team_role: str | None
+
+    @property
+    def role(self) -> str:
+        """The one that counts."""
+        return max((role for role in (self.project_role, self.team_role) if role), key=RANK.__getitem__)
+
+
+def _standing(user: User, project: Project) -> tuple[str | None, bool]:
+    """The role in the project, and whether the user is an admin of the team."""
+    here = Membership.objects.filter(user=user, project=project).values_list("role", Value(False))
+    team = TeamMembership.objects.filter(user=user, team=project.team_id).values_list("role", Value(True))
+    roles = list(here.union(team, all=True))
+    highest = max((role for role, _ in roles), key=RANK.__getitem__, default=None)
+    return highest, (Role.ADMIN, True) in roles
+
+
+def caller_in(user: User, project: Project, token: ApiToken | None = None) -> Caller | None:
+    """Who this user is in a project, at this moment; None when it is not one of theirs."""
+    role, team_admin = _standing(user, project)
+    if role is None or not user.is_active:
+        return None
+    scopes = ROLE_SCOPES[role]
+    if team_admin:
+        scopes |= TEAM_ADMIN_SCOPES
+    if user.is_staff:
+        scopes |= INSTALLATION_SCOPES
+    if token is not None:
+        scopes &= expand(token.scopes)
+    return Caller(user, project, role, scopes, token)
 
 
 def caller_of_token(text: str, *, now: datetime) -> Caller | None:
     """Who a bearer token speaks for; None when it is unknown, expired, revoked, or its user is gone."""
+    sha256 = digest(text)
     token = (
-        ApiToken.objects.filter(sha256=digest(text), revoked_at=None)
+        ApiToken.objects.filter(
+            Q(sha256=sha256) | Q(previous_sha256=sha256, previous_until__gt=now), revoked_at=None
+        )
         .select_related("user", "project__team")
         .first()
     )
-    if (
-        token is None
-        or (token.expires_at is not None and token.expires_at <= now)
-        or not token.user.is_active
-    ):
+    if token is None or (token.expires_at is not None and token.expires_at <= now):
         return None
-    membership = Membership.objects.filter(user=token.user, project=token.project).first()
-    if membership is None:
-        return None
-    scopes = expand(token.scopes) & ROLE_SCOPES[membership.role]
-    return Caller(token.user, token.project, membership.role, scopes, token)
+    return caller_in(token.user, token.project, token)
 
 
-def caller_of_user(user: User) -> Caller | None:
-    """Who a browser session speaks for: the user in the first of their projects."""
-    membership = Membership.objects.filter(user=user).select_related("project__team").order_by("pk").first()
-    if membership is None:
-        return None
-    return Caller(user, membership.project, membership.role, ROLE_SCOPES[membership.role])
+def caller_of_user(user: User, project_id: str = "") -> Caller | None:
+    """Who a browser session speaks for: the user in the named one of their projects, or in the first."""
+    found = projects_of(user)
+    project = (found.filter(pk=project_id) if project_id else found).first()
+    return caller_in(user, project) if project else None
 
 
-def tokens(caller: Caller) -> QuerySet[ApiToken]:
-    return ApiToken.objects.filter(user=caller.user, project=caller.project, revoked_at=None)
+def projects_of(user: User) -> QuerySet[Project]:
+    """The projects that a user has a role in, oldest first."""
+    own = Q(pk__in=Membership.objects.filter(user=user).values("project"))
+    teams = Q(team__in=TeamMembership.objects.filter(user=user).values("team"))
+    return Project.objects.filter(own | teams).select_related("team").order_by("pk")
+
+
+def tokens(caller: Caller, *, everybodys: bool = False) -> QuerySet[ApiToken]:
+    """One's own live tokens of the project; everybody's for who has tokens:admin."""
+    found = ApiToken.objects.filter(project=caller.project, revoked_at=None).select_related("user")
+    return found if everybodys and "tokens:admin" in caller.scopes else found.filter(user=caller.user)
+
+
+def revocable_tokens(caller: Caller) -> QuerySet[ApiToken]:
+    return tokens(caller, everybodys=True)
+
+
+def rotatable_tokens(caller: Caller) -> QuerySet[ApiToken]:
+    """One's own; and those of service accounts for who manages them. Nobody gets another person's secret."""
+    mine = Q(user=caller.user)
+    if "members:admin" in caller.scopes:
+        mine |= Q(user__service_of=caller.project)
+    found = ApiToken.objects.filter(mine, project=caller.project, revoked_at=None)
+    return found.select_related("user")
+
+
+def service_accounts(caller: Caller) -> QuerySet[User]:
+    return User.objects.filter(service_of=caller.project, is_active=True)
+
+
+def service_account(caller: Caller, identity: str) -> User:
+    user = service_accounts(caller).filter(pk=identity).first()
+    if user is None:
+        raise not_found("service account", identity)
+    return user
+
+
+def invitations(caller: Caller) -> QuerySet[Invitation]:
+    """Of the project; and for admins of the team, those into the team that were made in its other projects."""
+    own = Q(project=caller.project)
+    if "team:admin" in caller.scopes:
+        own |= Q(project__team=caller.project.team_id, whole_team=True)
+    return Invitation.objects.filter(own).select_related("created_by", "accepted_by", "project")
+
+
+def members(caller: Caller) -> list[Member]:
+    """The people of the project, by name: with their role in the team where they have one."""
+    here = dict(Membership.objects.filter(project=caller.project).values_list("user", "role"))
+    team = dict(TeamMembership.objects.filter(team=caller.project.team_id).values_list("user", "role"))
+    people = User.objects.filter(pk__in={*here, *team}, service_of=None).order_by("username")
+    return [Member(user, here.get(user.pk), team.get(user.pk)) for user in people]
+
+
+def team_members(caller: Caller) -> list[Member]:
+    return [member for member in members(caller) if member.team_role is not None]
+
+
+def teams(caller: Caller) -> QuerySet[Team]:
+    """The caller's teams; all of them for who administers the installation."""
+    if "installation:admin" in caller.scopes:
+        return Team.objects.order_by("pk")
+    return Team.objects.filter(pk__in=projects_of(caller.user).values("team")).order_by("pk")
+
+
+def projects(caller: Caller) -> QuerySet[Project]:
+    """The caller's projects; with a token, those of its project's team only."""
+    found = projects_of(caller.user)
+    return found if caller.token is None else found.filter(team=caller.project.team_id)
 
 
 def project(caller: Caller) -> Project:

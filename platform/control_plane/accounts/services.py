@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth import authenticate, login, logout
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.http import HttpRequest
 
@@ -20,11 +20,12 @@ from control_plane.accounts.models import (
     Project,
     Role,
     Team,
+    TeamMembership,
     User,
 )
-from control_plane.accounts.scopes import SCOPES, expand, unknown
+from control_plane.accounts.scopes import SCOPES, expand, known, unknown
 from control_plane.accounts.secrets import TOKEN_PREFIX, digest, new_secret
-from control_plane.common.errors import FieldError, Problem, not_found, unprocessable
+from control_plane.common.errors import FieldError, Problem, conflict, unprocessable
 from control_plane.common.origin import note_caller
 
 LOGIN_LINK_LIFE = timedelta(minutes=15)
@@ -34,7 +35,10 @@ LAST_USED_STEP = timedelta(minutes=1)  # one write a minute per token is enough 
 
 
 def init_embedded(*, username: str = "admin", team: str = "team", project: str = "default") -> Project:
-    """The one user, team and project of a single machine. Safe to repeat; no password is ever set."""
+    """The one user, team and project of a single machine. Safe to repeat; no password is ever set.
+
+    The user administers the installation unless somebody else does.
+    """
     with transaction.atomic():
         user, created = User.objects.get_or_create(username=username)
         if created:
@@ -43,6 +47,10 @@ def init_embedded(*, username: str = "admin", team: str = "team", project: str =
         team_row, _ = Team.objects.get_or_create(name=team)
         project_row, _ = Project.objects.get_or_create(team=team_row, name=project)
         Membership.objects.get_or_create(user=user, project=project_row, defaults={"role": Role.ADMIN})
+        if not team_row.memberships.filter(role=Role.ADMIN).exists():
+            TeamMembership.objects.update_or_create(user=user, team=team_row, defaults={"role": Role.ADMIN})
+        if not User.objects.filter(is_staff=True).exists():
+            User.objects.filter(pk=user.pk).update(is_staff=True)
     return project_row
 
 
@@ -72,22 +80,17 @@ def create_token(
 
 
 def refuse_more_than_own(caller: Caller, scopes: list[str]) -> None:
-    """Whoever makes a token hands on power of their own, never more: 403 `more_than_yours`."""
-    more = expand(scopes) - caller.scopes
-    if more & set(SCOPES):
+    """Whoever makes a token hands on power of their own, never more: 403 `more_than_yours`.
+
+    A wildcard stands for whatever its user may at each moment, so who asks with a token needs it in that token.
+    """
+    more = known([scope for scope in scopes if not scope.endswith("*")]) - caller.scopes
+    if caller.token is not None:
+        more |= known(scopes) - expand(caller.token.scopes)
+    if more:
         raise Problem(
             403, "more_than_yours", f"you do not have {', '.join(sorted(more))} yourself; leave it out"
         )
-
-
-def revoke_token(caller: Caller, identity: str, *, now: datetime) -> None:
-    with transaction.atomic():
-        changed = ApiToken.objects.filter(
-            pk=identity, user=caller.user, project=caller.project, revoked_at=None
-        ).update(revoked_at=now)
-        if not changed:
-            raise not_found("token", identity)
-        audit.record("token.revoke", target=("token", identity), at=now)
 
 
 def note_use(token: ApiToken, *, now: datetime) -> None:
@@ -98,18 +101,39 @@ def note_use(token: ApiToken, *, now: datetime) -> None:
     ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
 
 
-def set_trainer_code(caller: Caller, allowed: bool, *, now: datetime) -> Project:
-    """Let the project's runs bring losses of their own, or no longer. A change leaves an event, a repeat none."""
+def change_project(
+    caller: Caller, *, name: str | None = None, trainer_code: bool | None = None, now: datetime
+) -> Project:
+    """Rename the project, or let its runs bring losses of their own. A change leaves an event, a repeat none."""
     with transaction.atomic():
         project = Project.objects.select_for_update().get(pk=caller.project.pk)
-        if project.trainer_code != allowed:
-            project.trainer_code = allowed
-            project.save(update_fields=["trainer_code"])
+        if trainer_code is not None and project.trainer_code != trainer_code:
+            project.trainer_code = trainer_code
             note_project(
-                caller, "trainer_code", f"{caller.user.username} turned trainer_code {'on' if allowed else 'off'}",
-                now=now, data={"from": not allowed, "to": allowed},
+                caller, "trainer_code",
+                f"{caller.user.username} turned trainer_code {'on' if trainer_code else 'off'}",
+                now=now, data={"from": not trainer_code, "to": trainer_code},
             )  # fmt: skip
+        if name is not None and project.name != name:
+            note_project(
+                caller,
+                "renamed",
+                f"{project.name} → {name}",
+                now=now,
+                data={"from": project.name, "to": name},
+            )
+            project.name = name
+        save_named(project, f"the team has a project {name!r} already")
     return project
+
+
+def save_named(row: Project | Team, refusal: str) -> None:
+    """Save what has a unique name; 409 `name_taken` with the refusal when another row has it."""
+    try:
+        with transaction.atomic():
+            row.save()
+    except IntegrityError as error:
+        raise conflict("name_taken", f"{refusal}; choose another name") from error
 
 
 def note_project(caller: Caller, kind: str, message: str, *, now: datetime, data: dict[str, Any]) -> None:

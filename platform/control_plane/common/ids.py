@@ -72,6 +72,10 @@ def secret_id() -> str:
     return new_id("sec")
 
 
+def invitation_id() -> str:
+    return new_id("inv")
+
+
 def upload_id() -> str:
     return new_id("upl")
 

@@ -42,10 +42,12 @@ def _refuse_unkeepable(value: Any) -> None:
             _refuse_unkeepable(item)
 
 
-def name_field(pattern: str, words: str, *, max_length: int) -> serializers.RegexField:
+def name_field(pattern: str, words: str, *, max_length: int, required: bool = True) -> serializers.RegexField:
     """A name that is to match a pattern; a refusal shows the name and says the pattern in `words`."""
     refusal = f"'%(value)s' is no name here: {words}"
-    return serializers.RegexField(pattern, max_length=max_length, error_messages={"invalid": refusal})
+    return serializers.RegexField(
+        pattern, max_length=max_length, required=required, error_messages={"invalid": refusal}
+    )
 
 
 class StrictSerializer(serializers.Serializer[Any]):

@@ -39,6 +39,9 @@ class Resolved:
         self.errors.append(FieldError(pointer, code, message))
 
 
+USUAL_PRIORITY = 500  # above it a run goes ahead of its colleagues': operators decide that
+
+
 def resolve_spec(caller: Caller, document: Any, *, with_model: bool = True) -> Resolved:
     """Without a model: of a gate, whose model is named when it is used."""
     found = spec_errors(document)
@@ -57,6 +60,12 @@ def resolve_spec(caller: Caller, document: Any, *, with_model: bool = True) -> R
         resolved.refuse(
             "/placement/pool", "unknown_pool", f"there is no pool {spec.placement.pool!r}; there is {known}"
         )
+    if spec.placement.priority > USUAL_PRIORITY and "runs:admin" not in caller.scopes:
+        resolved.refuse(
+            "/placement/priority", "priority_reserved",
+            f"priority {spec.placement.priority} is above {USUAL_PRIORITY}, which needs the scope runs:admin: ask an "
+            "operator to raise it, or leave it out",
+        )  # fmt: skip
     for finding in lint(spec, facts_of(caller, spec, resolved.dataset_version, resolved.base_model)):
         if finding.severity == "error":
             resolved.refuse(finding.pointer, finding.code, f"{finding.message}. {finding.advice}")

@@ -10,13 +10,13 @@ from django.db import transaction
 from control_plane.accounts import audit
 from control_plane.accounts.caller import Caller
 from control_plane.catalog.checkpoint_services import hold_stored
-from control_plane.common.errors import conflict, unprocessable
+from control_plane.common.errors import Problem, conflict, unprocessable
 from control_plane.fleet import services as fleet
 from control_plane.runs.ending import begin_pause, begin_stop, rest, verdict_of
 from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run
-from control_plane.runs.resolve import resolve_spec
+from control_plane.runs.resolve import USUAL_PRIORITY, resolve_spec
 from control_plane.runs.status import may_move
 from oolong.contracts.lifecycle import EndReason, RunStatus
 from oolong.contracts.run_spec import RunSpec
@@ -66,6 +66,9 @@ def update_run(run_id: str, fields: dict[str, Any], *, by: Caller, now: datetime
                 "not_waiting", f"the run is {run.status}; its priority matters only while it waits for slots",
                 current_status=run.status,
             )  # fmt: skip
+        if changed.get("priority", 0) > max(run.priority, USUAL_PRIORITY) and "runs:admin" not in by.scopes:
+            message = f"a priority above {USUAL_PRIORITY} needs the scope runs:admin; ask an operator"
+            raise Problem(403, "missing_scope", message)
         if not changed:
             return run
         for name, value in changed.items():

@@ -174,7 +174,7 @@ def test_an_unknown_form_of_the_export_is_refused(alice: Any) -> None:
 
 def test_only_admins_read_the_log_and_only_their_own(alice: Any, person: Any) -> None:
     alice.run(name="secret plan")
-    assert person("dave", role=Role.MEMBER).get("/audit").status_code == 403
+    assert person("dave", role=Role.EDITOR).get("/audit").status_code == 403
     assert person("erin", role=Role.VIEWER).get("/audit/export").status_code == 403
     charlie = person("charlie", team="blue")
     assert "secret plan" not in charlie.get("/audit").content.decode()

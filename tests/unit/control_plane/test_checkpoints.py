@@ -104,7 +104,7 @@ def test_two_movers_of_an_alias_do_not_undo_each_other(alice: Any, stored: Any) 
 
 
 def test_a_protected_alias_moves_only_for_an_admin(alice: Any, person: Any, stored: Any) -> None:
-    bob = person("bob", role=Role.MEMBER)
+    bob = person("bob", role=Role.EDITOR)
     first, second = stored(step=1), stored(step=2)
     assert set_alias(bob, "best", first.pk).status_code == 200
     assert set_alias(bob, "best", first.pk, protected=True).status_code == 403
@@ -327,7 +327,7 @@ def test_an_odd_policy_is_refused_and_not_set(alice: Any, policy: dict[str, Any]
 
 
 def test_only_an_admin_frees(alice: Any, person: Any) -> None:
-    bob = person("bob", role=Role.MEMBER)
+    bob = person("bob", role=Role.EDITOR)
     assert bob.post("/checkpoint-retention/apply").status_code == 403
     assert bob.call("PUT", "/checkpoint-retention", {"keep_last": 1}).status_code == 403
     assert bob.post("/checkpoint-retention/plan", {"keep_last": 1}).status_code == 200

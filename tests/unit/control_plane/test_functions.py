@@ -157,7 +157,7 @@ def test_an_unknown_kind_is_refused(alice: Any, kind: str) -> None:
 def test_a_loss_waits_for_an_admin_to_allow_code_in_the_trainer(alice: Any, person: Any) -> None:
     refused = upload(alice, LOSS, name="mine", kind="loss")
     assert (refused.status_code, refused.json()["code"]) == (403, "trainer_code_off")
-    bob = person("bob", role=Role.MEMBER)
+    bob = person("bob", role=Role.EDITOR)
     assert bob.call("PATCH", "/project", {"trainer_code": True}).status_code == 403
     assert alice.get("/project").json()["trainer_code"] is False
     assert alice.call("PATCH", "/project", {"trainer_code": True}).json()["trainer_code"] is True

@@ -40,7 +40,7 @@ def internet(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
         asked.append(request)
         if request.url.path == "/elsewhere":
             return httpx.Response(302, headers={"Location": "https://other.example.org/rows.jsonl"})
-        return httpx.Response(200, stream=httpx.ByteStream(b'{"question": "1+1", "answer": 2}\n'))
+        return httpx.Response(200, content=b'{"question": "1+1", "answer": 2}\n')
 
     def fetch(url: str, **limits: Any) -> Any:
         return outbound.fetch(

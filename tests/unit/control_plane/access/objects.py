@@ -12,7 +12,7 @@ import msgspec
 from django.test import Client
 
 from control_plane.accounts import services as accounts
-from control_plane.accounts.models import ApiToken, Membership, Project, Role, Team, User
+from control_plane.accounts.models import ApiToken, Membership, Project, Role, Team, TeamMembership, User
 from control_plane.accounts.scopes import SCOPES
 from control_plane.catalog.models import Checkpoint, DatasetValidation
 from control_plane.common import clock
@@ -57,10 +57,11 @@ def build_world() -> World:
     users: dict[str, User] = {}
     tokens: dict[str, str] = {}
 
-    def person(name: str, project: Project, role: str, scopes: tuple[str, ...] = ("*",)) -> str:
+    def person(name: str, project: Project, role: str | None) -> str:
         users[name] = user = User.objects.create(username=name)
-        Membership.objects.create(user=user, project=project, role=role)
-        tokens[name] = accounts.create_token(user=user, project=project, name="test", scopes=list(scopes))[1]
+        if role is not None:
+            Membership.objects.create(user=user, project=project, role=role)
+        tokens[name] = accounts.create_token(user=user, project=project, name="test", scopes=["*"])[1]
         return tokens[name]
 
     red, blue = Team.objects.create(name="red"), Team.objects.create(name="blue")
@@ -68,8 +69,14 @@ def build_world() -> World:
     sister = Project.objects.create(team=red, name="other")
     fleet.init_pool(red)
     alice = person("alice", home, Role.ADMIN)
-    for role in ROLES:
+    for role in ROLES[:4]:
         person(role, home, role)
+    for role in ROLES[4:]:
+        person(role, home, None)  # the role in the team is enough
+    for name in ("alice", *ROLES[4:]):
+        TeamMembership.objects.create(user=users[name], team=red, role=Role.ADMIN)
+    User.objects.filter(username__in=("alice", ROLES[5])).update(is_staff=True)
+    users.update({user.username: user for user in User.objects.all()})
     person("another team", Project.objects.create(team=blue, name="default"), Role.ADMIN)
     person("another project", sister, Role.ADMIN)
     for scope in SCOPES:

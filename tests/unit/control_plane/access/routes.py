@@ -163,22 +163,30 @@ LOWEST_ROLE = {
     "checkpoints:read": "viewer",
     "pool:read": "viewer",
     "project:read": "viewer",
+    "members:read": "viewer",
+    "members:write": "viewer",  # leaving
+    "secrets:read": "viewer",  # their names
     "tokens:read": "viewer",
     "tokens:write": "viewer",  # one's own, and never more than one may oneself
-    "runs:write": "member",
-    "sessions:write": "member",
-    "datasets:write": "member",
-    "models:write": "member",
-    "functions:write": "member",
-    "checkpoints:write": "member",
-    "secrets:read": "viewer",  # their names
-    "secrets:write": "admin",
-    "audit:read": "admin",
-    "checkpoints:admin": "admin",
-    "pool:admin": "admin",
+    "runs:write": "editor",
+    "sessions:write": "editor",
+    "datasets:write": "editor",
+    "models:write": "editor",
+    "functions:write": "editor",
+    "checkpoints:write": "editor",
+    "runs:admin": "operator",  # priorities above the usual
+    "checkpoints:admin": "operator",  # protected aliases, retention
+    "pool:admin": "operator",
+    "tokens:admin": "admin",  # those of others
+    "members:admin": "admin",
     "project:admin": "admin",
+    "audit:read": "admin",
+    "secrets:write": "admin",
+    "team:admin": "admin of the team",
+    "installation:admin": "admin of the installation",
 }
-ROLES = ("viewer", "member", "admin")  # each may do what those before it may
+# Each may do what those before it may; the last two stand beside the roles of a project.
+ROLES = ("viewer", "editor", "operator", "admin", "admin of the team", "admin of the installation")
 
 # An attempt that the run has left behind (a newer epoch, on another node): what its old node still gets.
 STALE = {

@@ -138,10 +138,26 @@ def test_a_node_reads_only_inputs_of_its_own_live_attempts(world: World) -> None
 
 
 def test_who_is_demoted_or_leaves_loses_the_power_of_old_tokens_at_once(world: World) -> None:
-    bearer, own = world.tokens["alice"], Membership.objects.filter(user=world.users["alice"])
+    bearer, own = world.tokens["admin"], Membership.objects.filter(user=world.users["admin"])
     assert api(bearer, "POST", "/pool/enrolment-tokens").status_code == 201
     own.update(role="viewer")
     assert api(bearer, "POST", "/pool/enrolment-tokens").status_code == 403
     assert api(bearer, "GET", "/runs").status_code == 200
     own.delete()
     assert api(bearer, "GET", "/runs").status_code == 401
+
+
+def test_only_operators_let_a_run_go_ahead_of_the_others(world: World) -> None:
+    run, urgent = f"/runs/{world.ids['run_id']}", {"priority": 501}
+    Run.objects.update(status="QUEUED")
+    refused = api(world.tokens["editor"], "PATCH", run, urgent)
+    assert (refused.status_code, refused.json()["code"]) == (403, "missing_scope")
+    assert api(world.tokens["operator"], "PATCH", run, urgent).status_code == 200
+    assert api(world.tokens["editor"], "PATCH", run, {"priority": 400}).status_code == 200
+    spec = {
+        "kind": "rl", "name": "hurry", "model": {"base_model": "tiny"}, "dataset": {"version": "sums@1"},
+        "placement": urgent,
+    }  # fmt: skip
+    refused = api(world.tokens["editor"], "POST", "/runs", {"spec": spec}).json()
+    assert [error["pointer"] for error in refused["errors"]] == ["/placement/priority"]
+    assert api(world.tokens["operator"], "POST", "/runs", {"spec": spec}).status_code == 201

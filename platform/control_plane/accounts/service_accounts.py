@@ -1,0 +1,59 @@
+"""Every write to service accounts: callers without a password that belong to a project, for pipelines."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from control_plane.accounts import audit, selectors
+from control_plane.accounts.caller import Caller
+from control_plane.accounts.models import ApiToken, Membership, Project, User
+from control_plane.accounts.notices import announce_power_change
+from control_plane.common.errors import conflict
+
+
+def create(caller: Caller, *, name: str, role: str, now: datetime) -> User:
+    """409 when the project has one of that name. A removed one's name may be used again; its tokens stay dead."""
+    with transaction.atomic():
+        Project.objects.select_for_update().get(pk=caller.project.pk)
+        user, created = User.objects.get_or_create(
+            username=f"{name}@{caller.project.pk}", defaults={"service_of": caller.project}
+        )
+        if not created and user.is_active:
+            raise conflict("name_taken", f"the project has a service account {name!r} already")
+        user.is_active = True
+        user.set_unusable_password()
+        user.save()
+        Membership.objects.update_or_create(user=user, project=caller.project, defaults={"role": role})
+        _record("create", user, now=now, role=role)
+    return user
+
+
+def set_role(caller: Caller, identity: str, role: str, *, now: datetime) -> User:
+    with transaction.atomic():
+        user = selectors.service_account(caller, identity)
+        Membership.objects.filter(user=user, project=caller.project).update(role=role)
+        _record("role", user, now=now, role=role)
+        announce_power_change([user.pk])
+    return user
+
+
+def remove(caller: Caller, identity: str, *, now: datetime) -> None:
+    """Its tokens end at once. The row stays: runs name it as their maker."""
+    with transaction.atomic():
+        user = selectors.service_account(caller, identity)
+        Membership.objects.filter(user=user).delete()
+        User.objects.filter(pk=user.pk).update(is_active=False)
+        ApiToken.objects.filter(user=user, revoked_at=None).update(revoked_at=now)
+        _record("remove", user, now=now, role=None)
+        announce_power_change([user.pk])
+
+
+def name_of(user: User) -> str:
+    return user.username.partition("@")[0]
+
+
+def _record(what: str, user: User, *, now: datetime, role: str | None) -> None:
+    target = ("service_account", user.pk, name_of(user))
+    audit.record(f"service_account.{what}", target=target, at=now, data={"role": role})

@@ -2268,6 +2268,7 @@ export interface components {
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PatchedProjectChangeRequest: {
+            name?: string;
             trainer_code?: boolean;
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import socket
 import sys
@@ -17,6 +18,8 @@ from gpu_agents.agent.end_jobs import AgentIsRunning, end_jobs, serving
 from gpu_agents.agent.identity import EnrolmentError, enrol
 from gpu_agents.agent.inventory import InventoryError
 from gpu_agents.agent.settings import AgentSettings, DataDirectory, check_server_url
+from oolong.logs import formatter
+from oolong.tracing import TracingUnavailable, start_tracing, stop_tracing
 
 log = logging.getLogger("gpu_agents.agent")
 
@@ -25,7 +28,7 @@ END_JOBS_GRACE_SECONDS = 10.0
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    _log_to_stderr()
     logging.getLogger("httpx").setLevel(logging.WARNING)
     data = DataDirectory(options.data_dir.resolve())
     data.create()
@@ -34,13 +37,21 @@ def main(arguments: list[str] | None = None) -> int:
             if options.command == "end-jobs":
                 return _end_jobs(data, options.grace)
             settings = _settings(options)
+            start_tracing("oolong-agent")
             status = asyncio.run(_run(settings))
+            stop_tracing()
             if settings.stop_jobs_on_exit:
                 _end_jobs(data, END_JOBS_GRACE_SECONDS)
             return status
-    except (AgentIsRunning, EnrolmentError, InventoryError, ValueError) as error:
+    except (AgentIsRunning, EnrolmentError, InventoryError, TracingUnavailable, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter("agent", os.environ.get("OOLONG_LOG_FORMAT", "")))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 async def _run(settings: AgentSettings) -> int:

@@ -20,6 +20,8 @@ from oolong.contracts.agent import (
     ShipReply,
     UploadReply,
 )
+from oolong.tracing import headers as traced_headers
+from oolong.tracing import span
 
 REQUEST_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
@@ -154,15 +156,16 @@ class AgentApi:
         params: dict[str, str] | None = None,
         timeout: float = REQUEST_SECONDS,
     ) -> T:
-        request = self._http.build_request(
-            "POST",
-            path,
-            content=msgspec.json.encode(body),
-            headers={"Content-Type": "application/json"},
-            params=params or {},
-            timeout=httpx.Timeout(timeout, connect=CONNECT_SECONDS),
-        )
-        return _decode((await self._send(request)).content, kind)
+        with span(f"agent {path.partition('/')[0]}", kind="client"):
+            request = self._http.build_request(
+                "POST",
+                path,
+                content=msgspec.json.encode(body),
+                headers={"Content-Type": "application/json", **traced_headers()},
+                params=params or {},
+                timeout=httpx.Timeout(timeout, connect=CONNECT_SECONDS),
+            )
+            return _decode((await self._send(request)).content, kind)
 
     async def _send(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
         try:

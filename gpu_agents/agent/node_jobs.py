@@ -115,7 +115,10 @@ class NodeJobs:
     def _bury(self, record: JobRecord, directory: Path) -> None:
         """The supervisor is gone without a word (killed, or the machine was rebooted): end what it left, note it."""
         killed = processes.end_marked(record.job_id)
-        log.error("%s: its supervisor was lost; %d processes of the job were killed", record.name, killed)
+        log.error(
+            "%s: its supervisor was lost; %d processes of the job were killed",
+            record.name, killed, extra=_subjects(record),
+        )  # fmt: skip
         directory.mkdir(parents=True, exist_ok=True)
         write_json(
             directory / EXIT_FILE, ExitRecord(code=-signal.SIGKILL, at=time.time(), cause="supervisor_lost")
@@ -139,24 +142,27 @@ class NodeJobs:
                 orphan_ttl_seconds=self._orphan_ttl_seconds,
             )
         except LaunchError as error:
-            log.error("%s", error)
+            log.error("%s", error, extra=_subjects(record))
             self.end(record, EndReason.PREPARATION_FAILED, str(error))
             return
         self._supervisors[record.job_id] = process
         self._spool.save(record)
-        log.info("%s of attempt %s runs, incarnation %d", record.name, record.attempt_id, record.incarnation)
+        log.info("%s runs, incarnation %d", record.name, record.incarnation, extra=_subjects(record))
 
     def stop(self, job_id: str) -> None:
         """Ask it to end."""
         record = self.record(job_id)
-        log.info("%s is asked to stop", record.name)
+        log.info("%s is asked to stop", record.name, extra=_subjects(record))
         record.stop_sent_at = time.time()
         self.save(record)
         self._signal(record, STOP)
 
     def kill(self, job_id: str) -> None:
         record = self.record(job_id)
-        log.warning("%s did not stop within %g s and is killed", record.name, record.grace_seconds)
+        log.warning(
+            "%s did not stop within %g s and is killed",
+            record.name, record.grace_seconds, extra=_subjects(record),
+        )  # fmt: skip
         record.kill_sent_at = time.time()
         self.save(record)
         self._signal(record, KILL)
@@ -166,7 +172,7 @@ class NodeJobs:
         record.exit_code = read_json(ended, ExitRecord).code if ended.exists() else None
         record.ended, record.reason, record.message = True, reason, message
         self._spool.save(record)
-        log.info("%s of attempt %s ended: %s %s", record.name, record.attempt_id, reason, message)
+        log.info("%s ended: %s %s", record.name, reason, message, extra=_subjects(record))
 
     def _signal(self, record: JobRecord, number: signal.Signals) -> None:
         supervisor = self.supervisor(record)
@@ -192,3 +198,8 @@ def _verdict(directory: Path) -> JobResult | None:
     except (ValueError, msgspec.ValidationError) as error:
         log.error("%s cannot be read: %s", path, error)
         return None
+
+
+def _subjects(record: JobRecord) -> dict[str, str]:
+    """What a log line about a job carries."""
+    return {"run": record.run_id, "attempt": record.attempt_id, "job": record.job_id}

@@ -15,6 +15,7 @@ from django.conf import settings  # noqa: E402
 from control_plane.catalog import store  # noqa: E402
 from control_plane.fleet.receiver import start_receiver_pulse  # noqa: E402
 from control_plane.routing import websocket_urlpatterns  # noqa: E402
+from oolong.tracing import start_tracing  # noqa: E402
 
 # Bodies of uploads wait on the store's own disk: /tmp may be small.
 settings.FILE_UPLOAD_TEMP_DIR = str(store.scratch_folder())
@@ -22,3 +23,4 @@ store.check()  # better no service than one that loses files
 
 application = ProtocolTypeRouter({"http": http, "websocket": URLRouter(websocket_urlpatterns)})
 start_receiver_pulse()
+start_tracing("oolong-web")

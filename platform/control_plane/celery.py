@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import logging.config
 import os
 
 from celery import Celery
+from celery.signals import setup_logging, worker_process_init, worker_process_shutdown
+from django.conf import settings
+
+from oolong.tracing import start_tracing, stop_tracing
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
 
@@ -79,3 +84,20 @@ app.conf.update(
     beat_max_loop_interval=1,
 )
 app.autodiscover_tasks()
+
+
+@setup_logging.connect
+def _keep_our_logging(**_: object) -> None:
+    """Celery would put its own handlers in the place of ours."""
+    logging.config.dictConfig(settings.LOGGING)
+    logging.getLogger("celery").setLevel(logging.WARNING)
+
+
+@worker_process_init.connect
+def _trace(**_: object) -> None:
+    start_tracing("oolong-worker")
+
+
+@worker_process_shutdown.connect
+def _send_last_spans(**_: object) -> None:
+    stop_tracing()

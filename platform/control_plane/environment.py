@@ -26,6 +26,8 @@ class Environment:
     public_url: str  # how browsers reach us; printed in login links
     secure_cookies: bool
     debug: bool
+    log_format: str  # json, text, or empty: text at a terminal, JSON elsewhere
+    metrics_token: str  # bearer of GET /metrics; empty: there are no metrics
     node_lease_seconds: float  # silence after which a node is UNRESPONSIVE
     orphan_seconds: float  # silence after which a node ends its own jobs
     heartbeat_seconds: float
@@ -51,6 +53,8 @@ def read_environment() -> Environment:
         public_url=public_url,
         secure_cookies=public_url.startswith("https://"),
         debug=os.environ.get("OOLONG_DEBUG", "") == "1",
+        log_format=os.environ.get("OOLONG_LOG_FORMAT", ""),
+        metrics_token=os.environ.get("OOLONG_METRICS_TOKEN", ""),
         node_lease_seconds=float(os.environ.get("OOLONG_NODE_LEASE_SECONDS", "45")),
         orphan_seconds=float(os.environ.get("OOLONG_ORPHAN_SECONDS", "4500")),
         heartbeat_seconds=float(os.environ.get("OOLONG_HEARTBEAT_SECONDS", "10")),

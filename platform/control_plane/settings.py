@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 
 from control_plane.environment import database_settings, read_environment
 
@@ -31,6 +32,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "control_plane.common.middleware.request_id",
     "control_plane.common.origin.note_origin",
+    "control_plane.common.observe.observe",
     "control_plane.common.middleware.refuse_nul",
     "django.middleware.security.SecurityMiddleware",
     "control_plane.common.dashboard.DashboardMiddleware",
@@ -108,10 +110,21 @@ SPECTACULAR_SETTINGS = {
 
 CELERY_BROKER_URL = ENVIRONMENT.redis_url
 
+# Which of our processes this is: web, worker, beat or manage.
+SERVICE = os.environ.get("OOLONG_SERVICE", "manage")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "formatters": {
+        "line": {"()": "oolong.logs.formatter", "service": SERVICE, "form": ENVIRONMENT.log_format}
+    },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "INFO"},
+    # Their lines go through the root's handler, in our form.
+    "loggers": {
+        "django": {"handlers": [], "propagate": True},
+        "django.request": {"level": "ERROR"},
+        "httpx": {"level": "WARNING"},
+        "opentelemetry": {"level": "WARNING"},
+    },
 }

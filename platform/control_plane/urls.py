@@ -5,6 +5,8 @@ from rest_framework.permissions import AllowAny
 from control_plane.accounts.api import login_link_view
 from control_plane.common.dashboard import dashboard
 from control_plane.common.errors import not_found_view, server_error_view
+from control_plane.common.health import healthz, readyz
+from control_plane.common.metrics import metrics_view
 
 _open = {"permission_classes": [AllowAny], "authentication_classes": []}
 
@@ -20,6 +22,9 @@ api: list[URLPattern | URLResolver] = [
 ]
 
 urlpatterns = [
+    path("healthz", healthz),
+    path("readyz", readyz),
+    path("metrics", metrics_view),
     path("api/v1/", include(api)),
     path("login/<str:token>", login_link_view),
     re_path(r"^(?!api/|ws/|static/)(?P<path>.*)$", dashboard),

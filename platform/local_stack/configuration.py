@@ -7,6 +7,7 @@ data must still open.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 import secrets
 import shlex
@@ -136,6 +137,7 @@ def django_variables(
     return {
         "DJANGO_SETTINGS_MODULE": "control_plane.settings",
         "SECRET_KEY": known.secret_key,
+        "OOLONG_METRICS_TOKEN": derived(known.secret_key, "metrics"),
         "DATABASE_URL": database_url,
         "REDIS_URL": redis_url,
         "OOLONG_DATA_DIR": str(places.store),
@@ -143,6 +145,11 @@ def django_variables(
         "OOLONG_PUBLIC_URL": configuration.url,
         "ALLOWED_HOSTS": ",".join(hosts),
     }
+
+
+def derived(secret: str, purpose: str) -> str:
+    """A secret of its own for one purpose; who knows it learns nothing of the one that it is made from."""
+    return hmac.new(secret.encode(), purpose.encode(), hashlib.sha256).hexdigest()[:40]
 
 
 def write_env_file(places: Places, variables: Mapping[str, str]) -> None:

@@ -14,6 +14,18 @@ from local_stack.configuration import StackConfiguration, broker_of, child_envir
 from local_stack.places import Places
 from local_stack.postgres import RunAs
 
+CONTROL_PLANE_ONLY = frozenset(
+    {
+        "SECRET_KEY",
+        "DATABASE_URL",
+        "REDIS_URL",
+        "OOLONG_METRICS_TOKEN",
+        "OOLONG_DATA_DIR",
+        "PROMETHEUS_MULTIPROC_DIR",
+        "DJANGO_SETTINGS_MODULE",
+    }
+)
+
 # Starting: stores first; then migrations; then the control plane; then the agent, which needs its API.
 STORES, CONTROL_PLANE, NODE = "stores", "control plane", "node"
 
@@ -94,7 +106,7 @@ def services_of(
                 name=name,
                 stage=CONTROL_PLANE,
                 argv=[python, *arguments],
-                environment=environment,
+                environment={**environment, "OOLONG_SERVICE": name},
                 directory=places.root,
                 is_ready=ready,
                 grace_seconds=3.0,
@@ -130,8 +142,7 @@ def enrol_token_file(places: Places) -> Path:
 
 def agent_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The agent gets none of the control plane's secrets: it has a credential of its own."""
-    secret = {"SECRET_KEY", "DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "OOLONG_DATA_DIR"}
-    return {name: value for name, value in environment.items() if name not in secret}
+    return {name: value for name, value in environment.items() if name not in CONTROL_PLANE_ONLY}
 
 
 def always() -> bool:

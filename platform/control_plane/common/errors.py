@@ -15,6 +15,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 
 from control_plane.common.field_error import FieldError
+from oolong.tracing import trace_id
 
 log = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
@@ -61,6 +62,7 @@ def fenced(detail: str) -> Problem:
 def body(
     status: int, code: str, detail: str, request_id: str, errors: list[FieldError] | None = None, **extra: Any
 ) -> dict[str, Any]:
+    traced = {"trace_id": trace} if (trace := trace_id()) else {}
     return {
         "type": f"/docs/errors#{code}",
         "title": HTTPStatus(status).phrase,
@@ -69,6 +71,7 @@ def body(
         "code": code,
         "request_id": request_id,
         "errors": [error.as_json() for error in errors or []],
+        **traced,
         **extra,
     }
 

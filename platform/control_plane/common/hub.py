@@ -24,6 +24,7 @@ import msgspec
 import psycopg
 from django.db import connection
 
+from control_plane.common import metrics
 from control_plane.common.live import CHANNEL
 
 logger = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class Subscription:
         lost = [frame for frame in self.waiting.values() if not frame.replaces]
         if not lost:
             return
+        metrics.DROPPED_FRAMES.inc(sum(frame.type != "gap" for frame in lost))
         left_out = gap(self.feed.topic, lost[0].first, lost[-1].seq)
         kept = [frame for frame in self.waiting.values() if frame.replaces]
         self.waiting = {frame.seq: frame for frame in sorted([*kept, left_out], key=lambda frame: frame.seq)}

@@ -44,3 +44,17 @@ class StreamFrame(models.Model):
 
     def __str__(self) -> str:
         return f"{self.topic} {self.seq} {self.type}"
+
+
+class Tick(models.Model):
+    """How often a tick ran and how long it took, over all workers. Written by `locks.only_one`."""
+
+    name = models.CharField(max_length=60, primary_key=True)
+    count = models.BigIntegerField(default=0)  # that ran to their end
+    failures = models.BigIntegerField(default=0)
+    seconds = models.FloatField(default=0.0)  # of all together
+    last_seconds = models.FloatField(default=0.0)
+    last_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.count} times"

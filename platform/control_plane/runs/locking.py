@@ -10,6 +10,7 @@ from django.db import transaction
 
 from control_plane.runs.models import Run
 from control_plane.runs.selectors import RELATED
+from oolong.logs import about
 
 log = logging.getLogger(__name__)
 
@@ -24,13 +25,14 @@ def each_locked(run_ids: Iterable[str], step: Callable[[Run], None]) -> None:
     """Lock each run that nobody works on and do the step. One run's failure is told at the end, not in the way."""
     failures: list[Exception] = []
     for run_id in run_ids:
-        try:
-            with transaction.atomic():
-                run = lock_run(run_id, skip_locked=True)
-                if run is not None:
-                    step(run)
-        except Exception as failure:
-            log.exception("run %s could not be advanced", run_id)
-            failures.append(failure)
+        with about(run=run_id):
+            try:
+                with transaction.atomic():
+                    run = lock_run(run_id, skip_locked=True)
+                    if run is not None:
+                        step(run)
+            except Exception as failure:
+                log.exception("run %s could not be advanced", run_id)
+                failures.append(failure)
     if failures:
         raise ExceptionGroup("some runs could not be advanced", failures)

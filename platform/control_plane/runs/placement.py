@@ -21,6 +21,8 @@ from control_plane.runs.plan_jobs import plan_jobs, port_names
 from control_plane.runs.selectors import newest_stored_checkpoint, queue
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.run_spec import RunSpec
+from oolong.logs import about
+from oolong.tracing import span
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +44,11 @@ def place_jobs(*, now: datetime) -> int:
     placed = 0
     for placement in decided.placements:
         try:
-            with transaction.atomic():
+            with (
+                about(run=placement.request),
+                span("start run", oolong__run=placement.request, oolong__node=placement.node),
+                transaction.atomic(),
+            ):
                 placed += _place(placement.request, placement.node, placement.slots, now=now)
         except IntegrityError:
             # Somebody else sold one of the slots meanwhile; the next tick plans anew.

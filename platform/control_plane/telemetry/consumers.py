@@ -18,7 +18,7 @@ import msgspec
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
-from control_plane.common import clock
+from control_plane.common import clock, metrics
 from control_plane.common.hub import Mailbox, hub
 from control_plane.telemetry.credentials import Credential, in_database, is_own_origin
 from control_plane.telemetry.topics import readable_topic
@@ -50,6 +50,7 @@ class StreamConsumer(AsyncWebsocketConsumer):
         self.heard: deque[float] = deque(maxlen=MOST_MESSAGES)
         # Accepted even when it is refused at once: only then does the client see the close code.
         await self.accept()
+        metrics.SOCKETS.inc()
         session = self._session_cookie()
         if session:
             if not is_own_origin(origin=self._header("origin"), host=self._header("host")):
@@ -59,6 +60,7 @@ class StreamConsumer(AsyncWebsocketConsumer):
         self.tasks = [asyncio.create_task(self._send_frames()), asyncio.create_task(self._watch())]
 
     async def disconnect(self, code: int) -> None:
+        metrics.SOCKETS.dec()
         hub().leave(self.mailbox)
         for task in self.tasks:
             task.cancel()

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import DataError, transaction
 
-from control_plane.common import clock, live
+from control_plane.common import clock, live, metrics
 from control_plane.common.errors import Problem
 from control_plane.runs import records as runs
 from control_plane.runs.models import Job, Run
@@ -62,12 +62,14 @@ def receive_outbox(job_id: str, name: str, *, offset: int, body: bytes) -> int:
         bad = sorted([*bad, *refused], key=lambda line: line.offset)
         _note_bad_lines(job, file, bad)
         _note_conflict(job, file, conflicts)
-        file.offset = end
+        start, file.offset = file.offset, end
         file.lines += len(good) + len(bad) - len(refused)
         file.bad_lines += len(bad)
         file.conflicts += len(conflicts)
         file.save(update_fields=["offset", "lines", "bad_lines", "conflicts"])
         runs.record_read_offset(job, name, end)
+        fresh_bytes, fresh_lines = end - start, len(good) + len(bad) - len(refused)
+        transaction.on_commit(lambda: _count(fresh_bytes, fresh_lines))
         return end
 
 
@@ -97,7 +99,13 @@ def receive_log(job_id: str, incarnation: int, *, offset: int, body: bytes) -> i
             "text": fresh.decode(errors="replace") if len(fresh) <= LOG_TEXT_IN_FRAME else None,
         }
         live.publish(f"run:{job.attempt.run_id}:logs", "log", frame)
+        transaction.on_commit(lambda: metrics.INGEST_BYTES.labels("log").inc(len(fresh)))
         return file.offset
+
+
+def _count(stored_bytes: int, lines: int) -> None:
+    metrics.INGEST_BYTES.labels("outbox").inc(stored_bytes)
+    metrics.INGEST_LINES.inc(lines)
 
 
 def log_file_name(incarnation: int) -> str:

@@ -18,6 +18,9 @@ ROUTES = {
     # --- outside /api/v1
     "ANY /login/{token}": OPEN,  # the link is its credential
     "ANY /{path}": OPEN,  # the dashboard's pages: static files
+    "ANY /healthz": OPEN,
+    "ANY /readyz": OPEN,  # says which part fails, nothing of how it is reached
+    "ANY /metrics": OPEN,  # to who sends OOLONG_METRICS_TOKEN: see operation/test_health.py
     "GET /openapi.json": OPEN,
     "GET /docs": OPEN,
     # --- accounts

@@ -1,0 +1,36 @@
+"""Nodes and slots by state, for Prometheus."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from django.db.models import Count, Exists, OuterRef
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+from control_plane.common.metrics import labelled
+from control_plane.fleet.models import Lease, Liveness, Node, Slot
+
+
+def collect() -> Iterable[Metric]:
+    nodes = Counter(node.status for node in Node.objects.only("liveness", "intent"))
+    states: Counter[str] = Counter({"free": 0, "held": 0, "unhealthy": 0, "unreachable": 0})
+    held = Exists(Lease.objects.filter(slot=OuterRef("pk"), released_at=None))
+    rows = (
+        Slot.objects.filter(present=True)
+        .annotate(held=held)
+        .values_list("held", "healthy", "node__liveness")
+        .annotate(count=Count("pk"))
+    )
+    for is_held, healthy, liveness, count in rows:
+        states[_state(is_held, healthy, liveness)] += count
+    yield labelled(GaugeMetricFamily, "oolong_nodes", "Nodes by status.", "status", dict(nodes))
+    yield labelled(GaugeMetricFamily, "oolong_slots", "Slots by state.", "state", dict(states))
+
+
+def _state(held: bool, healthy: bool, liveness: str) -> str:
+    if held:
+        return "held"
+    if liveness != Liveness.READY:
+        return "unreachable"
+    return "free" if healthy else "unhealthy"

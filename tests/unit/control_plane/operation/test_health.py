@@ -1,0 +1,170 @@
+"""Liveness, readiness and metrics: open where they must be, silent about what they are asked through."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection
+from django.test import Client
+
+from control_plane.catalog.health import check_store
+from control_plane.common import health
+from tests.unit.control_plane.conftest import Person, SimulatedNode
+
+SECRETS = ("hunter2", "only-for-tests", "postgresql://", "redis://")
+
+
+@pytest.fixture
+def all_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in health.CHECKS:
+        monkeypatch.setitem(health.CHECKS, name, lambda: None)
+
+
+def test_liveness_asks_nobody(client: Client) -> None:
+    answer = client.get("/healthz")  # no database in this test
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+def test_readiness_names_its_parts(client: Client, db: None, valkey_url: str) -> None:
+    answer = client.get("/readyz")
+    assert answer.status_code == 200, answer.content
+    assert answer.json() == {"ready": True, "checks": {"database": "ok", "broker": "ok", "store": "ok"}}
+
+
+def test_a_store_that_cannot_be_written_is_not_ready(
+    client: Client, all_well: None, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    monkeypatch.setitem(health.CHECKS, "store", check_store)
+    blocked = settings.ENVIRONMENT.data_dir / "blocked"
+    blocked.write_text("a file where a folder should be")
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, data_dir=blocked, storage_url="")
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["checks"]["store"].startswith("the scratch folder cannot be written")
+
+
+def test_a_broker_that_is_away_is_named_without_its_password(
+    client: Client, all_well: None, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    monkeypatch.setitem(health.CHECKS, "broker", health.check_broker)
+    settings.ENVIRONMENT = dataclasses.replace(
+        settings.ENVIRONMENT, redis_url="redis://:hunter2@127.0.0.1:1/0"
+    )
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["checks"]["broker"] == "does not answer (ConnectionError)"
+    assert not any(secret in answer.content.decode() for secret in SECRETS)
+
+
+def test_a_database_that_is_away_is_named_without_its_password(
+    client: Client, all_well: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(health.CHECKS, "database", health.check_database)
+    away = {"host": "127.0.0.1", "port": 1, "user": "oolong", "password": "hunter2", "dbname": "x"}
+    monkeypatch.setattr(health, "connect_parameters", lambda: away)
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["checks"]["database"] == "does not answer (OperationalError)"
+    assert not any(secret in answer.content.decode() for secret in SECRETS)
+
+
+@pytest.mark.usefixtures("db")
+def test_a_migration_that_is_not_applied_is_not_ready(
+    client: Client, all_well: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(health.CHECKS, "database", health.check_database)
+    more = health.known_migrations() | {("runs", "9999_of_a_newer_version")}
+    monkeypatch.setattr(health, "known_migrations", lambda: more)
+    said = client.get("/readyz").json()["checks"]["database"]
+    assert said == "1 migration(s) are not applied: run `manage.py migrate`"
+
+
+def test_an_older_server_serves_a_newer_database(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While an upgrade rolls, processes of the old version find migrations that they do not know."""
+    fewer = frozenset(sorted(health.known_migrations())[:-1])
+    monkeypatch.setattr(health, "known_migrations", lambda: fewer)
+    health.check_database()
+
+
+@pytest.fixture
+def token(settings: Any) -> str:
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, metrics_token="of-prometheus")
+    return "Bearer of-prometheus"
+
+
+def test_metrics_are_for_who_knows_their_token(client: Client, db: None, token: str, alice: Person) -> None:
+    assert client.get("/metrics").status_code == 401
+    assert client.get("/metrics", headers={"authorization": "Bearer wrong"}).status_code == 401
+    assert client.get("/metrics", headers={"authorization": f"Bearer {alice.token}"}).status_code == 401
+    assert client.post("/metrics", headers={"authorization": token}).status_code == 405
+    answer = client.get("/metrics", headers={"authorization": token})
+    assert answer.status_code == 200
+    assert answer["Content-Type"].startswith("text/plain")
+
+
+def test_without_a_token_there_are_no_metrics(client: Client, settings: Any) -> None:
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, metrics_token="")
+    assert client.get("/metrics", headers={"authorization": "Bearer "}).status_code == 404
+
+
+def test_metrics_tell_of_runs_slots_and_requests(
+    client: Client,
+    token: str,
+    alice: Person,
+    node: Callable[..., SimulatedNode],
+    start: Callable[..., Any],
+    tick: Callable[..., None],
+) -> None:
+    run = start(node(slots=4))
+    alice.run(name="waits")
+    tick()
+    alice.see(run["id"])
+    values = _values(client.get("/metrics", headers={"authorization": token}).content.decode())
+    assert values['oolong_runs{status="RUNNING"}'] == 1
+    assert values['oolong_slots{state="held"}'] + values['oolong_slots{state="free"}'] == 4
+    assert values['oolong_nodes{status="READY"}'] == 1
+    asked = 'oolong_http_request_duration_seconds_count{area="runs",method="GET",status="2xx"}'
+    assert values[asked] >= 1
+    assert "oolong_outbox_lag_bytes" in values
+    text = "\n".join(values)
+    assert run["id"] not in text, "an id would make a new series for every run"
+    assert "sums" not in text
+
+
+def test_a_tick_is_counted_for_all_workers(db: None, clock: Any) -> None:
+    from control_plane.common.locks import only_one
+    from control_plane.common.models import Tick
+
+    def fails() -> None:
+        raise ValueError("no")
+
+    only_one("of-this-test")(lambda: None)()
+    with pytest.raises(ValueError):
+        only_one("of-this-test")(fails)()
+    tick = Tick.objects.get(name="of-this-test")
+    assert (tick.count, tick.failures) == (1, 1)
+    assert tick.last_at == clock.now
+
+
+def test_a_tick_that_runs_elsewhere_is_left_out_here(db: None) -> None:
+    from control_plane.common.database import connect_parameters
+    from control_plane.common.locks import only_one, tick_key
+
+    done: list[int] = []
+    with psycopg.connect(**connect_parameters(), autocommit=True) as other:
+        other.execute("SELECT pg_advisory_lock(%s)", [tick_key("of-this-test")])
+        only_one("of-this-test")(lambda: done.append(1))()
+        other.execute("SELECT pg_advisory_unlock(%s)", [tick_key("of-this-test")])
+    assert done == []
+    only_one("of-this-test")(lambda: done.append(1))()
+    assert done == [1]
+    assert connection.is_usable()
+
+
+def _values(text: str) -> dict[str, float]:
+    lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in lines}

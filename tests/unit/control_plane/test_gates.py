@@ -34,7 +34,7 @@ def checkpoint(alice: Any, clock: Any) -> Callable[..., Checkpoint]:
 @pytest.fixture
 def bob(person: Any) -> Any:
     """May promote, but not protected aliases."""
-    return person("bob", role=Role.MEMBER)
+    return person("bob", role=Role.EDITOR)
 
 
 def finish(run_id: str, accuracy: float, *, clock: Any, status: RunStatus = RunStatus.SUCCEEDED) -> None:

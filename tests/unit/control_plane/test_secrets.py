@@ -40,7 +40,7 @@ def internet(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
         asked.append(request)
         if request.url.path == "/elsewhere":
             return httpx.Response(302, headers={"Location": "https://other.example.org/rows.jsonl"})
-        return httpx.Response(200, content=b'{"question": "1+1", "answer": 2}\n')
+        return httpx.Response(200, stream=httpx.ByteStream(b'{"question": "1+1", "answer": 2}\n'))
 
     def fetch(url: str, **limits: Any) -> Any:
         return outbound.fetch(
@@ -95,7 +95,7 @@ def test_a_faulty_secret_is_refused_and_its_value_not_repeated(alice: Any, chang
 
 
 def test_only_admins_set_secrets(kept: Any, person: Any) -> None:
-    dave = person("dave", role=Role.MEMBER)
+    dave = person("dave", role=Role.EDITOR)
     assert dave.post("/secrets", {"name": "HUB", "value": "mine"}).status_code == 403
     assert dave.call("DELETE", "/secrets/HUB").status_code == 403
     assert dave.get("/secrets").json()["data"][0]["name"] == "HUB"

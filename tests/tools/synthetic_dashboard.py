@@ -26,6 +26,7 @@ sys.path[:0] = [str(ROOT / "platform"), str(ROOT)]
 
 from local_stack import postgres, valkey  # noqa: E402
 from local_stack.places import places_here  # noqa: E402
+from oolong.client import Client  # noqa: E402
 from tests.support.control_plane import ControlPlane, free_port  # noqa: E402
 from tests.support.scripted_node import ScriptedNode  # noqa: E402
 
@@ -85,7 +86,15 @@ def submit_runs(plane: ControlPlane, folder: Path) -> str:
         for n in range(400)
         for split in ("train", "eval")
     )
-    with plane.client(plane.token()) as client:
+    token = plane.token()
+    mapping = {"prompt_column": "prompt", "answer_column": "answer", "split_column": "split"}
+    (folder / "letters.jsonl").write_text(rows)
+    with Client(plane.url, token) as oolong:
+        oolong.datasets.upload(
+            folder / "letters.jsonl", name="letter-sum", mapping=mapping,
+            description="Synthetic rows for the dashboard",
+        )  # fmt: skip
+    with plane.client(token) as client:
 
         def made(path: str, **body: Any) -> Any:
             reply = client.post(path, **body)
@@ -93,12 +102,6 @@ def submit_runs(plane: ControlPlane, folder: Path) -> str:
                 raise RuntimeError(f"{path}: {reply.status_code} {reply.text}")
             return reply.json()
 
-        upload = made("/uploads?filename=letters.jsonl&purpose=dataset", content=rows.encode())
-        dataset = made(
-            "/datasets", json={"name": "letter-sum", "description": "Synthetic rows for the dashboard"}
-        )
-        mapping = {"prompt_column": "prompt", "answer_column": "answer", "split_column": "split"}
-        made(f"/datasets/{dataset['id']}/versions", json={"upload_id": upload["id"], "mapping": mapping})
         made("/models", json={"name": "letter-sum-tiny", "path": str(model)})
 
         def run(name: str, steps: int, priority: int) -> str:

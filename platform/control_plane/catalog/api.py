@@ -11,7 +11,7 @@ from rest_framework.views import APIView
 
 from control_plane.accounts.api import NamedSerializer
 from control_plane.accounts.caller import Caller, caller_of
-from control_plane.catalog import derivation, rows, selectors, services
+from control_plane.catalog import derivation, selectors, services
 from control_plane.catalog.show import (
     dataset_as_json,
     model_as_json,
@@ -24,7 +24,7 @@ from control_plane.common.errors import Problem, not_found
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import encode, paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
-from control_plane.common.schema import PAGE_PARAMETERS, FieldErrorSerializer, page_of
+from control_plane.common.schema import PAGE_PARAMETERS, page_of
 
 
 class UploadSerializer(serializers.Serializer[Any]):
@@ -89,21 +89,8 @@ class DatasetCreateSerializer(StrictSerializer):
 
 class VersionCreateSerializer(StrictSerializer):
     validation_id = serializers.CharField(
-        required=False, help_text="of a VALID validation; any size and format"
+        help_text="of a VALID validation of a whole file with a mapping: POST /api/v1/dataset-validations"
     )
-    upload_id = serializers.CharField(required=False, help_text="of JSON lines, which are checked at once")
-    mapping = MappingSerializer(required=False, help_text="with upload_id")
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if set(attrs) not in ({"validation_id"}, {"upload_id", "mapping"}):
-            raise serializers.ValidationError("give either validation_id, or upload_id with mapping")
-        return attrs
-
-
-class PreviewRequestSerializer(StrictSerializer):
-    upload_id = serializers.CharField()
-    mapping = MappingSerializer(required=False, allow_null=True, default=None)
-    limit = serializers.IntegerField(required=False, default=20, min_value=1, max_value=services.PREVIEW_ROWS)
 
 
 class ColumnSerializer(serializers.Serializer[Any]):
@@ -122,13 +109,6 @@ class RenderedSerializer(serializers.Serializer[Any]):
     answer = serializers.CharField()
     completion = serializers.CharField(allow_null=True)
     split = serializers.CharField()
-
-
-class PreviewSerializer(serializers.Serializer[Any]):
-    columns = ColumnSerializer(many=True)
-    rows = serializers.ListField(child=serializers.DictField())
-    rendered = RenderedSerializer(many=True)
-    errors = FieldErrorSerializer(many=True)
 
 
 class CanonicalRowSerializer(RenderedSerializer):
@@ -287,31 +267,9 @@ class VersionsView(APIView):
         dataset = selectors.dataset_for(caller, dataset_id)
         form = VersionCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        given = form.validated_data
-        if "validation_id" in given:
-            validation = selectors.validation_for(caller, given["validation_id"])
-            version, created = create_version_of(caller, dataset, validation)
-        else:
-            upload = selectors.upload_for(caller, given["upload_id"])
-            version, created = services.create_version(
-                caller, dataset, upload, rows.Mapping(**given["mapping"])
-            )
+        validation = selectors.validation_for(caller, form.validated_data["validation_id"])
+        version, created = create_version_of(caller, dataset, validation)
         return Response(version_as_json(version), status=201 if created else 200)
-
-
-class PreviewView(APIView):
-    scopes = {"POST": "datasets:read"}
-
-    @extend_schema(
-        operation_id="preview_dataset", request=PreviewRequestSerializer, responses=PreviewSerializer
-    )
-    def post(self, request: Request) -> Response:
-        form = PreviewRequestSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        upload = selectors.upload_for(caller_of(request), form.validated_data["upload_id"])
-        given = form.validated_data["mapping"]
-        mapping = rows.Mapping(**given) if given is not None else None
-        return Response(services.preview(upload, mapping, limit=form.validated_data["limit"]))
 
 
 class VersionView(APIView):

@@ -20,6 +20,7 @@ from oolong.contracts.attempt import CanonicalRow
 
 MOST_ROWS = 500_000  # read within a request
 SHOWN = 20
+RATIO_TOLERANCE = 0.01  # thirds, written with two digits
 
 
 def derive_version(
@@ -36,6 +37,10 @@ def derive_version(
         or any(not 0 < ratio <= 1 for ratio in ratios.values())
     ):
         message = f"give 2 to {rows.MAX_SPLITS} splits with ratios above 0 and at most 1"
+        raise unprocessable("invalid", message, [FieldError("/ratios", "ratios", message)])
+    total = sum(ratios.values())
+    if abs(total - 1) > RATIO_TOLERANCE:
+        message = f"the ratios add up to {total:g}; they are shares of the rows and add up to 1"
         raise unprocessable("invalid", message, [FieldError("/ratios", "ratios", message)])
     found = list(_rows(parent))
     strata = [row.split if stratify == "split" else row.answer for row in found] if stratify else None

@@ -11,6 +11,7 @@ import string
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import IO, Any, Protocol
 
 import msgspec
@@ -193,10 +194,12 @@ def read_row(line: bytes) -> dict[str, Any]:
     return row
 
 
-def presentable(value: Any, *, depth: int = 20) -> Any:
-    """A raw value as it can be stored and shown: NUL and half characters replaced, infinities as null, and what is
-    nested deeper than `depth` left out. Databases and JSON take nothing else."""
+def presentable(value: Any, *, depth: int = 20, most: int | None = None) -> Any:
+    """A raw value as it can be stored and shown: NUL and half characters replaced, infinities as null, what is
+    nested deeper than `depth` left out, and texts and lists cut at `most`. Databases and JSON take nothing else."""
     match value:
+        case str() if most is not None and len(value) > most:
+            return presentable(value[:most]) + "…"
         case str():
             return (
                 value.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -206,9 +209,12 @@ def presentable(value: Any, *, depth: int = 20) -> Any:
         case dict() | list() if not depth:
             return "…"
         case dict():
-            return {presentable(name): presentable(item, depth=depth - 1) for name, item in value.items()}
+            return {
+                presentable(name, most=most): presentable(item, depth=depth - 1, most=most)
+                for name, item in islice(value.items(), most)
+            }
         case list():
-            return [presentable(item, depth=depth - 1) for item in value]
+            return [presentable(item, depth=depth - 1, most=most) for item in value[:most]]
     return value
 
 

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import shutil
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from django.db import IntegrityError, transaction
-from django.db.models import Max
 
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.secret_services import reveal_for_host
-from control_plane.catalog import archives, rows, store
+from control_plane.catalog import archives, store
 from control_plane.catalog.models import (
     BaseModel,
     Checkpoint,
     CheckpointState,
     CheckpointUpload,
     Dataset,
-    DatasetVersion,
     Upload,
 )
 from control_plane.common.errors import FieldError, Problem, conflict, unprocessable
@@ -135,93 +132,6 @@ def create_dataset(caller: Caller, *, name: str, description: str = "") -> Datas
             f"there is a dataset {name!r} already ({existing.pk}); add a version to it",
             id=existing.pk,
         ) from error
-
-
-def create_version(
-    caller: Caller, dataset: Dataset, upload: Upload, mapping: rows.Mapping
-) -> tuple[DatasetVersion, bool]:
-    """A new immutable version, or the existing one with the same canonical rows. 422 names every faulty row."""
-    _check_mapping(mapping)
-    written = rows.Written()
-    try:
-        with store.open_blob(upload.sha256) as source, store.new_blob() as target:
-            written = rows.write_canonical(source, mapping, target)
-            if written.errors:
-                raise _Rejected
-    except _Rejected as error:
-        count = len(written.errors)
-        many = f"at least {count} rows are" if count > 1 else "a row is"
-        raise unprocessable(
-            "rows_invalid",
-            f"{many} faulty, nothing was stored; first: {written.errors[0].message}",
-            written.errors,
-        ) from error
-    blob = target.blob
-    with transaction.atomic():
-        Dataset.objects.select_for_update().get(pk=dataset.pk)
-        existing = (
-            DatasetVersion.objects.filter(dataset=dataset, sha256=blob.sha256)
-            .select_related("dataset")
-            .first()
-        )
-        if existing is not None:
-            return existing, False
-        newest = dataset.versions.aggregate(newest=Max("number"))["newest"] or 0
-        version = DatasetVersion.objects.create(
-            dataset=dataset, number=newest + 1, sha256=blob.sha256, bytes=blob.bytes, rows=written.rows,
-            splits=dict(written.splits), with_completion=dict(written.with_completion), mapping=mapping.as_json(),
-            offsets=written.offsets, created_by=caller.user,
-        )  # fmt: skip
-    return version, True
-
-
-def _check_mapping(mapping: rows.Mapping) -> None:
-    if faults := rows.mapping_faults(mapping):
-        raise unprocessable("mapping_invalid", faults[0].message, faults)
-
-
-def preview(upload: Upload, mapping: rows.Mapping | None, *, limit: int) -> dict[str, Any]:
-    """The first rows as they are, and as they would be rendered; faults are listed, not raised."""
-    raw: list[dict[str, Any]] = []
-    rendered: list[dict[str, Any]] = []
-    errors: list[FieldError] = []
-    types: dict[str, set[str]] = {}
-    if mapping is not None:
-        errors += rows.mapping_faults(mapping)
-    usable = mapping if not errors else None
-    with store.open_blob(upload.sha256) as source:
-        for number, line in islice(rows.numbered_lines(source), limit):
-            try:
-                row = rows.read_row(line)
-                raw.append(rows.presentable(row))
-                for column, value in row.items():
-                    types.setdefault(column, set()).add(_type_name(value))
-                if usable is not None:
-                    shown = rows.canonical(row, usable, number)
-                    rendered.append(
-                        {
-                            "messages": shown.messages, "answer": shown.answer,
-                            "completion": shown.completion, "split": shown.split,
-                        }
-                    )  # fmt: skip
-            except rows.RowFault as fault:
-                errors.append(rows.fault_of_row(fault, number))
-    columns = [
-        {
-            "name": rows.presentable(column),
-            "type": " or ".join(sorted(found - {"null"})) or "null",
-            "missing": sum(row.get(column) is None for row in raw),
-        }
-        for column, found in types.items()
-    ]
-    return {
-        "columns": columns, "rows": raw, "rendered": rendered, "errors": [error.as_json() for error in errors],
-    }  # fmt: skip
-
-
-def _type_name(value: Any) -> str:
-    names = {bool: "boolean", int: "number", float: "number", str: "text", list: "list", dict: "object"}
-    return "null" if value is None else names[type(value)]
 
 
 # --- base models ------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ urlpatterns = [
     path("upload-sessions/<str:session_id>/parts/<int:number>", upload_api.UploadSessionPartView.as_view()),
     path("upload-sessions/<str:session_id>/complete", upload_api.UploadSessionCompleteView.as_view()),
     path("datasets", api.DatasetsView.as_view()),
-    path("datasets/preview", api.PreviewView.as_view()),
     path("datasets/<str:dataset_id>", api.DatasetView.as_view()),
     path("datasets/<str:dataset_id>/versions", api.VersionsView.as_view()),
     path("dataset-validations", validation_api.ValidationsView.as_view()),

@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -68,12 +70,29 @@ def advance_validations(*, now: datetime) -> None:
     """One tick: settle what has ended, end what takes too long, start what waits. Safe to lose and to repeat."""
     here = socket.gethostname()
     for validation in DatasetValidation.objects.filter(state=ValidationState.RUNNING):
-        _look_after(validation, here=here, now=now)
+        with _apart(validation, now=now):
+            _look_after(validation, here=here, now=now)
     running = DatasetValidation.objects.filter(state=ValidationState.RUNNING, host=here).count()
     for validation in DatasetValidation.objects.filter(state=ValidationState.QUEUED).order_by("pk")[
         : max(0, AT_ONCE - running)
     ]:
-        _start(validation, here=here, now=now)
+        with _apart(validation, now=now):
+            _start(validation, here=here, now=now)
+
+
+@contextmanager
+def _apart(validation: DatasetValidation, *, now: datetime) -> Iterator[None]:
+    """What one validation meets is told in its own row and holds up no other one."""
+    try:
+        yield
+    except store.StorageUnavailable as error:
+        log.warning("validation %s waits: %s", validation.pk, error)
+        DatasetValidation.objects.filter(
+            pk=validation.pk, state=ValidationState.RUNNING, pid=0, started_at=now
+        ).update(state=ValidationState.QUEUED, started_at=None)  # its process was not started
+    except Exception as error:
+        log.exception("validation %s met what nobody foresaw", validation.pk)
+        _fail(validation, f"an error of the server: {type(error).__name__}: {error}", now=now)
 
 
 def create_version_of(
@@ -181,7 +200,7 @@ def _settle(validation: DatasetValidation, result: ParseResult, folder: Path, *,
 def _fail(validation: DatasetValidation, message: str, *, now: datetime) -> None:
     log.warning("validation %s failed: %s", validation.pk, message)
     DatasetValidation.objects.filter(pk=validation.pk, state=ValidationState.RUNNING).update(
-        state=ValidationState.FAILED, message=message[:1000], ended_at=now
+        state=ValidationState.FAILED, message=rows.presentable(message[:1000]), ended_at=now
     )
     shutil.rmtree(store.validation_folder(validation.pk), ignore_errors=True)
 

@@ -19,6 +19,7 @@ from control_plane.common import clock
 from control_plane.fleet.services import create_enrolment_token
 from control_plane.telemetry.models import MetricPoint
 from control_plane.telemetry.rows import with_part
+from oolong.client import Client
 from oolong.contracts.telemetry import Points, decode_line
 from tests.support.control_plane import ControlPlane
 from tests.support.stack import Node, until
@@ -117,24 +118,17 @@ def prepare(folder: Path) -> Stack:
 def submit(stack: Stack, *, steps: int, pause_seconds: float) -> str:
     """Upload a dataset, name a model and start a run of one job that writes `steps` times; the run's id."""
     rows = "".join(f'{{"q":"{n}","a":"{n}","c":"{n}"}}\n' for n in range(32))
+    mapping = {"prompt_column": "q", "answer_column": "a", "completion_column": "c"}
+    (stack.folder / "d.jsonl").write_text(rows)
+    with Client(stack.url, stack.token) as oolong:
+        version = oolong.datasets.upload(stack.folder / "d.jsonl", name="numbers", mapping=mapping)
     with stack.client() as client:
-        upload = _made(client.post("/uploads?filename=d.jsonl&purpose=dataset", content=rows.encode()))
-        dataset = _made(client.post("/datasets", json={"name": "numbers", "description": ""}))
-        mapping = {
-            "prompt_column": "q", "answer_column": "a", "completion_column": "c", "default_split": "train",
-            "template": "{q}", "system": "",
-        }  # fmt: skip
-        version = _made(
-            client.post(
-                f"/datasets/{dataset['id']}/versions", json={"upload_id": upload["id"], "mapping": mapping}
-            )
-        )
         model = _made(client.post("/models", json={"name": "tiny", "path": str(stack.folder / "model")}))
         spec = {
             "kind": "sft",
             "name": "writes quickly",
             "model": {"base_model": model["id"]},
-            "dataset": {"version": version["id"]},
+            "dataset": {"version": version.id},
             "sft": {"steps": steps, "validation_split": None},
             "notes": str(pause_seconds),
         }

@@ -29,7 +29,6 @@ from control_plane.accounts.scopes import ROLE_SCOPES
 from control_plane.catalog import services as catalog
 from control_plane.catalog import validation_services
 from control_plane.catalog.parsing import __main__ as parsing_main
-from control_plane.catalog.rows import Mapping
 from control_plane.common import clock as clock_module
 from control_plane.fleet import services as fleet
 from control_plane.fleet.receiver import note_alive
@@ -54,6 +53,26 @@ from oolong.sandbox import SandboxRefused
 
 MAPPING = {"prompt_column": "question", "answer_column": "answer", "split_column": "split"}
 SUMS = [{"question": f"{n}+1", "answer": n + 1, "split": "train" if n < 64 else "eval"} for n in range(128)]
+
+
+def validate_here() -> None:
+    """Every validation that waits, in this process and without a sandbox; tests/sandbox has them as they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        _without_processes(patch)
+        for _ in range(2):  # one tick starts it, the next settles it
+            validation_services.advance_validations(now=clock_module.now())
+
+
+def _without_processes(patch: pytest.MonkeyPatch) -> None:
+    def at_once(words: list[str], **_: Any) -> Any:
+        parsing_main.work(Path(words[-1]))
+        return SimpleNamespace(pid=0)
+
+    def refuse(**_: Any) -> Any:
+        raise SandboxRefused("there is none in this test")
+
+    patch.setattr(validation_services, "subprocess", SimpleNamespace(Popen=at_once, DEVNULL=-3))
+    patch.setattr(parsing_main, "examine", refuse)
 
 
 class Clock:
@@ -105,8 +124,15 @@ class Person:
         """A dataset with one version."""
         made = self.post("/datasets", {"name": name}).json()
         upload = self.upload(b"".join(json.dumps(row).encode() + b"\n" for row in rows or SUMS))
-        body = {"upload_id": upload, "mapping": {**MAPPING, **mapping}}
-        return self.post(f"/datasets/{made['id']}/versions", body)
+        return self.version(made["id"], upload, {**MAPPING, **mapping})
+
+    def version(self, dataset_id: str, upload: str, mapping: dict[str, Any]) -> Any:
+        """The answer to the validation that is refused, or to the version that is asked for after it."""
+        asked = self.post("/dataset-validations", {"upload_id": upload, "mapping": mapping})
+        if asked.status_code != 202:
+            return asked
+        validate_here()
+        return self.post(f"/datasets/{dataset_id}/versions", {"validation_id": asked.json()["id"]})
 
     def spec(self, **changes: Any) -> dict[str, Any]:
         return {
@@ -258,8 +284,11 @@ def alice(person: Callable[..., Person], clock: Clock) -> Person:
     caller = Caller(alice.user, alice.project, Role.ADMIN, ROLE_SCOPES[Role.ADMIN])
     data = b"".join(json.dumps(row).encode() + b"\n" for row in SUMS)
     upload = catalog.take_upload(caller, io.BytesIO(data), filename="sums.jsonl", purpose="dataset")
+    validation = validation_services.ask_validation(caller, upload, MAPPING)
+    validate_here()
+    validation.refresh_from_db()
     dataset = catalog.create_dataset(caller, name="sums")
-    catalog.create_version(caller, dataset, upload, Mapping(**MAPPING))
+    validation_services.create_version_of(caller, dataset, validation)
     catalog.register_path(caller, name="tiny", path="/models/tiny")
     return alice
 
@@ -333,17 +362,8 @@ def _own_store(tmp_path: Path, settings: Any) -> None:
 
 @pytest.fixture
 def quick_validations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Validations in this process and without a sandbox; tests/sandbox has them as they are."""
-
-    def at_once(words: list[str], **_: Any) -> Any:
-        parsing_main.work(Path(words[-1]))
-        return SimpleNamespace(pid=0)
-
-    def refuse(**_: Any) -> Any:
-        raise SandboxRefused("there is none in this test")
-
-    monkeypatch.setattr(validation_services, "subprocess", SimpleNamespace(Popen=at_once, DEVNULL=-3))
-    monkeypatch.setattr(parsing_main, "examine", refuse)
+    """Validations in this process; a tick settles what the one before it began."""
+    _without_processes(monkeypatch)
 
 
 @dataclass(frozen=True)

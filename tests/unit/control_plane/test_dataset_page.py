@@ -55,9 +55,7 @@ def test_the_file_is_uploaded_with_the_mapping_of_the_page_and_rendered_as_it_sa
     mapping = mapping_of(upload)
     assert mapping == mapping_of(preview)
     dataset = alice.post("/datasets", {"name": "change"}).json()["id"]
-    reply = alice.post(
-        f"/datasets/{dataset}/versions", {"upload_id": alice.upload(made.read_bytes()), "mapping": mapping}
-    )
+    reply = alice.version(dataset, alice.upload(made.read_bytes()), mapping)
     assert reply.status_code == 201, reply.json()
     version = reply.json()
     assert (version["rows"], version["splits"]) == (1100, {"sft": 400, "train": 600, "eval": 100})

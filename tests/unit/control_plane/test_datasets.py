@@ -35,11 +35,9 @@ def jsonl(*lines: Any) -> bytes:
 def submit(alice: Any, data: bytes, **mapping: Any) -> Any:
     made = alice.post("/datasets", {"name": f"set {hashlib.sha256(data).hexdigest()[:8]}"})
     identity = made.json().get("id") or made.json()["id"]
-    body = {
-        "upload_id": alice.upload(data),
-        "mapping": {"prompt_column": "q", "answer_column": "a", **mapping},
-    }
-    return alice.post(f"/datasets/{identity}/versions", body)
+    return alice.version(
+        identity, alice.upload(data), {"prompt_column": "q", "answer_column": "a", **mapping}
+    )
 
 
 GOOD = {"q": "1+1", "a": "2"}
@@ -102,13 +100,11 @@ def test_the_same_rows_are_the_same_version(alice: Any) -> None:
     data = jsonl(GOOD, {"q": "2+2", "a": 4})
     first, again = submit(alice, data), None
     dataset = first.json()["dataset"]["id"]
-    body = {"upload_id": alice.upload(data), "mapping": {"prompt_column": "q", "answer_column": "a"}}
-    again = alice.post(f"/datasets/{dataset}/versions", body)
+    mapping = {"prompt_column": "q", "answer_column": "a"}
+    again = alice.version(dataset, alice.upload(data), mapping)
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json() == first.json()
-    changed = alice.post(
-        f"/datasets/{dataset}/versions", {**body, "mapping": {**body["mapping"], "system": "Add."}}
-    )
+    changed = alice.version(dataset, alice.upload(data), {**mapping, "system": "Add."})
     assert (changed.status_code, changed.json()["number"]) == (201, 2)
 
 
@@ -165,18 +161,12 @@ def test_pages_of_rows_cross_the_stride_of_the_offsets(alice: Any, monkeypatch: 
     assert seen == list(range(1203))
 
 
-def test_a_preview_shows_columns_rows_prompts_and_faults_without_storing(alice: Any) -> None:
-    upload = alice.upload(jsonl({"q": "1+1", "a": 2}, {"q": "2+2"}, b"nonsense"))
-    mapping = {"prompt_column": "q", "answer_column": "a", "template": "Add {prompt}"}
-    seen = alice.post("/datasets/preview", {"upload_id": upload, "mapping": mapping}).json()
-    assert seen["columns"] == [
-        {"name": "q", "type": "text", "missing": 0},
-        {"name": "a", "type": "number", "missing": 1},
-    ]
-    assert seen["rendered"][0]["messages"] == [{"role": "user", "content": "Add 1+1"}]
-    assert [error["pointer"] for error in seen["errors"]] == ["/rows/1/a", "/rows/2"]
-    bare = alice.post("/datasets/preview", {"upload_id": upload}).json()
-    assert (len(bare["rows"]), bare["rendered"]) == (2, [])
+def test_a_version_of_an_upload_that_nobody_validated_is_refused_with_the_way(alice: Any) -> None:
+    dataset = alice.post("/datasets", {"name": "d"}).json()["id"]
+    body = {"upload_id": alice.upload(jsonl(GOOD)), "mapping": {"prompt_column": "q", "answer_column": "a"}}
+    reply = alice.post(f"/datasets/{dataset}/versions", body)
+    assert reply.status_code == 422
+    assert "/upload_id" in {error["pointer"] for error in reply.json()["errors"]}
 
 
 def test_an_upload_is_kept_under_its_sha256_and_a_wrong_checksum_is_refused(

@@ -83,7 +83,8 @@ def test_derived_splits_are_a_version_that_remembers_how_it_was_made(alice: Any)
     "changes",
     [
         {"ratios": {"train": 1.0}}, {"ratios": {"train": 0.9, "eval": 0}}, {"ratios": {"train": 1, "eval": 2}},
-        {"ratios": {"train": 1.0, "eval": 0.0001}}, {"ratios": {}}, {"seed": -1}, {"stratify": "weather"},
+        {"ratios": {"train": 0.5, "eval": 0.3}}, {"ratios": {"train": 0.9, "eval": 0.2}},
+        {"ratios": {"train": 0.9999, "eval": 0.0001}}, {"ratios": {}}, {"seed": -1}, {"stratify": "weather"},
     ],
 )  # fmt: skip
 def test_odd_ratios_and_empty_splits_are_refused(alice: Any, changes: dict[str, Any]) -> None:
@@ -113,8 +114,7 @@ def test_the_difference_counts_prompts_added_removed_and_changed(alice: Any) -> 
     first = alice.dataset("d", old).json()
     new = [*old[1:3], {**old[3], "answer": 99}, {"question": "new", "answer": 1, "split": "eval"}]
     upload = alice.upload(b"".join(json.dumps(row).encode() + b"\n" for row in new))
-    body = {"upload_id": upload, "mapping": first["mapping"]}
-    second = alice.post(f"/datasets/{first['dataset']['id']}/versions", body).json()
+    second = alice.version(first["dataset"]["id"], upload, first["mapping"]).json()
     found = alice.get(f"/dataset-versions/{second['id']}/diff?from=d@1").json()
     assert [found[name] for name in ("added", "removed", "changed", "unchanged", "identical")] == [
         1,

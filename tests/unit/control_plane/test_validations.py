@@ -43,19 +43,15 @@ def validated(alice: Any, clock: Any, quick_validations: None) -> Any:
     return run
 
 
-def test_good_rows_become_a_version_with_the_hash_that_a_direct_upload_gives(
-    alice: Any, validated: Any
-) -> None:
+def test_good_rows_become_a_version_and_the_same_rows_the_same_one(alice: Any, validated: Any) -> None:
     found = validated()
     assert (found["state"], found["rows"], found["faults"]) == ("VALID", 10, 0)
     assert found["splits"] == {"train": 9, "eval": 1}
     dataset = alice.post("/datasets", {"name": "d"}).json()["id"]
     made = alice.post(f"/datasets/{dataset}/versions", {"validation_id": found["id"]})
     assert made.status_code == 201, made.content
-    direct = alice.post(
-        f"/datasets/{dataset}/versions", {"upload_id": found["upload_id"], "mapping": MAPPING}
-    )
-    assert (direct.status_code, direct.json()) == (200, made.json())
+    again = alice.post(f"/datasets/{dataset}/versions", {"validation_id": validated()["id"]})
+    assert (again.status_code, again.json()) == (200, made.json())
     rows = alice.get(f"/dataset-versions/{made.json()['id']}/rows?limit=2").json()["data"]
     assert [row["answer"] for row in rows] == ["0", "1"]
 
@@ -131,8 +127,9 @@ def test_parquet_is_never_read_outside_of_a_sandbox(validated: Any) -> None:
     [{"format": "xml"}, {"stop_after": 0}, {"mapping": {**MAPPING, "template": "{q!r}"}}, {"maping": 1}],
 )
 def test_an_odd_question_is_refused(alice: Any, changes: dict[str, Any]) -> None:
+    before = DatasetValidation.objects.count()
     assert ask(alice, **changes).status_code == 422
-    assert not DatasetValidation.objects.exists()
+    assert DatasetValidation.objects.count() == before
 
 
 def test_anothers_upload_cannot_be_validated(alice: Any, person: Any) -> None:
@@ -211,6 +208,52 @@ def test_no_more_than_two_run_at_a_time_and_they_are_told_no_secret(
         settle(validation.pk, clock)
 
 
+def test_what_nobody_foresaw_in_one_validation_holds_up_no_other(
+    alice: Any, clock: Any, quick_validations: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, good = ask(alice, GOOD + b"\n").json()["id"], ask(alice).json()["id"]
+    plain = store.lend
+
+    def lend(sha256: str) -> str:
+        if sha256 == DatasetValidation.objects.get(pk=broken).upload.sha256:
+            raise RuntimeError("out of the blue \x00")
+        return plain(sha256)
+
+    monkeypatch.setattr(store, "lend", lend)
+    for _ in range(2):
+        advance_validations(now=clock.now)
+    assert alice.get(f"/dataset-validations/{good}").json()["state"] == "VALID"
+    told = alice.get(f"/dataset-validations/{broken}").json()
+    assert (told["state"], "RuntimeError: out of the blue" in told["message"]) == ("FAILED", True)
+
+
+def test_a_validation_waits_while_the_storage_is_away(
+    alice: Any, clock: Any, quick_validations: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ask(alice).json()["id"]
+
+    def away(*_: Any) -> str:
+        raise store.StorageUnavailable("it is away")
+
+    for name in ("lend", "adopt"):
+        with monkeypatch.context() as patch:
+            patch.setattr(store, name, away)
+            for _ in range(2):
+                advance_validations(now=clock.now)
+        assert alice.get(f"/dataset-validations/{asked}").json()["state"] in ("QUEUED", "RUNNING")
+    for _ in range(2):
+        advance_validations(now=clock.now)
+    assert alice.get(f"/dataset-validations/{asked}").json()["state"] == "VALID"
+
+
+def test_of_rows_of_megabytes_only_their_beginnings_are_shown(validated: Any) -> None:
+    wide = {"q": "x" * 200_000, "a": "1", "s": "train", "more": ["y" * 50_000] * 40}
+    found = validated(b"".join(json.dumps({**wide, "n": n}).encode() + b"\n" for n in range(3)))
+    assert (found["state"], len(found["sample"])) == ("VALID", 3)
+    assert len(json.dumps([found["sample"], found["rendered"]])) < 30_000
+    assert found["sample"][0]["q"].startswith("xxx") and found["sample"][0]["q"].endswith("…")
+
+
 # --- the command ------------------------------------------------------------------------------------------
 
 WORDS = ("--prompt-column", "q", "--answer-column", "a", "--split-column", "s")
@@ -244,8 +287,6 @@ def test_what_no_database_can_hold_in_a_column_that_nobody_uses_holds_nothing_up
     assert (found["state"], found["rows"]) == ("VALID", 11), found["message"]
     assert found["sample"][0]["x\ufffd"] == {"deep": ["\ufffd", "\ufffd", None]}
     assert found["columns"][3]["name"] == "x\ufffd"
-    preview = alice.post("/datasets/preview", {"upload_id": found["upload_id"]})
-    assert preview.status_code == 200 and preview.json()["rows"][0] == found["sample"][0]
 
 
 def test_a_number_of_5000_digits_is_a_fault_of_its_row(validated: Any) -> None:

@@ -92,22 +92,21 @@ export async function remove<P extends PathWith<"delete">>(path: P, input: Chang
   await change("delete", path, input);
 }
 
-type UploadQuery = OperationAt<"/api/v1/uploads", "post">["parameters"]["query"];
-
-/** Sends a file as the raw body; `fetch` does not report how much has gone out, XMLHttpRequest does. */
-export async function upload(query: UploadQuery, file: File, onProgress: (sentBytes: number) => void): Promise<Answer<"/api/v1/uploads", "post">> {
+/** Sends one part as the raw body; `fetch` does not report how much has gone out, XMLHttpRequest does. */
+export async function putPart(session: string, number: number, data: Blob, sha256: string, onProgress: (sentBytes: number) => void): Promise<void> {
   const token = await csrf();
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.open("POST", address("/api/v1/uploads", {}, query));
+    request.open("PUT", address("/api/v1/upload-sessions/{session_id}/parts/{number}", { session_id: session, number }));
     request.setRequestHeader("X-CSRFToken", token);
+    request.setRequestHeader("X-Part-SHA256", sha256);
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.upload.onprogress = (event) => onProgress(event.loaded);
-    request.onerror = () => reject(unreachable(new Error("the connection broke during the upload")));
+    request.onerror = () => reject(unreachable(new Error("the connection broke during the upload; drop the same file again to go on")));
     request.onload = () => {
-      if (request.status >= 200 && request.status < 300) resolve(JSON.parse(request.responseText) as Answer<"/api/v1/uploads", "post">);
+      if (request.status >= 200 && request.status < 300) resolve();
       else reject(problemFrom(request.status, request.statusText, request.responseText));
     };
-    request.send(file);
+    request.send(data);
   });
 }

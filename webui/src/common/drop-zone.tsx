@@ -3,22 +3,22 @@ import { IconFileCheck, IconUpload } from "@tabler/icons-react";
 import { useMutation } from "@tanstack/react-query";
 import { useRef, useState } from "react";
 
-import { upload } from "../api/http.ts";
 import type { Upload } from "../api/schema.d.ts";
 import classes from "./drop-zone.module.css";
 import { bytes } from "./format.ts";
 import { ProblemNotice } from "./notices.tsx";
+import { uploadInParts } from "./upload-in-parts.ts";
 
 type Props = { purpose: "dataset" | "model"; accept: string; hint: string; onUploaded: (upload: Upload) => void };
 
-/** Takes one file by drop or choice and sends it, showing how much has gone out. */
+/** Takes one file by drop or choice and sends it, showing how much has gone out; the same file again goes on. */
 export function DropZone({ purpose, accept, hint, onUploaded }: Props) {
   const input = useRef<HTMLInputElement>(null);
   const [isOver, setIsOver] = useState(false);
   const [sent, setSent] = useState(0);
   const [file, setFile] = useState<File | null>(null);
   const sending = useMutation({
-    mutationFn: (chosen: File) => upload({ filename: chosen.name, purpose }, chosen, setSent),
+    mutationFn: (chosen: File) => uploadInParts(chosen, purpose, setSent),
     onSuccess: onUploaded,
   });
   const take = (files: FileList | null) => {
@@ -42,7 +42,7 @@ export function DropZone({ purpose, accept, hint, onUploaded }: Props) {
       >
         {sending.isSuccess ? <IconFileCheck size={24} stroke={1.5} aria-hidden /> : <IconUpload size={24} stroke={1.5} aria-hidden />}
         {file === null ? <strong>Drop a file here, or choose one</strong> : <strong>{file.name}</strong>}
-        <span>{file === null ? hint : sending.isSuccess ? `${bytes(file.size)} uploaded and checked. Drop another file to replace it.` : `${bytes(sent)} of ${bytes(file.size)}`}</span>
+        <span>{file === null ? hint : sending.isSuccess ? `${bytes(file.size)} uploaded. Drop another file to replace it.` : `${bytes(sent)} of ${bytes(file.size)}`}</span>
         {sending.isPending && file !== null && <Progress w="60%" mt={6} value={(100 * sent) / Math.max(1, file.size)} aria-label="Uploaded" />}
       </button>
       <input ref={input} type="file" accept={accept} className="visually-hidden" tabIndex={-1} aria-label="File" data-testid="file" onChange={(event) => take(event.currentTarget.files)} />

@@ -1,6 +1,6 @@
 import { Table } from "@mantine/core";
 
-import type { FieldProblem, Problem } from "../api/problem.ts";
+import type { FieldProblem } from "../api/problem.ts";
 import { words } from "../common/format.ts";
 import classes from "./row-errors.module.css";
 import { rowOf } from "./row-pointer.ts";
@@ -8,11 +8,11 @@ import { rowOf } from "./row-pointer.ts";
 const MOST_SHOWN = 200;
 
 /** Faults of rows: which row, which column, what is wrong. */
-export function RowErrors({ errors, refused }: { errors: FieldProblem[]; refused?: Problem }) {
+export function RowErrors({ errors, refused, report }: { errors: FieldProblem[]; refused?: string; report?: string }) {
   if (errors.length === 0) return null;
   return (
     <div className={classes.errors} role="alert" data-testid="row-errors">
-      <strong>{refused === undefined ? "Some of these rows would be refused" : refused.message}</strong>
+      <strong>{refused === undefined ? "Some of these rows would be refused" : refused}</strong>
       <Table verticalSpacing={3} mt={6}>
         <Table.Thead><Table.Tr><Table.Th w={80}>Row</Table.Th><Table.Th w={150}>Column</Table.Th><Table.Th w={180}>Fault</Table.Th><Table.Th>Message</Table.Th></Table.Tr></Table.Thead>
         <Table.Tbody>
@@ -30,7 +30,7 @@ export function RowErrors({ errors, refused }: { errors: FieldProblem[]; refused
         </Table.Tbody>
       </Table>
       {errors.length > MOST_SHOWN && <p>and {errors.length - MOST_SHOWN} more</p>}
-      {refused !== undefined && <p>Nothing was stored. Mend the rows in your file and drop it again, or map other columns.</p>}
+      {refused !== undefined && <p>Nothing was stored. Mend the rows in your file and drop it again, or map other columns.{report !== undefined && <> <a href={report} download>Every fault, as JSON lines</a></>}</p>}
     </div>
   );
 }

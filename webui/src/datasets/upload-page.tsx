@@ -6,9 +6,8 @@ import { useState } from "react";
 import { useNavigate, useSearchParams } from "react-router";
 
 import { post } from "../api/http.ts";
-import { Problem } from "../api/problem.ts";
 import * as queries from "../api/queries.ts";
-import type { MappingRequest as Mapping, Preview, Upload } from "../api/schema.d.ts";
+import type { DatasetValidation, MappingRequest as Mapping, Upload } from "../api/schema.d.ts";
 import { DropZone } from "../common/drop-zone.tsx";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
@@ -16,6 +15,7 @@ import { guessMapping } from "./guess-mapping.ts";
 import { RowErrors } from "./row-errors.tsx";
 import { RowsTable } from "./rows-table.tsx";
 import classes from "./upload-page.module.css";
+import { validate } from "./validate.ts";
 
 const PREVIEW_ROWS = 5;
 
@@ -27,7 +27,7 @@ export function UploadPage() {
       <PageHeader title="Upload a dataset">A row is one prompt and what its reward needs. Faulty rows are all reported at once, and then nothing is stored.</PageHeader>
       <div className={classes.steps}>
         <Panel title="1. File">
-          <DropZone purpose="dataset" accept=".jsonl,.json,.ndjson" hint="JSONL: one object with named columns a line" onUploaded={setUploaded} />
+          <DropZone purpose="dataset" accept=".jsonl,.json,.ndjson,.csv,.parquet,.gz,.zst" hint="JSONL, CSV or Parquet, also .gz or .zst; an upload that broke goes on when the same file is dropped again" onUploaded={setUploaded} />
         </Panel>
         {uploaded !== null && <Columns key={uploaded.id} upload={uploaded} />}
       </div>
@@ -38,20 +38,21 @@ export function UploadPage() {
 function Columns({ upload }: { upload: Upload }) {
   const raw = useQuery({
     queryKey: ["preview", upload.id],
-    queryFn: () => post("/api/v1/datasets/preview", { body: { upload_id: upload.id, limit: PREVIEW_ROWS } }),
+    queryFn: ({ signal }) => validate(upload.id, null, PREVIEW_ROWS, signal),
     staleTime: Infinity,
     retry: false,
   });
   if (raw.isPending) return <Waiting label="Reading the first rows" />;
   if (raw.data === undefined) return <><ProblemNotice error={raw.error} retry={() => void raw.refetch()} /></>;
+  if (raw.data.state === "INVALID" && raw.data.columns.length === 0) return <RowErrors errors={raw.data.errors} refused={raw.data.message} />;
   return <MappingForm upload={upload} raw={raw.data} />;
 }
 
-function MappingForm({ upload, raw }: { upload: Upload; raw: Preview }) {
+function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }) {
   const [search] = useSearchParams();
   const names = raw.columns.map((column) => column.name);
   const [mapping, setMapping] = useState<Mapping>(() => guessMapping(names));
-  const [name, setName] = useState(search.get("name") ?? upload.filename.replace(/\.(jsonl|ndjson|json)/g, "").replaceAll(/[^\w.-]+/g, "-"));
+  const [name, setName] = useState(search.get("name") ?? upload.filename.replace(/(\.(jsonl|ndjson|json|csv|parquet|gz|zst))+$/, "").replaceAll(/[^\w.-]+/g, "-"));
   const [description, setDescription] = useState("");
   const navigate = useNavigate();
   const client = useQueryClient();
@@ -61,20 +62,25 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: Preview }) {
   const [settled] = useDebouncedValue(mapping, 350);
   const rendered = useQuery({
     queryKey: ["preview", upload.id, settled],
-    queryFn: () => post("/api/v1/datasets/preview", { body: { upload_id: upload.id, mapping: settled, limit: PREVIEW_ROWS } }),
+    queryFn: ({ signal }) => validate(upload.id, settled, PREVIEW_ROWS, signal),
     enabled: settled.prompt_column !== "" && settled.answer_column !== "",
     placeholderData: keepPreviousData,
     staleTime: Infinity,
     retry: false,
   });
 
+  const [refused, setRefused] = useState<DatasetValidation | null>(null);
   const store = useMutation({
     mutationFn: async () => {
+      const checked = await validate(upload.id, mapping, null);
+      if (checked.state !== "VALID") return setRefused(checked);
       const known = datasets?.data.find((dataset) => dataset.name === name);
       const dataset = known ?? (await post("/api/v1/datasets", { body: { name, description } }));
-      return post("/api/v1/datasets/{dataset_id}/versions", { path: { dataset_id: dataset.id }, body: { upload_id: upload.id, mapping } });
+      return post("/api/v1/datasets/{dataset_id}/versions", { path: { dataset_id: dataset.id }, body: { validation_id: checked.id } });
     },
+    onMutate: () => setRefused(null),
     onSuccess: (version) => {
+      if (version === undefined) return;
       notifications.show({ message: `${version.ref} is stored with ${version.rows} rows` });
       void navigate(`/datasets/${version.dataset.id}?version=${version.id}`);
     },
@@ -88,12 +94,11 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: Preview }) {
       value={mapping[key] ?? null} onChange={(value) => set({ [key]: value ?? (required ? "" : null) })}
     />
   );
-  const isRowProblem = store.error instanceof Problem && store.error.errors.some((entry) => entry.pointer.startsWith("/rows"));
   const knownVersions = datasets?.data.find((dataset) => dataset.name === name);
   return (
     <>
       <Panel title="Its first rows" aside={raw.columns.map((entry) => `${entry.name}: ${entry.type}${entry.missing > 0 ? ` (${entry.missing} missing)` : ""}`).join(" · ")} flush>
-        <RowsTable rows={raw.rows} />
+        <RowsTable rows={raw.sample.slice(0, PREVIEW_ROWS)} />
       </Panel>
       <Panel title="2. What the columns mean">
         <div className={classes.mapping}>
@@ -124,7 +129,8 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: Preview }) {
         </div>
       </Panel>
       <Panel title="3. Store it">
-        {isRowProblem ? <RowErrors errors={(store.error as Problem).errors} refused={store.error as Problem} /> : <ProblemNotice error={store.error} />}
+        <ProblemNotice error={store.error} />
+        {refused !== null && <RowErrors errors={refused.errors} refused={refused.message} report={refused.faults > 0 ? `/api/v1/dataset-validations/${refused.id}/report` : undefined} />}
         <Group align="flex-end" gap={12}>
           <TextInput label="Name" description={knownVersions ? `becomes ${name}@${(knownVersions.latest?.number ?? 0) + 1}` : "a new dataset"} required w={260} value={name} onChange={(event) => setName(event.currentTarget.value)} data-testid="dataset-name" />
           {knownVersions === undefined && <TextInput label="Description" description="what the rows are and where they come from" w={360} value={description} onChange={(event) => setDescription(event.currentTarget.value)} />}

@@ -78,10 +78,19 @@ def decode(source: BinaryIO, target: BinaryIO, common: dict[str, Any]) -> dict[s
     except (OSError, EOFError, ValueError, csv.Error) as error:  # what the readers raise for a damaged file
         refused = {
             "code": "unreadable",
-            "message": f"row {counter.rows + 1}: {type(error).__name__}: {error}"[:500],
+            "message": _why(common["format"], counter.rows, error)[:500],
         }
     target.flush()
     return {"rows": counter.rows, "decoded_bytes": counter.bytes, "refused": refused}
+
+
+def _why(format: str, rows: int, error: Exception) -> str:
+    said = str(error).partition("\n")[0]
+    if format == "parquet" and not rows:
+        return f"this is no Parquet file, or it is damaged or cut short; write it anew and upload it again ({said})"
+    if isinstance(error, EOFError):
+        return f"after row {rows} the compressed file ends in its middle; upload it again ({said})"
+    return f"row {rows + 1}: {said or type(error).__name__}"
 
 
 def _plain_bytes(source: BinaryIO, compression: str) -> BinaryIO:

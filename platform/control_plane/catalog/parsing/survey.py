@@ -13,6 +13,7 @@ from oolong.contracts.attempt import CanonicalRow
 
 MAX_COLUMNS = 200
 SAMPLE_ROWS = 20
+SAMPLE_BYTES = 4_000  # of each of them, as JSON: a row may have megabytes
 _NAMES = {bool: "boolean", int: "number", float: "number", str: "text", list: "list", dict: "object"}
 
 
@@ -33,7 +34,7 @@ class Survey:
     def see_raw(self, row: dict[str, Any]) -> None:
         self.rows += 1
         if len(self.sample) < SAMPLE_ROWS:
-            self.sample.append(rows.presentable(row))
+            self.sample.append(_shown(row))
         for column, value in row.items():
             if column not in self._types and len(self._types) >= MAX_COLUMNS:
                 continue
@@ -46,12 +47,14 @@ class Survey:
         self.see_raw(raw)
         if len(self.rendered) < SAMPLE_ROWS:
             self.rendered.append(
-                {
-                    "messages": row.messages,
-                    "answer": row.answer,
-                    "completion": row.completion,
-                    "split": row.split,
-                }
+                _shown(
+                    {
+                        "messages": row.messages,
+                        "answer": row.answer,
+                        "completion": row.completion,
+                        "split": row.split,
+                    }
+                )
             )
         size = len(row.messages[-1]["content"])
         smallest, total, largest = self._characters
@@ -76,3 +79,12 @@ class Survey:
     def prompt_characters(self) -> dict[str, float]:
         smallest, total, largest = self._characters
         return {"min": smallest, "mean": total / self.rows, "max": largest} if self.rendered else {}
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as it can be kept, its values cut further and further until the whole is small."""
+    for most in (SAMPLE_BYTES, 400, 40):
+        shown: dict[str, Any] = rows.presentable(row, most=most)
+        if len(msgspec.json.encode(shown)) <= SAMPLE_BYTES:
+            return shown
+    return dict.fromkeys(list(shown)[:MAX_COLUMNS], "…")

@@ -98,10 +98,9 @@ class AsyncDatasets:
         mapping: Mapping[str, Any] | None = None,
         limit: int = 20,
         progress: Progress | None = None,
-    ) -> models.DatasetPreview:
+    ) -> models.DatasetValidation:
         """Columns, first rows, and the rows rendered by the mapping; nothing becomes a dataset."""
-        uploaded = await upload(self._connection, Path(path), purpose="dataset", progress=progress)
-        return await self._connection.send(calls.datasets.preview(uploaded.id, mapping, limit))
+        return await self.validate(path, mapping=mapping, stop_after=limit, progress=progress)
 
     async def version(self, id_or_ref: str) -> models.DatasetVersion:
         """By id (dsv_…) or by reference (name@3, name@latest)."""

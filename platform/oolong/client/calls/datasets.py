@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from oolong.client.calls import call
-from oolong.client.calls.call import Call, given
+from oolong.client.calls.call import Call
 from oolong.client.models import (
     Dataset,
     DatasetDifference,
-    DatasetPreview,
     DatasetRow,
     DatasetValidation,
     DatasetVersion,
@@ -28,11 +27,6 @@ def create(name: str, description: str) -> Call[Dataset]:
 
 def get(dataset_id: str) -> Call[Dataset]:
     return call.get("datasets/{}", Dataset, dataset_id)
-
-
-def preview(upload_id: str, mapping: Mapping[str, Any] | None, limit: int) -> Call[DatasetPreview]:
-    body = {"upload_id": upload_id, "limit": limit, **given({"mapping": mapping and dict(mapping)})}
-    return call.post("datasets/preview", DatasetPreview, body=body)
 
 
 def create_validation(

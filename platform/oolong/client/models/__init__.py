@@ -85,9 +85,6 @@ from oolong.client.models.datasets import (
     DatasetDifference as DatasetDifference,
 )
 from oolong.client.models.datasets import (
-    DatasetPreview as DatasetPreview,
-)
-from oolong.client.models.datasets import (
     DatasetRow as DatasetRow,
 )
 from oolong.client.models.datasets import (

@@ -60,13 +60,6 @@ class RenderedRow(Answer):
     split: str = ""
 
 
-class DatasetPreview(Answer):
-    columns: list[Column]
-    rows: list[Any]
-    rendered: list[RenderedRow]
-    errors: list[SpecError]
-
-
 class DatasetValidation(Answer):
     id: str
     state: str  # QUEUED, RUNNING, VALID, INVALID, FAILED

@@ -94,10 +94,9 @@ class Datasets:
         mapping: Mapping[str, Any] | None = None,
         limit: int = 20,
         progress: Progress | None = None,
-    ) -> models.DatasetPreview:
+    ) -> models.DatasetValidation:
         """Columns, first rows, and the rows rendered by the mapping; nothing becomes a dataset."""
-        uploaded = upload(self._connection, Path(path), purpose="dataset", progress=progress)
-        return self._connection.send(calls.datasets.preview(uploaded.id, mapping, limit))
+        return self.validate(path, mapping=mapping, stop_after=limit, progress=progress)
 
     def version(self, id_or_ref: str) -> models.DatasetVersion:
         """By id (dsv_…) or by reference (name@3, name@latest)."""

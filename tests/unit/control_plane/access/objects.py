@@ -25,6 +25,7 @@ from control_plane.runs.placement import place_jobs
 from oolong.contracts.agent import HeartbeatRequest, Inventory, SlotInventory
 from oolong.contracts.telemetry import CheckpointLine
 from tests.unit.control_plane.access.routes import ROLES
+from tests.unit.control_plane.conftest import validate_here
 
 ROWS = b"".join(b'{"q": "%d+1", "a": "%d"}\n' % (n, n + 1) for n in range(32))
 # Credentials that are none, or that were good once.
@@ -120,6 +121,9 @@ def _catalog(alice: str) -> dict[str, str]:
     dataset = api(alice, "POST", "/datasets", {"name": "sums"}, status=201)
     upload = api(alice, "POST", "/uploads?purpose=dataset&filename=f", ROWS, status=201)
     body = {"upload_id": upload["id"], "mapping": {"prompt_column": "q", "answer_column": "a"}}
+    checked = api(alice, "POST", "/dataset-validations", body, status=202)
+    validate_here()
+    body = {"validation_id": checked["id"]}
     version = api(alice, "POST", f"/datasets/{dataset['id']}/versions", body, status=201)
     model = api(alice, "POST", "/models", {"name": "tiny", "path": "/models/tiny"}, status=201)
     function = {"name": "one", "kind": "reward", "source": REWARD}

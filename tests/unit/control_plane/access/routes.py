@@ -50,7 +50,6 @@ ROUTES = {
     "POST /upload-sessions/{session_id}/complete": KNOWN,
     "GET /datasets": "datasets:read",
     "POST /datasets": "datasets:write",
-    "POST /datasets/preview": "datasets:read",
     "GET /datasets/{dataset_id}": "datasets:read",
     "POST /datasets/{dataset_id}/versions": "datasets:write",
     "GET /dataset-validations": "datasets:read",

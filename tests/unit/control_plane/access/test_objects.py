@@ -79,8 +79,6 @@ def test_foreign_ids_inside_a_body_do_not_exist_either(world: World) -> None:
     }  # fmt: skip
     found = api(other, "POST", "/runs/validate", {"spec": spec}).json()["errors"]
     assert {error["code"] for error in found} == {"unknown_checkpoint", "unknown_dataset"}
-    body = {"upload_id": ids["upload"], "mapping": {"prompt_column": "q", "answer_column": "a"}}
-    assert api(other, "POST", "/datasets/preview", body).status_code == 404
     assert api(other, "POST", "/dataset-validations", {"upload_id": ids["upload"]}).status_code == 404
     assert api(other, "POST", "/models", {"name": "m", "upload_id": ids["upload"]}).status_code == 404
 

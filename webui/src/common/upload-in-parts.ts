@@ -1,0 +1,20 @@
+import { post, putPart } from "../api/http.ts";
+import type { Upload } from "../api/schema.d.ts";
+import { fingerprintOf, missingParts } from "./parts.ts";
+import { sha256 } from "./sha256.ts";
+
+/** Sends a file part by part. The same file, given again after a break or a reload, goes on with what is there. */
+export async function uploadInParts(file: File, purpose: "dataset" | "model", onProgress: (sentBytes: number) => void): Promise<Upload> {
+  const session = await post("/api/v1/upload-sessions", { body: { filename: file.name, purpose, bytes: file.size, fingerprint: fingerprintOf(file) } });
+  if (session.upload !== null) return session.upload;
+  const missing = missingParts(session);
+  let sent = session.bytes - missing.reduce((sum, part) => sum + part.end - part.begin, 0);
+  onProgress(sent);
+  for (const part of missing) {
+    const data = file.slice(part.begin, part.end);
+    await putPart(session.id, part.number, data, await sha256(await data.arrayBuffer()), (bytes) => onProgress(sent + bytes));
+    sent += part.end - part.begin;
+    onProgress(sent);
+  }
+  return post("/api/v1/upload-sessions/{session_id}/complete", { path: { session_id: session.id } });
+}

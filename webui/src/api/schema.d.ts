@@ -657,22 +657,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/datasets/preview": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post: operations["preview_dataset"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/function-versions/{function_version_id}/source": {
         parameters: {
             query?: never;
@@ -2357,21 +2341,6 @@ export interface components {
                 [key: string]: unknown;
             };
         };
-        Preview: {
-            columns: components["schemas"]["Column"][];
-            rows: {
-                [key: string]: unknown;
-            }[];
-            rendered: components["schemas"]["Rendered"][];
-            errors: components["schemas"]["FieldError"][];
-        };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        PreviewRequestRequest: {
-            upload_id: string;
-            mapping?: components["schemas"]["MappingRequest"] | null;
-            /** @default 20 */
-            limit: number;
-        };
         /** @description RFC 9457. */
         Problem: {
             type: string;
@@ -2865,12 +2834,8 @@ export interface components {
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         VersionCreateRequest: {
-            /** @description of a VALID validation; any size and format */
-            validation_id?: string;
-            /** @description of JSON lines, which are checked at once */
-            upload_id?: string;
-            /** @description with upload_id */
-            mapping?: components["schemas"]["MappingRequest"];
+            /** @description of a VALID validation of a whole file with a mapping: POST /api/v1/dataset-validations */
+            validation_id: string;
         };
     };
     responses: never;
@@ -2986,8 +2951,6 @@ export type PlannedTokens = components['schemas']['PlannedTokens'];
 export type PolicyRequest = components['schemas']['PolicyRequest'];
 export type Pool = components['schemas']['Pool'];
 export type Preset = components['schemas']['Preset'];
-export type Preview = components['schemas']['Preview'];
-export type PreviewRequestRequest = components['schemas']['PreviewRequestRequest'];
 export type Problem = components['schemas']['Problem'];
 export type Progress = components['schemas']['Progress'];
 export type Project = components['schemas']['Project'];
@@ -4582,7 +4545,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 "application/json": components["schemas"]["VersionCreateRequest"];
             };
@@ -4603,38 +4566,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Version"];
-                };
-            };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    preview_dataset: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["PreviewRequestRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Preview"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

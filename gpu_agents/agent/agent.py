@@ -227,4 +227,6 @@ def _new_record(attempt: DesiredAttempt, job: DesiredJob) -> JobRecord:
         index=job.index,
         slots=job.slots,
         grace_seconds=job.grace_seconds,
+        engine_port=job.engine_port,
+        session_port=job.session_port,
     )

@@ -208,6 +208,8 @@ def start(
             kind=record.kind,
             index=record.index,
             incarnation=record.incarnation,
+            engine_port=record.engine_port,
+            session_port=record.session_port,
             slots=record.slots,
         ),
     )

@@ -14,6 +14,8 @@ from oolong.contracts.agent import DesiredAttempt, DesiredJob
 from oolong.contracts.attempt import JobResult
 from oolong.contracts.lifecycle import EndReason, JobKind
 
+UNWANTED_GRACE_SECONDS = 15.0
+
 
 class Phase(StrEnum):
     ALIVE = "alive"
@@ -172,7 +174,10 @@ def _begin(attempt: DesiredAttempt, job: DesiredJob, inputs: Inputs | None) -> A
 
 def _continue(attempt: DesiredAttempt, job: DesiredJob, sight: Sight, *, now: float) -> Action | None:
     if sight.phase is Phase.ALIVE:
-        return _finish(sight, now=now) if job.stop else None
+        # The control plane may have shortened the grace since the job began: a cancelled run waits for no checkpoint.
+        return (
+            _finish(sight, now=now, grace=min(job.grace_seconds, sight.grace_seconds)) if job.stop else None
+        )
     if sight.phase is Phase.ENDED:
         return None
     end = _known_end(sight)
@@ -194,7 +199,8 @@ def _continue(attempt: DesiredAttempt, job: DesiredJob, sight: Sight, *, now: fl
 def _dismiss(sight: Sight, acknowledged: Collection[str], *, now: float) -> Action | None:
     """A job that is not desired here any more: its attempt has ended or went on elsewhere under a higher epoch."""
     if sight.phase is Phase.ALIVE:
-        return _finish(sight, now=now)
+        # Its attempt is over: a checkpoint of it would be refused, so nothing is gained by waiting for one.
+        return _finish(sight, now=now, grace=min(UNWANTED_GRACE_SECONDS, sight.grace_seconds))
     if sight.phase is Phase.ENDED:
         return Forget(sight.job_id) if sight.job_id in acknowledged else None
     end = _known_end(sight)
@@ -226,11 +232,12 @@ def _known_end(sight: Sight) -> End | None:
     return End(sight.job_id, verdict.reason, verdict.message) if verdict is not None else None
 
 
-def _finish(sight: Sight, *, now: float) -> Action | None:
+def _finish(sight: Sight, *, now: float, grace: float | None = None) -> Action | None:
     """Ask first, insist after the grace period."""
+    grace = sight.grace_seconds if grace is None else grace
     if sight.stop_sent_at is None:
         return Stop(sight.job_id)
-    if sight.kill_sent_at is None and now >= sight.stop_sent_at + sight.grace_seconds:
+    if sight.kill_sent_at is None and now >= sight.stop_sent_at + grace:
         return Kill(sight.job_id)
     return None
 

@@ -35,6 +35,8 @@ class JobRecord(msgspec.Struct, kw_only=True):
     index: int
     slots: list[str]
     grace_seconds: float
+    engine_port: int = 0  # of an engine that joined a live attempt
+    session_port: int = 0
     incarnation: int = 0  # restarts in place so far
     restarted_at: list[float] = []  # unix seconds of those restarts
     stop_sent_at: float | None = None

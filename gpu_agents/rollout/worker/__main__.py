@@ -117,7 +117,7 @@ async def work(job: Job) -> int:
     door = door_of(job, spec, sessions) if sessions else None
     try:
         if door is not None:
-            await door.open(attempt.session_ports[job.job.index])
+            await door.open(job.job.session_port or attempt.session_ports[job.job.index])
         ending = await worker.run()
     finally:
         if stage.workflow.close is not None:

@@ -54,6 +54,10 @@ class Plan:
     placements: tuple[Placement, ...]
     waiting: Mapping[str, str]  # request → why, one line
     positions: Mapping[str, int]  # request → 1-based place in the queue of those that go on waiting
+    idle: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # node → slots left that are kept for nobody
+    used: Mapping[str, int] = field(default_factory=dict)  # team → slots held, with these placements
 
 
 @dataclass
@@ -83,7 +87,8 @@ def plan(snapshot: Snapshot) -> Plan:
         else:
             waiting[request.id] = found
     positions = {identity: index for index, identity in enumerate(waiting, start=1)}
-    return Plan(tuple(placements), waiting, positions)
+    idle = {node: tuple(slots) for node, slots in pool.free.items() if slots and node not in pool.reserved}
+    return Plan(tuple(placements), waiting, positions, idle, pool.used)
 
 
 def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str:

@@ -86,10 +86,13 @@ def _desired_job(job: Job) -> DesiredJob:
         restarts=job.restarts,
         stop=job.stop_asked_at is not None,
         grace_seconds=job.grace_seconds,
+        engine_port=job.engine_port,
+        session_port=job.session_port,
     )
 
 
-def _dataset_artifact(version: DatasetVersion) -> Artifact:
+def _dataset_artifact(version: DatasetVersion | None) -> Artifact:
+    assert version is not None  # only a draft has none, and a draft has no attempt
     return Artifact(sha256=version.sha256, bytes=version.bytes, kind="dataset")
 
 

@@ -25,7 +25,7 @@ from control_plane.common.schema import (
     page_of,
 )
 from control_plane.fleet.api import NodeSerializer, QuotaSerializer, SlotSerializer
-from control_plane.runs import lineage, live_changes, selectors, submission
+from control_plane.runs import drafts, lineage, live_changes, selectors, submission
 from control_plane.runs.dry_run import dry_run
 from control_plane.runs.presets import presets
 from control_plane.runs.resolve import Resolved, resolve_spec
@@ -40,6 +40,12 @@ from control_plane.runs.show import (
 
 class SpecSerializer(serializers.Serializer[Any]):
     spec = serializers.DictField(help_text="a RunSpec; its fields are in the RunSpec reference")
+
+
+class CreateRunSerializer(SpecSerializer):
+    draft = serializers.BooleanField(
+        required=False, help_text="keep it without submitting; what it names may not be there yet"
+    )
 
 
 class ProgressSerializer(serializers.Serializer[Any]):
@@ -71,6 +77,7 @@ class LiveSerializer(serializers.Serializer[Any]):
     max_staleness = serializers.IntegerField(allow_null=True)
     max_concurrent_groups = serializers.IntegerField(allow_null=True)
     learning_rate = serializers.FloatField(allow_null=True)
+    engines = serializers.IntegerField(allow_null=True)
 
 
 class RunSerializer(serializers.Serializer[Any]):
@@ -111,6 +118,7 @@ class RunSerializer(serializers.Serializer[Any]):
 
 
 class RunPatchSerializer(StrictSerializer):
+    spec = serializers.DictField(required=False, help_text="of a draft: replaces its spec")
     name = serializers.CharField(max_length=120, required=False)
     notes = serializers.CharField(max_length=20_000, required=False, allow_blank=True)
     tags = serializers.ListField(
@@ -337,17 +345,18 @@ class RunsView(APIView):
     @extend_schema(
         operation_id="create_run",
         parameters=[OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER)],
-        request=SpecSerializer,
+        request=CreateRunSerializer,
         responses={201: RunDetailSerializer},
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        run = submission.create_run(caller_of(request), _spec_of(request), now=clock.now())
+        make = drafts.create_draft if _wants_draft(request) else submission.create_run
+        run = make(caller_of(request), _spec_of(request), now=clock.now())
         return Response(run_detail_as_json(run), status=201)
 
 
 class RunView(APIView):
-    scopes = {"GET": "runs:read", "PATCH": "runs:write"}
+    scopes = {"GET": "runs:read", "PATCH": "runs:write", "DELETE": "runs:write"}
 
     @extend_schema(operation_id="get_run", responses=RunDetailSerializer)
     def get(self, request: Request, run_id: str) -> Response:
@@ -357,8 +366,31 @@ class RunView(APIView):
     def patch(self, request: Request, run_id: str) -> Response:
         run = selectors.run_for(caller_of(request), run_id)
         fields = _body(RunPatchSerializer, request)
-        run = submission.update_run(run.pk, fields, by=caller_of(request), now=clock.now())
+        by, now = caller_of(request), clock.now()
+        if "spec" in fields:
+            if others := sorted(set(fields) - {"spec", "tags"}):
+                message = f"{others[0]} of a draft stands in its spec"
+                raise unprocessable("invalid", message, [FieldError(f"/{others[0]}", "in_the_spec", message)])
+            run = drafts.edit_draft(run.pk, fields["spec"], tags=fields.get("tags"), by=by, now=now)
+        else:
+            run = submission.update_run(run.pk, fields, by=by, now=now)
         return Response(run_detail_as_json(run))
+
+    @extend_schema(operation_id="delete_run", responses={204: OpenApiResponse(description="a draft is gone")})
+    def delete(self, request: Request, run_id: str) -> Response:
+        drafts.delete_draft(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
+        return Response(status=204)
+
+
+class SubmitView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="submit_run", request=None, responses={202: RunDetailSerializer})
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        caller = caller_of(request)
+        run = drafts.submit_draft(caller, selectors.run_for(caller, run_id).pk, now=clock.now())
+        return Response(run_detail_as_json(run), status=202)
 
 
 class PauseView(APIView):
@@ -439,11 +471,29 @@ class CancelView(APIView):
     @extend_schema(
         operation_id="cancel_run",
         request=None,
-        responses={202: OpenApiResponse(RunDetailSerializer, description="taken out of the queue")},
+        responses={202: OpenApiResponse(RunDetailSerializer, description="it ends without a checkpoint")},
     )
     @idempotent
     def post(self, request: Request, run_id: str) -> Response:
-        run = submission.cancel_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
+        caller = caller_of(request)
+        run = submission.cancel_run(selectors.run_for(caller, run_id).pk, by=caller, now=clock.now())
+        return Response(run_detail_as_json(run), status=202)
+
+
+class ForceStopView(APIView):
+    scopes = {"POST": "pool:admin"}
+
+    @extend_schema(
+        operation_id="force_stop_run",
+        request=None,
+        responses={
+            202: OpenApiResponse(RunDetailSerializer, description="ended; its slots are freed on proof")
+        },
+    )
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        caller = caller_of(request)
+        run = submission.force_stop_run(selectors.run_for(caller, run_id).pk, by=caller, now=clock.now())
         return Response(run_detail_as_json(run), status=202)
 
 
@@ -490,6 +540,14 @@ def _body(form: type[StrictSerializer], request: Request) -> dict[str, Any]:
     filled.is_valid(raise_exception=True)
     fields: dict[str, Any] = filled.validated_data
     return fields
+
+
+def _wants_draft(request: Request) -> bool:
+    wanted = request.data.get("draft", False) if isinstance(request.data, dict) else False
+    if not isinstance(wanted, bool):
+        message = f"draft={wanted!r}: true or false"
+        raise unprocessable("invalid", message, [FieldError("/draft", "invalid", message)])
+    return wanted
 
 
 def _validation(resolved: Resolved) -> dict[str, Any]:

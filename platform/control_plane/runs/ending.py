@@ -5,12 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from django.db.models import F, Value
+from django.db.models.functions import Least
+
 from control_plane.fleet import services as fleet
-from control_plane.runs.events import move_run, note
+from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.models import Attempt, Run
 from control_plane.runs.selectors import live_attempt, newest_stored_checkpoint
 from control_plane.runs.status import retry_follows
 from oolong.contracts.lifecycle import OUTCOMES, AttemptStatus, EndReason, JobKind, JobState, RunStatus
+
+CANCEL_GRACE_SECONDS = 5.0
 
 
 def begin_stop(run: Run, reason: EndReason, message: str, *, now: datetime) -> None:
@@ -21,6 +26,41 @@ def begin_stop(run: Run, reason: EndReason, message: str, *, now: datetime) -> N
         move_run(run, RunStatus.STOPPED, now=now)
         return
     _ask_first(attempt, now=now)
+
+
+def begin_cancel(run: Run, message: str, *, now: datetime) -> None:
+    """STOPPING without a last checkpoint: every job is asked at once, and killed when it takes its time."""
+    fields = verdict_of(EndReason.CANCELLED_BY_USER, message)
+    attempt = live_attempt(run)
+    if run.status == RunStatus.STOPPING:  # a stop was asked for before; it waits no longer
+        Run.objects.filter(pk=run.pk).update(**fields)
+        for name, value in fields.items():
+            setattr(run, name, value)
+        note(run, "cancel", message, at=now)
+        announce_run(run)
+    else:
+        move_run(run, RunStatus.STOPPING, now=now, message=message, **fields)
+    if attempt is None:
+        move_run(run, RunStatus.STOPPED, now=now)
+        return
+    alive = attempt.jobs.exclude(state=JobState.EXITED)
+    alive.update(grace_seconds=Least(F("grace_seconds"), Value(CANCEL_GRACE_SECONDS)))
+    ask_stop(attempt, now=now)
+    fleet.ring([attempt.node_id])
+
+
+def force_end(run: Run, message: str, *, now: datetime) -> None:
+    """STOPPED now. The attempt is fenced and no longer desired, so its node ends the jobs when it hears of it; until
+    it has said so, or is lost, the slots are nobody else's."""
+    attempt = live_attempt(run)
+    if attempt is not None:
+        kept = sum(len(job.slots) for job in attempt.jobs.exclude(state=JobState.EXITED))
+        close_attempt(attempt, EndReason.FORCED_BY_OPERATOR, message, now=now)
+        if kept:
+            message += f"; {kept} slots stay leased until {attempt.node.name} has ended its jobs"
+    fields = verdict_of(EndReason.FORCED_BY_OPERATOR, message)
+    move_run(run, RunStatus.STOPPED, now=now, message=message, **fields)
+    fleet.announce_leases()
 
 
 def begin_pause(

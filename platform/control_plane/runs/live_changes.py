@@ -13,6 +13,7 @@ from control_plane.accounts import audit
 from control_plane.accounts.caller import Caller
 from control_plane.common.errors import FieldError, conflict, unprocessable
 from control_plane.fleet import services as fleet
+from control_plane.runs import engines
 from control_plane.runs.events import announce_run, note
 from control_plane.runs.lineage import merge_patch
 from control_plane.runs.locking import lock_run
@@ -20,13 +21,14 @@ from control_plane.runs.models import Run
 from control_plane.runs.selectors import live_attempt
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.live_changes import LiveSettings
-from oolong.contracts.run_spec import RunSpec, spec_errors
+from oolong.contracts.run_spec import RunSpec, read_spec
 
 # What a job can take over between two steps, and where it looks for it.
 CHANGEABLE = {
     "/staleness/max": "max_staleness",
     "/rollout/max_concurrent_groups": "max_concurrent_groups",
     "/trainer/learning_rate": "learning_rate",
+    "/rollout/engines": "engines",
 }
 _UNTIL = (
     RunStatus.QUEUED, RunStatus.STARTING, RunStatus.RUNNING, RunStatus.RECOVERING, RunStatus.PAUSING, RunStatus.PAUSED,
@@ -49,8 +51,7 @@ def change_run(
         raise unprocessable("invalid", "nothing to change: give changes, checkpoint or evaluate")
     with transaction.atomic():
         run = lock_run(run_id)
-        _refuse_impossible(run, given, evaluate=evaluate)
-        given = _as_the_spec_has_them(run, given)
+        given = _checked(run, given, evaluate=evaluate)
         if run.status not in _UNTIL:
             raise conflict(
                 "has_ended", f"the run is {run.status}; nothing of it can change any more",
@@ -83,12 +84,15 @@ def change_run(
         )  # fmt: skip
         announce_run(run)
         attempt = live_attempt(run)
+        if "/rollout/engines" in given:
+            engines.change_engines(run, attempt, given["/rollout/engines"], now=now)
         if attempt is not None:
             fleet.ring([attempt.node_id])
     return run
 
 
-def _refuse_impossible(run: Run, given: dict[str, Any], *, evaluate: bool) -> None:
+def _checked(run: Run, given: dict[str, Any], *, evaluate: bool) -> dict[str, Any]:
+    """The values in the types of the spec's fields: it takes "3" for 3, and a node would not."""
     errors = [
         FieldError(
             f"/changes{pointer}",
@@ -105,12 +109,11 @@ def _refuse_impossible(run: Run, given: dict[str, Any], *, evaluate: bool) -> No
     elif evaluate and run.spec.get("evaluation") is None:
         message = "the run's spec has no evaluation section, so there is nothing to evaluate on"
         errors.append(FieldError("/evaluate", "no_evaluation", message))
+    read = None
     if not errors:
-        patch = _nested(given)
-        errors = [
-            FieldError(f"/changes{fault.pointer}", fault.code, fault.message)
-            for fault in spec_errors(merge_patch(run.spec, patch))
-        ]
+        read = read_spec(merge_patch(run.spec, _nested(given)))
+        if isinstance(read, list):
+            errors = [FieldError(f"/changes{fault.pointer}", fault.code, fault.message) for fault in read]
         errors += [
             FieldError(f"/changes{pointer}", "required", "give a value; null is none")
             for pointer, value in given.items()
@@ -118,17 +121,11 @@ def _refuse_impossible(run: Run, given: dict[str, Any], *, evaluate: bool) -> No
         ]
     if errors:
         raise unprocessable("change_invalid", errors[0].message, errors)
-
-
-def _as_the_spec_has_them(run: Run, given: dict[str, Any]) -> dict[str, Any]:
-    """The values in the types of the spec's fields: it takes "3" for 3, and a node would not."""
-    if not given:
-        return given
-    spec = RunSpec.model_validate(merge_patch(run.spec, _nested(given))).model_dump()
+    assert isinstance(read, RunSpec)
     typed = {}
     for pointer in given:
         section, field = pointer[1:].split("/")
-        typed[pointer] = spec[section][field]
+        typed[pointer] = getattr(getattr(read, section), field)
     return typed
 
 

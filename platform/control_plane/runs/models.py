@@ -18,7 +18,8 @@ class Run(models.Model):
     name = models.CharField(max_length=120)
     kind = models.CharField(max_length=8)
     spec = models.JSONField()  # resolved; never changes
-    dataset_version = models.ForeignKey(DatasetVersion, on_delete=models.PROTECT, related_name="+")
+    # null: a draft, whose names are looked up when it is submitted
+    dataset_version = models.ForeignKey(DatasetVersion, on_delete=models.PROTECT, null=True, related_name="+")
     evaluation_version = models.ForeignKey(
         DatasetVersion, on_delete=models.PROTECT, null=True, related_name="+"
     )
@@ -117,6 +118,11 @@ class Job(models.Model):
     outbox = models.JSONField(default=dict)  # file → bytes written, final once the job has exited
     outbox_read = models.JSONField(default=dict)  # file → bytes that the server has stored
     stop_asked_at = models.DateTimeField(null=True)
+    leaving_at = models.DateTimeField(null=True)  # an engine that was taken out of the run while it goes on
+    engine_port = models.PositiveIntegerField(
+        default=0
+    )  # of an engine that joined it; 0: the attempt's own list
+    session_port = models.PositiveIntegerField(default=0)
     grace_seconds = models.FloatField(default=15.0)
     observed_at = models.DateTimeField(null=True)  # first report
     missing_at = models.DateTimeField(null=True)  # since when reports of its node have left it out

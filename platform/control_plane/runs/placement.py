@@ -14,12 +14,14 @@ from control_plane.fleet import selectors as fleet_selectors
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Intent, Liveness, Node
 from control_plane.fleet.scheduler import Request, Snapshot, plan
+from control_plane.runs.ending import verdict_of
+from control_plane.runs.engines import add_engines, spec_to_start, wants_engines
 from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import plan_jobs, port_names
 from control_plane.runs.selectors import newest_stored_checkpoint, queue
-from oolong.contracts.lifecycle import RunStatus
+from oolong.contracts.lifecycle import EndReason, RunStatus
 from oolong.contracts.run_spec import RunSpec
 from oolong.logs import about
 from oolong.tracing import span
@@ -30,17 +32,16 @@ log = logging.getLogger(__name__)
 def place_jobs(*, now: datetime) -> int:
     """Give queued runs their slots, in the scheduler's order; note for the others why they wait."""
     waiting = {run.pk: run for run in queue()}
-    if not waiting:
+    if not waiting and not wants_engines():
         return 0
-    decided = plan(
-        Snapshot(
-            now=now,
-            nodes=fleet_selectors.node_views(),
-            queue=[_request(run) for run in waiting.values()],
-            used=fleet_selectors.used_slots(),
-            limits=fleet_selectors.limits(),
-        )
+    snapshot = Snapshot(
+        now=now,
+        nodes=fleet_selectors.node_views(),
+        queue=[_request(run) for run in waiting.values()],
+        used=fleet_selectors.used_slots(),
+        limits=fleet_selectors.limits(),
     )
+    decided = plan(snapshot)
     placed = 0
     for placement in decided.placements:
         try:
@@ -58,6 +59,7 @@ def place_jobs(*, now: datetime) -> int:
         if run.waiting_why != why or run.queue_position != decided.positions[run_id]:
             with transaction.atomic():
                 _note_waiting(run_id, why, decided.positions[run_id], now=now)
+    add_engines(decided, snapshot.limits, now=now)
     return placed
 
 
@@ -125,7 +127,13 @@ def _place(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) 
     node = Node.objects.select_for_update().get(pk=node_id)
     if run.status != RunStatus.QUEUED or node.liveness != Liveness.READY or node.intent != Intent.ACTIVE:
         return False
-    spec = RunSpec.model_validate(run.spec)
+    spec = spec_to_start(run)
+    if spec.algorithm.loss_function is not None and not run.project.trainer_code:
+        message = f"trainer_code of project {run.project.name!r} was turned off while the run waited"
+        fields = verdict_of(EndReason.CONFIG_REFUSED, message)
+        move_run(run, RunStatus.FAILED, now=now, message=message, **fields)
+        fleet.announce_queue()
+        return False
     resume = newest_stored_checkpoint(run) or run.resume_checkpoint
     names = port_names(spec)
     attempt = Attempt.objects.create(

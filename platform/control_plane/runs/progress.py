@@ -50,7 +50,9 @@ def runs_to_advance(now: datetime) -> list[str]:
         .select_related("node")
         .prefetch_related("jobs")
     }
-    unended = Run.objects.exclude(status__in=[*ENDED, RunStatus.QUEUED, RunStatus.PAUSED]).order_by("pk")
+    unended = Run.objects.exclude(
+        status__in=[*ENDED, RunStatus.DRAFT, RunStatus.QUEUED, RunStatus.PAUSED]
+    ).order_by("pk")
     return [run.pk for run in unended if not _goes_its_way(run, attempts.get(run.pk), now=now)]
 
 
@@ -64,7 +66,7 @@ def note_stored(run: Run, checkpoint: Checkpoint, *, now: datetime) -> None:
 
 
 def advance_run(run: Run, *, now: datetime) -> None:
-    if run.has_ended or run.status in (RunStatus.QUEUED, RunStatus.PAUSED):
+    if run.has_ended or run.status in (RunStatus.DRAFT, RunStatus.QUEUED, RunStatus.PAUSED):
         return
     attempt = live_attempt(run)
     if attempt is None:
@@ -227,5 +229,5 @@ def _wall_time_over(run: Run, *, now: datetime) -> bool:
 def _view(job: Job) -> JobView:
     return JobView(
         name=job.name, kind=JobKind(job.kind), state=job.state, reason=job.reason, message=job.message,
-        exit_code=job.exit_code, stop_asked=job.stop_asked_at is not None,
+        exit_code=job.exit_code, stop_asked=job.stop_asked_at is not None, leaving=job.leaving_at is not None,
     )  # fmt: skip

@@ -11,9 +11,9 @@ from control_plane.common import live
 from control_plane.common.clock import rfc3339
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from control_plane.runs.selectors import newest_stored_checkpoint, newest_stored_checkpoints
-from oolong.contracts.lifecycle import OUTCOMES, EndReason
+from oolong.contracts.lifecycle import OUTCOMES, EndReason, RunStatus
 
-LIVE_FIELDS = ("max_staleness", "max_concurrent_groups", "learning_rate")
+LIVE_FIELDS = ("max_staleness", "max_concurrent_groups", "learning_rate", "engines")
 
 
 def runs_as_json(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ def _run_as_json(run: Run, latest: Checkpoint | None) -> dict[str, Any]:
         "reward_mean": run.reward_mean,
         "staleness_mean": run.staleness_mean,
         "spec": run.spec,
-        "dataset": {"id": run.dataset_version_id, "ref": run.dataset_version.ref},
+        "dataset": _dataset(run),
         "model": _model(run),
         "created_by": run.created_by.username,
         "created_at": rfc3339(run.created_at),
@@ -119,7 +119,17 @@ def job_as_json(job: Job) -> dict[str, Any]:
     }
 
 
+def _dataset(run: Run) -> dict[str, Any]:
+    if run.dataset_version is None:  # a draft: as it is written
+        return {"id": "", "ref": run.spec["dataset"]["version"]}
+    return {"id": run.dataset_version_id, "ref": run.dataset_version.ref}
+
+
 def _model(run: Run) -> dict[str, Any]:
+    if run.status == RunStatus.DRAFT:
+        written = run.spec["model"]
+        kind = "base_model" if written["base_model"] is not None else "checkpoint"
+        return {"kind": kind, "id": "", "name": written[kind]}
     if run.base_model is not None:
         return {"kind": "base_model", "id": run.base_model.pk, "name": run.base_model.name}
     assert run.initial_checkpoint is not None

@@ -29,6 +29,7 @@ class JobView:
     message: str = ""
     exit_code: int | None = None
     stop_asked: bool = False
+    leaving: bool = False  # taken out of the run while it goes on: its end means nothing
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ def deciding_kinds(run_kind: str) -> frozenset[JobKind]:
 
 def judge(run_kind: str, jobs: Sequence[JobView]) -> Working | Done | Broken:
     """The first broken job in order of blame, else done when all deciding jobs completed, else working."""
+    jobs = [job for job in jobs if not job.leaving]
     exited = [job for job in jobs if job.state == JobState.EXITED]
     broken = [job for job in exited if job.reason != EndReason.COMPLETED]
     if broken:

@@ -10,13 +10,13 @@ from django.db import transaction
 from control_plane.accounts import audit
 from control_plane.accounts.caller import Caller
 from control_plane.catalog.checkpoint_services import hold_stored
-from control_plane.common.errors import Problem, conflict, unprocessable
+from control_plane.common.errors import FieldError, Problem, conflict, unprocessable
 from control_plane.fleet import services as fleet
-from control_plane.runs.ending import begin_pause, begin_stop, rest, verdict_of
+from control_plane.runs.ending import begin_cancel, begin_pause, begin_stop, force_end, rest, verdict_of
 from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run
-from control_plane.runs.resolve import USUAL_PRIORITY, resolve_spec
+from control_plane.runs.resolve import USUAL_PRIORITY, Resolved, resolve_spec
 from control_plane.runs.status import may_move
 from oolong.contracts.lifecycle import EndReason, RunStatus
 from oolong.contracts.run_spec import RunSpec
@@ -25,31 +25,56 @@ from oolong.contracts.run_spec import RunSpec
 def create_run(caller: Caller, document: Any, *, now: datetime) -> Run:
     """Check the spec, resolve what it names, and queue the run. 422 with pointers into the spec."""
     resolved = resolve_spec(caller, document)
-    if resolved.errors:
-        first = resolved.errors[0]
-        more = f" (and {len(resolved.errors) - 1} more)" if len(resolved.errors) > 1 else ""
-        raise unprocessable("spec_invalid", f"{first.pointer or '/'}: {first.message}{more}", resolved.errors)
-    spec = resolved.spec
-    assert spec is not None and resolved.dataset_version is not None
+    refuse_invalid(resolved.errors)
     with transaction.atomic():
-        if resolved.initial_checkpoint is not None and not hold_stored(resolved.initial_checkpoint.pk):
-            raise conflict(
-                "freed", f"checkpoint {resolved.initial_checkpoint.pk} was freed just now; take another"
-            )
+        hold_initial(resolved)
         run = Run.objects.create(
-            project=caller.project, created_by=caller.user, name=spec.name, kind=spec.kind,
-            spec=resolved.document, dataset_version=resolved.dataset_version,
-            evaluation_version=resolved.evaluation_version, base_model=resolved.base_model,
-            initial_checkpoint=resolved.initial_checkpoint, notes=spec.notes, status_at=now, created_at=now,
-            priority=spec.placement.priority, slots_needed=spec.slots_needed,
-            total_train_steps=_train_steps(spec),
-        )  # fmt: skip
+            project=caller.project,
+            created_by=caller.user,
+            status_at=now,
+            created_at=now,
+            **columns_of(resolved),
+        )
         run.functions.set(resolved.functions.values())
         note(run, "created", f"submitted by {caller.user.username}", at=now)
-        _record("create", run, now=now)
+        record_act("create", run, now=now)
         announce_run(run)
         fleet.announce_queue()
     return run
+
+
+def refuse_invalid(errors: list[FieldError]) -> None:
+    """422 with every fault of a spec; nothing when there is none."""
+    if errors:
+        first = errors[0]
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise unprocessable("spec_invalid", f"{first.pointer or '/'}: {first.message}{more}", errors)
+
+
+def hold_initial(resolved: Resolved) -> None:
+    """Keep the checkpoint that the run begins with from being freed while its row is made."""
+    if resolved.initial_checkpoint is not None and not hold_stored(resolved.initial_checkpoint.pk):
+        raise conflict(
+            "freed", f"checkpoint {resolved.initial_checkpoint.pk} was freed just now; take another"
+        )
+
+
+def columns_of(resolved: Resolved) -> dict[str, Any]:
+    """What of a resolved spec stands in columns of its run."""
+    spec = resolved.spec
+    assert spec is not None
+    return {
+        **spec_columns(spec), "spec": resolved.document, "dataset_version": resolved.dataset_version,
+        "evaluation_version": resolved.evaluation_version, "base_model": resolved.base_model,
+        "initial_checkpoint": resolved.initial_checkpoint,
+    }  # fmt: skip
+
+
+def spec_columns(spec: RunSpec) -> dict[str, Any]:
+    return {
+        "name": spec.name, "kind": spec.kind, "notes": spec.notes, "priority": spec.placement.priority,
+        "slots_needed": spec.slots_needed, "total_train_steps": _train_steps(spec),
+    }  # fmt: skip
 
 
 def _train_steps(spec: RunSpec) -> int:
@@ -60,6 +85,7 @@ def update_run(run_id: str, fields: dict[str, Any], *, by: Caller, now: datetime
     """What people may say about a run at any time (name, notes, tags), and its priority while it has no slots."""
     with transaction.atomic():
         run = lock_run(run_id)
+        refuse_draft(run, "edited so: change its spec")
         changed = {name: value for name, value in fields.items() if getattr(run, name) != value}
         if "priority" in changed and run.status not in (RunStatus.QUEUED, RunStatus.PAUSED):
             raise conflict(
@@ -78,38 +104,64 @@ def update_run(run_id: str, fields: dict[str, Any], *, by: Caller, now: datetime
             name if name == "notes" else f"{name}={value!r}" for name, value in sorted(changed.items())
         )
         note(run, "edited", f"{by.user.username} changed {said}", at=now)
-        _record("edit", run, now=now, message=said)
+        record_act("edit", run, now=now, message=said)
         announce_run(run)
         if "priority" in changed:
             fleet.announce_queue()
     return run
 
 
-def cancel_run(run_id: str, *, now: datetime) -> Run:
-    """Take a run out of the queue. 409 when it is not in it."""
+def cancel_run(run_id: str, *, by: Caller, now: datetime) -> Run:
+    """End a run without a last checkpoint: its jobs are asked to end, and killed a few seconds later.
+
+    Asking again changes nothing; 409 when the run has ended.
+    """
     with transaction.atomic():
         run = lock_run(run_id)
-        if run.status != RunStatus.QUEUED:
-            raise conflict(
-                "not_queued",
-                f"the run is {run.status}; cancel is for queued runs, "
-                + ("and this one has ended" if run.has_ended else "use stop"),
-                current_status=run.status,
-            )
-        _record("cancel", run, now=now)
-        _end_queued(run, now=now)
+        refuse_draft(run, "cancelled: delete it")
+        refuse_ended(run)
+        record_act("cancel", run, now=now)
+        if run.status in (RunStatus.QUEUED, RunStatus.PAUSED):
+            _end_queued(run, now=now)
+        elif run.reason != EndReason.CANCELLED_BY_USER:
+            begin_cancel(run, f"{by.user.username} cancelled it", now=now)
     return run
+
+
+def force_stop_run(run_id: str, *, by: Caller, now: datetime) -> Run:
+    """End a run at once, whatever its node does. Its attempt is fenced; its slots stay leased until the node says
+    that the jobs are dead, or is known to have ended them. 409 when the run has ended."""
+    with transaction.atomic():
+        run = lock_run(run_id)
+        refuse_draft(run, "stopped: delete it")
+        refuse_ended(run)
+        record_act("force_stop", run, now=now)
+        if run.status in (RunStatus.QUEUED, RunStatus.PAUSED):
+            _end_queued(run, now=now)
+        else:
+            force_end(run, f"{by.user.username} ended it at once", now=now)
+    return run
+
+
+def refuse_ended(run: Run) -> None:
+    if run.has_ended:
+        raise conflict("has_ended", f"the run is {run.status} already", current_status=run.status)
+
+
+def refuse_draft(run: Run, how: str) -> None:
+    if run.status == RunStatus.DRAFT:
+        raise conflict("is_draft", f"a draft is not {how}, or submit it first", current_status=run.status)
 
 
 def stop_run(run_id: str, *, now: datetime) -> Run:
     """Ask for an end with a checkpoint. Asking again changes nothing; 409 when the run has ended."""
     with transaction.atomic():
         run = lock_run(run_id)
+        refuse_draft(run, "stopped: delete it")
         if run.status == RunStatus.STOPPING:
             return run
-        if run.has_ended:
-            raise conflict("has_ended", f"the run is {run.status} already", current_status=run.status)
-        _record("stop", run, now=now)
+        refuse_ended(run)
+        record_act("stop", run, now=now)
         if run.status in (RunStatus.QUEUED, RunStatus.PAUSED):
             _end_queued(run, now=now)
             return run
@@ -128,7 +180,7 @@ def pause_run(run_id: str, *, now: datetime) -> Run:
                 "cannot_pause", f"the run is {run.status} and cannot be paused any more",
                 current_status=run.status,
             )  # fmt: skip
-        _record("pause", run, now=now)
+        record_act("pause", run, now=now)
         if run.status == RunStatus.QUEUED:
             rest(run, now=now)
             fleet.announce_queue()
@@ -150,7 +202,7 @@ def resume_run(run_id: str, *, now: datetime) -> Run:
                 + ("; retry makes a new run that goes on from its checkpoint" if run.has_ended else ""),
                 current_status=run.status,
             )  # fmt: skip
-        _record("resume", run, now=now)
+        record_act("resume", run, now=now)
         move_run(
             run, RunStatus.QUEUED, now=now, message="resumed; waits for slots", not_before=None,
             paused_seconds=run.paused_seconds + (now - run.status_at).total_seconds(),
@@ -160,7 +212,7 @@ def resume_run(run_id: str, *, now: datetime) -> Run:
     return run
 
 
-def _record(verb: str, run: Run, *, now: datetime, message: str = "") -> None:
+def record_act(verb: str, run: Run, *, now: datetime, message: str = "") -> None:
     """An entry of the audit log, in the transaction of what was done to the run, with the status it was in."""
     audit.record(
         f"run.{verb}", target=("run", run.pk, run.name), project=run.project_id, message=message, at=now,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from oolong.cli.output import JsonOption, show_json
+from oolong.cli.output import JsonOption, notes, show_json
 from oolong.cli.run_output import RunArgument, state_of
 from oolong.client import Client
 from oolong.client.models import Run
@@ -16,15 +16,36 @@ app = typer.Typer()
 
 
 @app.command()
-def stop(run: RunArgument, json: JsonOption = False) -> None:
+def stop(
+    run: RunArgument,
+    force: Annotated[
+        bool, typer.Option("--force", help="end it at once; its slots come free when its jobs are known dead")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
     """Ask a run to take a checkpoint and stop."""
     with Client() as client:
-        _show(client.runs.stop(run), json=json)
+        _show(client.runs.stop(run, force=force), json=json)
+
+
+@app.command()
+def submit(run: RunArgument, json: JsonOption = False) -> None:
+    """Queue a draft."""
+    with Client() as client:
+        _show(client.runs.submit(run), json=json)
+
+
+@app.command()
+def delete(run: RunArgument) -> None:
+    """Throw a draft away."""
+    with Client() as client:
+        client.runs.delete(run)
+    notes.print(f"{run} is gone", markup=False)
 
 
 @app.command()
 def cancel(run: RunArgument, json: JsonOption = False) -> None:
-    """Cancel a run that waits in the queue."""
+    """End a run without a last checkpoint."""
     with Client() as client:
         _show(client.runs.cancel(run), json=json)
 
@@ -81,7 +102,7 @@ def change(
     change: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="staleness.max, rollout.max_concurrent_groups or trainer.learning_rate; repeatable"
+            "--set", help="staleness.max, rollout.max_concurrent_groups, rollout.engines or trainer.learning_rate; repeatable",
         ),
     ] = None,
     checkpoint: Annotated[bool, typer.Option("--checkpoint-now", help="after the next train step")] = False,

@@ -95,6 +95,8 @@ class DesiredJob(Wire, frozen=True, kw_only=True):
     restart_window_seconds: float = 600.0
     stop: bool = False  # end it: SIGTERM, after grace_seconds SIGKILL
     grace_seconds: float = 15.0
+    engine_port: int = 0  # of an engine that joins a live attempt; 0: the attempt's own list
+    session_port: int = 0
 
 
 class DesiredAttempt(Wire, frozen=True, kw_only=True):

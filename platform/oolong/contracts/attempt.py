@@ -60,6 +60,7 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     index: int = 0
     incarnation: int = 0  # counts restarts in place
     engine_port: int = 0  # of an engine that joins a live run; 0: the attempt's engine_ports[index]
+    session_port: int = 0  # likewise
     slots: list[str] = []  # slot ids that the job holds; GPU UUIDs on CUDA nodes
 
 

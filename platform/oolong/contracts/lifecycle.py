@@ -7,6 +7,7 @@ from enum import StrEnum
 
 
 class RunStatus(StrEnum):
+    DRAFT = "DRAFT"  # may still be edited; it was not submitted
     QUEUED = "QUEUED"
     STARTING = "STARTING"
     RUNNING = "RUNNING"
@@ -23,14 +24,15 @@ class RunStatus(StrEnum):
 ENDED = frozenset({RunStatus.SUCCEEDED, RunStatus.STOPPED, RunStatus.FAILED})
 
 RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
+    RunStatus.DRAFT: frozenset({RunStatus.QUEUED}),
     RunStatus.QUEUED: frozenset({RunStatus.STARTING, RunStatus.PAUSED, RunStatus.STOPPED, RunStatus.FAILED}),
-    RunStatus.STARTING: frozenset({RunStatus.RUNNING, RunStatus.RECOVERING, RunStatus.PAUSING, RunStatus.STOPPING, RunStatus.FINISHING, RunStatus.FAILED}),
-    RunStatus.RUNNING: frozenset({RunStatus.FINISHING, RunStatus.RECOVERING, RunStatus.PAUSING, RunStatus.STOPPING, RunStatus.FAILED}),
+    RunStatus.STARTING: frozenset({RunStatus.RUNNING, RunStatus.RECOVERING, RunStatus.PAUSING, RunStatus.STOPPING, RunStatus.STOPPED, RunStatus.FINISHING, RunStatus.FAILED}),
+    RunStatus.RUNNING: frozenset({RunStatus.FINISHING, RunStatus.RECOVERING, RunStatus.PAUSING, RunStatus.STOPPING, RunStatus.STOPPED, RunStatus.FAILED}),
     RunStatus.RECOVERING: frozenset({RunStatus.QUEUED, RunStatus.PAUSING, RunStatus.STOPPED, RunStatus.STOPPING, RunStatus.FAILED}),
-    RunStatus.PAUSING: frozenset({RunStatus.PAUSED, RunStatus.FINISHING, RunStatus.STOPPING, RunStatus.FAILED}),
+    RunStatus.PAUSING: frozenset({RunStatus.PAUSED, RunStatus.FINISHING, RunStatus.STOPPING, RunStatus.STOPPED, RunStatus.FAILED}),
     RunStatus.PAUSED: frozenset({RunStatus.QUEUED, RunStatus.STOPPED}),
     RunStatus.STOPPING: frozenset({RunStatus.STOPPED, RunStatus.FAILED}),
-    RunStatus.FINISHING: frozenset({RunStatus.SUCCEEDED, RunStatus.STOPPING, RunStatus.RECOVERING, RunStatus.FAILED}),
+    RunStatus.FINISHING: frozenset({RunStatus.SUCCEEDED, RunStatus.STOPPING, RunStatus.STOPPED, RunStatus.RECOVERING, RunStatus.FAILED}),
     RunStatus.SUCCEEDED: frozenset(),
     RunStatus.STOPPED: frozenset(),
     RunStatus.FAILED: frozenset(),
@@ -82,6 +84,10 @@ class EndReason(StrEnum):
     STOPPED_BY_USER = "stopped_by_user"
     PAUSED_BY_USER = "paused_by_user"  # of an attempt: the run itself has not ended
     CANCELLED_WHILE_QUEUED = "cancelled_while_queued"
+    CANCELLED_BY_USER = "cancelled_by_user"  # ended without a last checkpoint
+    FORCED_BY_OPERATOR = (
+        "forced_by_operator"  # ended at once; its slots are kept until its jobs are known dead
+    )
     TRAINER_DIED = "trainer_died"
     CONTROLLER_DIED = "controller_died"
     ROLLOUT_KEPT_DYING = "rollout_kept_dying"
@@ -115,6 +121,8 @@ OUTCOMES: dict[EndReason, Outcome] = {
     EndReason.STOPPED_BY_USER: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.NEVER, "Start a new run from its last checkpoint to go on."),
     EndReason.PAUSED_BY_USER: Outcome(RunStatus.PAUSED, Fault.NONE, Retry.NEVER, "Resume it: it goes on from its last checkpoint."),
     EndReason.CANCELLED_WHILE_QUEUED: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.NEVER, ""),
+    EndReason.CANCELLED_BY_USER: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.NEVER, "It ended without a last checkpoint; retry goes on from the newest one before, if there is one."),
+    EndReason.FORCED_BY_OPERATOR: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.NEVER, "It was ended at once; its slots come free when its node says that its jobs are dead."),
     EndReason.TRAINER_DIED: Outcome(RunStatus.FAILED, Fault.USER, Retry.LIMITED, "Read the trainer's last log lines; out-of-memory is the usual cause: lower trainer.microbatch_tokens."),
     EndReason.CONTROLLER_DIED: Outcome(RunStatus.FAILED, Fault.PLATFORM, Retry.FREE, "Read the controller's last log lines and report them."),
     EndReason.ROLLOUT_KEPT_DYING: Outcome(RunStatus.FAILED, Fault.USER, Retry.LIMITED, "Read the rollout job's last log lines; the engine may be out of memory."),

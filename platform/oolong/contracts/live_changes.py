@@ -20,6 +20,9 @@ class LiveSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_staleness: int | None = None
     max_concurrent_groups: int | None = None
     learning_rate: float | None = None
+    engines: int | None = (
+        None  # how many the run wants; the control plane leases slots and adds or ends their jobs
+    )
     checkpoint_wishes: int = 0
     evaluation_wishes: int = 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -220,3 +221,13 @@ def test_never_two_actions_for_one_job_and_never_a_restart_of_what_is_unwanted(
             assert not named and acknowledged and phase is Phase.ENDED
         if phase is Phase.ENDED:
             assert isinstance(action, Forget)
+
+
+def test_a_grace_that_was_shortened_counts_at_once_and_what_is_unwanted_waits_for_no_checkpoint() -> None:
+    trainer = dataclasses.replace(sight(), grace_seconds=180.0, stop_sent_at=NOW - 6.0)
+    cancelled = attempt(msgspec.structs.replace(job(stop=True), grace_seconds=5.0))
+    assert decide(cancelled, sights=[trainer]) == [Kill(trainer.job_id)]
+    unhurried = attempt(msgspec.structs.replace(job(stop=True), grace_seconds=180.0))
+    assert decide(unhurried, sights=[trainer]) == []
+    fenced = dataclasses.replace(trainer, stop_sent_at=NOW - 15.0)
+    assert reconcile([], Picture({fenced.job_id: fenced}), now=NOW) == [Kill(fenced.job_id)]

@@ -13,7 +13,7 @@ def test_ended_runs_never_move_again_and_every_status_is_in_the_table():
     assert all(not RUN_MOVES[status] for status in ENDED)
 
 
-def test_every_status_is_reachable_from_queued_and_can_end():
+def test_every_status_is_reachable_from_a_draft_and_can_end():
     def reachable(start: RunStatus) -> set[RunStatus]:
         seen, todo = set(), [start]
         while todo:
@@ -23,7 +23,7 @@ def test_every_status_is_reachable_from_queued_and_can_end():
                 todo.extend(RUN_MOVES[status])
         return seen
 
-    assert reachable(RunStatus.QUEUED) == set(RunStatus)
+    assert reachable(RunStatus.DRAFT) == set(RunStatus)
     assert all(reachable(status) & ENDED for status in RunStatus)
 
 

@@ -37,14 +37,25 @@ class AsyncRuns:
         """What it would take and where it would stand, if it were submitted now."""
         return await self._connection.send(calls.runs.plan(spec))
 
-    async def create(self, spec: Mapping[str, Any]) -> models.Run:
-        return await self._connection.send(calls.runs.create(spec))
+    async def create(self, spec: Mapping[str, Any], *, draft: bool = False) -> models.Run:
+        """Submit a run; with `draft` only keep its spec, to be edited and submitted later."""
+        return await self._connection.send(calls.runs.create(spec, draft=draft))
 
-    async def stop(self, run_id: str) -> models.Run:
-        """Ask it to take a checkpoint and stop."""
-        return await self._connection.send(calls.runs.stop(run_id))
+    async def submit(self, run_id: str) -> models.Run:
+        """Queue a draft."""
+        return await self._connection.send(calls.runs.submit(run_id))
+
+    async def delete(self, run_id: str) -> None:
+        """Throw a draft away."""
+        await self._connection.send(calls.runs.delete(run_id))
+
+    async def stop(self, run_id: str, *, force: bool = False) -> models.Run:
+        """Ask it to take a checkpoint and stop; with `force` it ends at once, and its slots come free on proof."""
+        call = calls.runs.force_stop(run_id) if force else calls.runs.stop(run_id)
+        return await self._connection.send(call)
 
     async def cancel(self, run_id: str) -> models.Run:
+        """End it without a last checkpoint."""
         return await self._connection.send(calls.runs.cancel(run_id))
 
     async def pause(self, run_id: str) -> models.Run:
@@ -73,7 +84,7 @@ class AsyncRuns:
         checkpoint: bool = False,
         evaluate: bool = False,
     ) -> models.Run:
-        """Change max staleness, concurrency or learning rate of a run that goes on, or ask it to act now."""
+        """Change max staleness, concurrency, learning rate or engines of a run that goes on, or ask it to act now."""
         call = calls.runs.change(run_id, changes or {}, checkpoint=checkpoint, evaluate=evaluate)
         return await self._connection.send(call)
 

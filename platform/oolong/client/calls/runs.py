@@ -28,8 +28,16 @@ def plan(spec: Mapping[str, Any]) -> Call[Plan]:
     return call.post("runs/plan", Plan, body={"spec": dict(spec)})
 
 
-def create(spec: Mapping[str, Any]) -> Call[Run]:
-    return call.post("runs", Run, body={"spec": dict(spec)})
+def create(spec: Mapping[str, Any], *, draft: bool = False) -> Call[Run]:
+    return call.post("runs", Run, body={"spec": dict(spec), **({"draft": True} if draft else {})})
+
+
+def submit(run_id: str) -> Call[Run]:
+    return call.post("runs/{}/submit", Run, run_id)
+
+
+def delete(run_id: str) -> Call[None]:
+    return call.delete("runs/{}", run_id)
 
 
 def get(run_id: str) -> Call[Run]:
@@ -38,6 +46,10 @@ def get(run_id: str) -> Call[Run]:
 
 def stop(run_id: str) -> Call[Run]:
     return call.post("runs/{}/stop", Run, run_id)
+
+
+def force_stop(run_id: str) -> Call[Run]:
+    return call.post("runs/{}/force-stop", Run, run_id)
 
 
 def cancel(run_id: str) -> Call[Run]:

@@ -14,7 +14,7 @@ from oolong.contracts.run_spec.algorithm import (
     KlSection,
     OverlongSection,
 )
-from oolong.contracts.run_spec.errors import SpecError, spec_errors
+from oolong.contracts.run_spec.errors import SpecError, read_spec, spec_errors
 from oolong.contracts.run_spec.evaluation import EvaluationSection
 from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
 from oolong.contracts.run_spec.lint import Facts, LintFinding, lint
@@ -56,5 +56,6 @@ __all__ = [
     "WeightSyncSection",
     "WorkflowSection",
     "lint",
+    "read_spec",
     "spec_errors",
 ]

@@ -34,8 +34,14 @@ def _said_with_value(kind: str, message: str, value: Any) -> str:
 
 def spec_errors(document: Any) -> list[SpecError]:
     """All faults of a would-be RunSpec document; empty when it is valid."""
+    read = read_spec(document)
+    return read if isinstance(read, list) else []
+
+
+def read_spec(document: Any) -> RunSpec | list[SpecError]:
+    """The RunSpec, or all faults of what would be one."""
     try:
-        RunSpec.model_validate(document)
+        return RunSpec.model_validate(document)
     except ValidationError as error:
         return [
             SpecError(
@@ -51,4 +57,3 @@ def spec_errors(document: Any) -> list[SpecError]:
             )
             for fault in error.errors(include_url=False)
         ]
-    return []

@@ -1,0 +1,149 @@
+"""How many engines a run has while it goes on: slots are leased into its attempt, or given back one by one.
+
+A run that wants more takes what the queue leaves idle on its node, at the next tick of the scheduler; a run that wants
+fewer asks its youngest engines to leave. Workers pull their claims, so either is nothing special to the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from django.db import IntegrityError, transaction
+
+from control_plane.fleet import services as fleet
+from control_plane.fleet.models import Intent, Liveness, Node
+from control_plane.fleet.scheduler import Plan
+from control_plane.runs.events import announce_run, note, set_conditions
+from control_plane.runs.locking import lock_run
+from control_plane.runs.models import Attempt, Job, Run
+from control_plane.runs.plan_jobs import GRACE_SECONDS, RESTARTS_IN_PLACE
+from control_plane.runs.selectors import live_attempt
+from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
+from oolong.contracts.run_spec import RunSpec
+
+log = logging.getLogger(__name__)
+WAITING = "ENGINES_WAITING"  # a condition: it wants more engines than there are idle slots on its node
+
+
+def spec_to_start(run: Run) -> RunSpec:
+    """The run's spec with as many engines as its next attempt begins with: the spec's own, or fewer when fewer are
+    wanted by now. What is wanted beyond that joins later, from idle slots."""
+    spec = RunSpec.model_validate(run.spec)
+    wanted = run.live.get("engines")
+    if spec.kind != "rl" or wanted is None or wanted >= spec.rollout.engines:
+        return spec
+    return spec.model_copy(update={"rollout": spec.rollout.model_copy(update={"engines": wanted})})
+
+
+def change_engines(run: Run, attempt: Attempt | None, wanted: int, *, now: datetime) -> None:
+    """Take the new number over. The run is locked, and `run.live` says it already."""
+    run.slots_needed = spec_to_start(run).slots_needed
+    run.save(update_fields=["slots_needed"])
+    if attempt is None or run.status not in (RunStatus.STARTING, RunStatus.RUNNING):
+        return
+    staying = _staying(attempt)
+    leaving = staying[wanted:]
+    if leaving:
+        Job.objects.filter(pk__in=[job.pk for job in leaving]).update(leaving_at=now, stop_asked_at=now)
+        names = ", ".join(job.name for job in leaving)
+        note(run, "engines", f"{names} leaves; {wanted} go on", at=now, engines=wanted)
+    if WAITING in run.conditions and len(staying) >= wanted:
+        set_conditions(run, [], now=now)
+
+
+def add_engines(decided: Plan, limits: Mapping[str, int | None], *, now: datetime) -> int:
+    """Lease slots that the queue leaves idle into the attempts that want more engines."""
+    idle = dict(decided.idle)
+    used = dict(decided.used)
+    added = 0
+    for run in _wanting():
+        attempt = live_attempt(run)
+        if attempt is None:
+            continue
+        missing = run.live["engines"] - len(_staying(attempt))
+        if missing <= 0:
+            continue
+        limit = limits.get(run.project.team_id)
+        held = used.get(run.project.team_id, 0)
+        room = missing if limit is None else max(0, limit - held)
+        free = idle.get(attempt.node_id, ())
+        taken = free[: min(missing, room)]
+        try:
+            with transaction.atomic():
+                joined = _join(run.pk, attempt.pk, taken, short=len(taken) < missing, now=now)
+        except IntegrityError:
+            # Somebody else leased one of the slots meanwhile; the next tick looks anew.
+            log.warning("no engine could join run %s", run.pk, exc_info=True)
+            continue
+        if joined:
+            idle[attempt.node_id] = free[len(taken) :]
+            used[run.project.team_id] = held + len(taken)
+            added += len(taken)
+    return added
+
+
+def _wanting() -> list[Run]:
+    running = Run.objects.filter(status=RunStatus.RUNNING, live__engines__gt=1).select_related(
+        "project__team"
+    )
+    return list(running.order_by("-priority", "created_at", "pk"))
+
+
+def wants_engines() -> bool:
+    return Run.objects.filter(status=RunStatus.RUNNING, live__engines__gt=1).exists()
+
+
+def _join(run_id: str, attempt_id: str, slots: Sequence[str], *, short: bool, now: datetime) -> bool:
+    """New rollout jobs in a live attempt, with their leases and ports. False when it is no longer as it was seen."""
+    run = lock_run(run_id)
+    attempt = Attempt.objects.select_related("node").get(pk=attempt_id)
+    node = Node.objects.select_for_update().get(pk=attempt.node_id)
+    if run.status != RunStatus.RUNNING or attempt.status == AttemptStatus.ENDED:
+        return False
+    if node.liveness != Liveness.READY or node.intent != Intent.ACTIVE:
+        return False
+    if slots:
+        _make_jobs(run, attempt, node, slots, now=now)
+    conditions = [WAITING] if short else []
+    if set(run.conditions) <= {WAITING} and run.conditions != conditions:
+        said = f"it waits for more idle slots on {node.name}, for {run.live['engines']} engines"
+        set_conditions(
+            run, conditions, now=now, message=said if short else "it has the engines that it wants"
+        )
+    if slots:
+        announce_run(run)
+        fleet.announce_leases()
+    return bool(slots)
+
+
+def _make_jobs(run: Run, attempt: Attempt, node: Node, slots: Sequence[str], *, now: datetime) -> None:
+    spec = RunSpec.model_validate(run.spec)
+    first = 1 + max(attempt.jobs.filter(kind=JobKind.ROLLOUT).values_list("index", flat=True))
+    kinds = ["engine", "session"] if spec.serves_sessions else ["engine"]
+    ports = fleet.allocate_ports(node, len(slots) * len(kinds))
+    grants = []
+    for index, slot in enumerate(slots, start=first):
+        own = {kind: ports.pop(0) for kind in kinds}
+        job = Job.objects.create(
+            attempt=attempt, name=f"rollout-{index}", kind=JobKind.ROLLOUT, index=index, slots=[slot],
+            restarts=RESTARTS_IN_PLACE, grace_seconds=GRACE_SECONDS, engine_port=own["engine"],
+            session_port=own.get("session", 0),
+        )  # fmt: skip
+        attempt.ports |= {f"{kind}-{index}": port for kind, port in own.items()}
+        grants.append(fleet.Grant(slot, job.pk, job.name))
+    attempt.save(update_fields=["ports"])
+    fleet.grant_leases(
+        node=node, team=run.project.team, holder=attempt.pk, epoch=attempt.epoch, run=run.pk, run_name=run.name,
+        grants=grants, now=now,
+    )  # fmt: skip
+    fleet.ring([node.pk])
+    names = ", ".join(grant.job_name for grant in grants)
+    note(run, "engines", f"{names} joins on {', '.join(slots)} of {node.name}", at=now, slots=list(slots))
+
+
+def _staying(attempt: Attempt) -> list[Job]:
+    """The engines that the attempt has and keeps, oldest first."""
+    found = attempt.jobs.filter(kind=JobKind.ROLLOUT, leaving_at=None).exclude(state=JobState.EXITED)
+    return list(found.order_by("index"))

@@ -53,7 +53,7 @@ def _desired(attempt: Attempt) -> DesiredAttempt:
         attempt_number=attempt.number,
         epoch=attempt.epoch,
         spec=run.spec,
-        dataset=_dataset_artifact(run.dataset_version),
+        dataset=_dataset_artifact(run.trained_on),
         evaluation=_dataset_artifact(run.evaluation_version) if run.evaluation_version else None,
         model=_model_artifact(run),
         model_path=run.base_model.path if run.base_model else "",
@@ -91,8 +91,7 @@ def _desired_job(job: Job) -> DesiredJob:
     )
 
 
-def _dataset_artifact(version: DatasetVersion | None) -> Artifact:
-    assert version is not None  # only a draft has none, and a draft has no attempt
+def _dataset_artifact(version: DatasetVersion) -> Artifact:
     return Artifact(sha256=version.sha256, bytes=version.bytes, kind="dataset")
 
 

@@ -108,7 +108,7 @@ class _Graph:
     def _add_run(self, run: Run) -> None:
         if not self._add(run.pk, "run", run.name, status=str(run.status)):
             return
-        version = run.dataset_version
+        version = run.trained_on
         if (
             self._add(version.pk, "dataset_version", version.ref, sha256=version.sha256)
             or version.pk in self.nodes
@@ -161,7 +161,7 @@ def model_card(caller: Caller, checkpoint: Checkpoint) -> str:
                 "kind",
                 {"rl": "reinforcement learning", "sft": "supervised fine-tuning"}.get(run.kind, run.kind),
             ),
-            ("trained on", f"{_plain(run.dataset_version.ref)}, sha256 `{run.dataset_version.sha256}`"),
+            ("trained on", f"{_plain(run.trained_on.ref)}, sha256 `{run.trained_on.sha256}`"),
             ("started from", _origin(run)),
         ]
     title = f"{_plain(checkpoint.run_name)}, step {checkpoint.step}"

@@ -66,6 +66,12 @@ class Run(models.Model):
         indexes = [models.Index(fields=["status"]), models.Index(fields=["project", "status"])]
 
     @property
+    def trained_on(self) -> DatasetVersion:
+        """Of a run that was submitted."""
+        assert self.dataset_version is not None, f"run {self.pk} is a draft"
+        return self.dataset_version
+
+    @property
     def has_ended(self) -> bool:
         return self.status in ENDED
 

@@ -102,7 +102,8 @@ def change(
     change: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="staleness.max, rollout.max_concurrent_groups, rollout.engines or trainer.learning_rate; repeatable",
+            "--set",
+            help="staleness.max, rollout.max_concurrent_groups, rollout.engines or trainer.learning_rate; repeatable",
         ),
     ] = None,
     checkpoint: Annotated[bool, typer.Option("--checkpoint-now", help="after the next train step")] = False,

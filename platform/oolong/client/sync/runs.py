@@ -37,14 +37,25 @@ class Runs:
         """What it would take and where it would stand, if it were submitted now."""
         return self._connection.send(calls.runs.plan(spec))
 
-    def create(self, spec: Mapping[str, Any]) -> models.Run:
-        return self._connection.send(calls.runs.create(spec))
+    def create(self, spec: Mapping[str, Any], *, draft: bool = False) -> models.Run:
+        """Submit a run; with `draft` only keep its spec, to be edited and submitted later."""
+        return self._connection.send(calls.runs.create(spec, draft=draft))
 
-    def stop(self, run_id: str) -> models.Run:
-        """Ask it to take a checkpoint and stop."""
-        return self._connection.send(calls.runs.stop(run_id))
+    def submit(self, run_id: str) -> models.Run:
+        """Queue a draft."""
+        return self._connection.send(calls.runs.submit(run_id))
+
+    def delete(self, run_id: str) -> None:
+        """Throw a draft away."""
+        self._connection.send(calls.runs.delete(run_id))
+
+    def stop(self, run_id: str, *, force: bool = False) -> models.Run:
+        """Ask it to take a checkpoint and stop; with `force` it ends at once, and its slots come free on proof."""
+        call = calls.runs.force_stop(run_id) if force else calls.runs.stop(run_id)
+        return self._connection.send(call)
 
     def cancel(self, run_id: str) -> models.Run:
+        """End it without a last checkpoint."""
         return self._connection.send(calls.runs.cancel(run_id))
 
     def pause(self, run_id: str) -> models.Run:
@@ -73,7 +84,7 @@ class Runs:
         checkpoint: bool = False,
         evaluate: bool = False,
     ) -> models.Run:
-        """Change max staleness, concurrency or learning rate of a run that goes on, or ask it to act now."""
+        """Change max staleness, concurrency, learning rate or engines of a run that goes on, or ask it to act now."""
         call = calls.runs.change(run_id, changes or {}, checkpoint=checkpoint, evaluate=evaluate)
         return self._connection.send(call)
 

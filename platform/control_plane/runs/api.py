@@ -481,7 +481,7 @@ class CancelView(APIView):
 
 
 class ForceStopView(APIView):
-    scopes = {"POST": "pool:admin"}
+    scopes = {"POST": "runs:admin"}
 
     @extend_schema(
         operation_id="force_stop_run",

@@ -70,9 +70,9 @@ def test_force_ends_what_ends_too_slowly(alice: Any, node: Any, start: Any, befo
     assert alice.post(f"/runs/{run['id']}/force-stop").json()["code"] == "has_ended"
 
 
-def test_force_is_for_those_who_manage_the_pool(alice: Any, person: Any) -> None:
+def test_force_is_for_operators(alice: Any, person: Any) -> None:
     run = alice.run()
-    bob = person("bob", role=Role.MEMBER)
+    bob = person("bob", role=Role.EDITOR)
     refused = bob.post(f"/runs/{run['id']}/force-stop")
     assert (refused.status_code, refused.json()["code"]) == (403, "missing_scope")
     assert alice.see(run["id"])["status"] == "QUEUED"

@@ -110,7 +110,7 @@ ROUTES = {
     "PATCH /runs/{run_id}": "runs:write",
     "DELETE /runs/{run_id}": "runs:write",
     "POST /runs/{run_id}/submit": "runs:write",
-    "POST /runs/{run_id}/force-stop": "pool:admin",
+    "POST /runs/{run_id}/force-stop": "runs:admin",
     "POST /runs/{run_id}/pause": "runs:write",
     "POST /runs/{run_id}/resume": "runs:write",
     "POST /runs/{run_id}/changes": "runs:write",
@@ -179,7 +179,7 @@ LOWEST_ROLE = {
     "models:write": "editor",
     "functions:write": "editor",
     "checkpoints:write": "editor",
-    "runs:admin": "operator",  # priorities above the usual
+    "runs:admin": "operator",  # priorities above the usual, ends by force
     "checkpoints:admin": "operator",  # protected aliases, retention
     "pool:admin": "operator",
     "tokens:admin": "admin",  # those of others

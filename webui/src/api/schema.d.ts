@@ -973,7 +973,7 @@ export interface paths {
         get: operations["get_run"];
         put?: never;
         post?: never;
-        delete?: never;
+        delete: operations["delete_run"];
         options?: never;
         head?: never;
         patch: operations["update_run"];
@@ -1085,6 +1085,22 @@ export interface paths {
         get: operations["list_run_events"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run_id}/force-stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["force_stop_run"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1230,6 +1246,22 @@ export interface paths {
         get?: never;
         put?: never;
         post: operations["stop_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run_id}/submit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["submit_run"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1690,6 +1722,14 @@ export interface components {
             /** @description previewed rows without a value */
             missing: number;
         };
+        CreateRunRequest: {
+            /** @description a RunSpec; its fields are in the RunSpec reference */
+            spec: {
+                [key: string]: unknown;
+            };
+            /** @description keep it without submitting; what it names may not be there yet */
+            draft?: boolean;
+        };
         CreatedToken: {
             id: string;
             name: string;
@@ -2089,6 +2129,7 @@ export interface components {
             max_concurrent_groups: number | null;
             /** Format: double */
             learning_rate: number | null;
+            engines: number | null;
         };
         Log: {
             job: string;
@@ -2261,6 +2302,10 @@ export interface components {
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PatchedRunPatchRequest: {
+            /** @description of a draft: replaces its spec */
+            spec?: {
+                [key: string]: unknown;
+            };
             name?: string;
             notes?: string;
             tags?: string[];
@@ -2580,7 +2625,7 @@ export interface components {
             has_more: boolean;
         };
         /** @enum {string} */
-        RunStatus: "QUEUED" | "STARTING" | "RUNNING" | "RECOVERING" | "PAUSING" | "PAUSED" | "STOPPING" | "FINISHING" | "SUCCEEDED" | "STOPPED" | "FAILED";
+        RunStatus: "DRAFT" | "QUEUED" | "STARTING" | "RUNNING" | "RECOVERING" | "PAUSING" | "PAUSED" | "STOPPING" | "FINISHING" | "SUCCEEDED" | "STOPPED" | "FAILED";
         Secret: {
             name: string;
             hosts: string[];
@@ -2869,6 +2914,7 @@ export type CheckpointPage = components['schemas']['CheckpointPage'];
 export type CheckpointStateEnum = components['schemas']['CheckpointStateEnum'];
 export type CloneRequest = components['schemas']['CloneRequest'];
 export type Column = components['schemas']['Column'];
+export type CreateRunRequest = components['schemas']['CreateRunRequest'];
 export type CreatedToken = components['schemas']['CreatedToken'];
 export type Csrf = components['schemas']['Csrf'];
 export type Dataset = components['schemas']['Dataset'];
@@ -5292,7 +5338,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["SpecRequest"];
+                "application/json": components["schemas"]["CreateRunRequest"];
             };
         };
         responses: {
@@ -5333,6 +5379,35 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["RunDetail"];
                 };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description a draft is gone */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description what went wrong (RFC 9457) */
             default: {
@@ -5457,7 +5532,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description taken out of the queue */
+            /** @description it ends without a checkpoint */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5598,6 +5673,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EventPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    force_stop_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description ended; its slots are freed on proof */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDetail"];
                 };
             };
             /** @description what went wrong (RFC 9457) */
@@ -5889,6 +5995,36 @@ export interface operations {
         };
     };
     stop_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDetail"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    submit_run: {
         parameters: {
             query?: never;
             header?: never;

@@ -36,6 +36,7 @@ MIDDLEWARE = [
     "control_plane.common.middleware.refuse_nul",
     "django.middleware.security.SecurityMiddleware",
     "control_plane.common.dashboard.DashboardMiddleware",
+    "control_plane.common.etags.conditional_reads",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -20,6 +20,8 @@ from control_plane.accounts.models import ApiToken, AuditEntry, Project
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import Problem
+from control_plane.common.etags import conditional
+from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
@@ -149,6 +151,7 @@ class ProjectView(APIView):
     @extend_schema(
         operation_id="change_project", request=ProjectChangeSerializer, responses=ProjectSerializer
     )
+    @conditional
     def patch(self, request: Request) -> Response:
         form = ProjectChangeSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -216,6 +219,7 @@ class TokensView(APIView):
     @extend_schema(
         operation_id="create_token", request=TokenCreateSerializer, responses={201: CreatedTokenSerializer}
     )
+    @idempotent(secret=True)
     def post(self, request: Request) -> Response:
         caller = caller_of(request)
         form = TokenCreateSerializer(data=request.data)

@@ -13,6 +13,7 @@ from control_plane.accounts.caller import caller_of
 from control_plane.accounts.models import ProjectSecret
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
+from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
@@ -60,6 +61,7 @@ class SecretsView(APIView):
         operation_id="set_secret", request=SecretSetSerializer,
         responses={200: SecretSerializer, 201: SecretSerializer},
     )  # fmt: skip
+    @idempotent
     def post(self, request: Request) -> Response:
         """Keep a value under a name, instead of the one before."""
         form = SecretSetSerializer(data=request.data)

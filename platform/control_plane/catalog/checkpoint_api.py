@@ -26,6 +26,8 @@ from control_plane.catalog.show import alias_as_json, checkpoint_as_json
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import Problem, conflict, not_found, unprocessable
+from control_plane.common.etags import conditional
+from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
@@ -139,6 +141,7 @@ class CheckpointView(APIView):
     @extend_schema(
         operation_id="change_checkpoint", request=CheckpointChangeSerializer, responses=CheckpointSerializer
     )
+    @conditional
     def patch(self, request: Request, checkpoint_id: str) -> Response:
         checkpoint = selectors.checkpoint_for(caller_of(request), checkpoint_id)
         form = CheckpointChangeSerializer(data=request.data)
@@ -181,6 +184,7 @@ class CheckpointLinkView(APIView):
     @extend_schema(
         operation_id="create_checkpoint_link", request=LinkRequestSerializer, responses={201: LinkSerializer}
     )
+    @idempotent(secret=True)
     def post(self, request: Request, checkpoint_id: str) -> Response:
         checkpoint = selectors.checkpoint_for(caller_of(request), checkpoint_id)
         form = LinkRequestSerializer(data=request.data)

@@ -35,6 +35,11 @@ def upload_for(caller: Caller, upload_id: str) -> Upload:
     return upload
 
 
+def state_of_validation(validation_id: str) -> str | None:
+    """For who may see the validation already."""
+    return DatasetValidation.objects.filter(pk=validation_id).values_list("state", flat=True).first()
+
+
 def upload_session_for(caller: Caller, session_id: str) -> UploadSession:
     found = (
         UploadSession.objects.filter(project=caller.project, pk=session_id).select_related("upload").first()

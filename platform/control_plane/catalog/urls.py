@@ -1,6 +1,20 @@
 from django.urls import path
 
-from control_plane.catalog import api, checkpoint_api, function_api, upload_api, validation_api, version_api
+from control_plane.catalog import (
+    api,
+    checkpoint_api,
+    function_api,
+    selectors,
+    upload_api,
+    validation_api,
+    version_api,
+)
+from control_plane.common.long_poll import by_asking, long_poll
+
+validation = long_poll(
+    validation_api.ValidationView.as_view(), id="validation_id", shown="state", status=selectors.state_of_validation,
+    bell=by_asking,
+)  # fmt: skip
 
 urlpatterns = [
     path("uploads", api.UploadsView.as_view()),
@@ -13,7 +27,7 @@ urlpatterns = [
     path("datasets/<str:dataset_id>", api.DatasetView.as_view()),
     path("datasets/<str:dataset_id>/versions", api.VersionsView.as_view()),
     path("dataset-validations", validation_api.ValidationsView.as_view()),
-    path("dataset-validations/<str:validation_id>", validation_api.ValidationView.as_view()),
+    path("dataset-validations/<str:validation_id>", validation),
     path("dataset-validations/<str:validation_id>/report", validation_api.ValidationReportView.as_view()),
     path("dataset-versions/resolve", api.ResolveVersionView.as_view()),
     path("dataset-versions/<str:version_id>", api.VersionView.as_view()),

@@ -21,6 +21,7 @@ from control_plane.catalog.serve import blob_response
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import not_found
 from control_plane.common.idempotency import idempotent
+from control_plane.common.long_poll import WAIT_PARAMETERS
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import PAGE_PARAMETERS, FieldErrorSerializer, page_of
@@ -124,7 +125,11 @@ class ValidationsView(APIView):
 class ValidationView(APIView):
     scopes = {"GET": "datasets:read"}
 
-    @extend_schema(operation_id="get_dataset_validation", responses=DatasetValidationSerializer)
+    @extend_schema(
+        operation_id="get_dataset_validation",
+        parameters=WAIT_PARAMETERS,
+        responses=DatasetValidationSerializer,
+    )
     def get(self, request: Request, validation_id: str) -> Response:
         return Response(validation_as_json(selectors.validation_for(caller_of(request), validation_id)))
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import mimetypes
 from pathlib import Path
+from typing import Any
 
 import drf_spectacular_sidecar
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from control_plane.common.errors import problem_response
@@ -24,14 +27,31 @@ _NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Oolo
 
 
 class DashboardMiddleware(WhiteNoiseMiddleware):
-    """whitenoise rooted at the dist folder; it answers only for files that are there."""
+    """whitenoise rooted at the dist folder; it answers only for files that are there.
+
+    whitenoise alone is synchronous, and one such middleware keeps a thread busy for as long as a request waits.
+    """
+
+    async_capable = True
 
     def __init__(self, get_response=None) -> None:  # type: ignore[no-untyped-def]
         super().__init__(get_response)
+        if iscoroutinefunction(get_response):
+            markcoroutinefunction(self)
         self.add_files(str(_SWAGGER), prefix="/static/")
         dist = settings.ENVIRONMENT.webui_dist
         if dist.is_dir():
             self.add_files(str(dist), prefix="/")
+
+    def __call__(self, request: HttpRequest) -> Any:
+        if not iscoroutinefunction(self):
+            return super().__call__(request)
+        path = request.path_info
+        found = self.find_file(path) if self.autorefresh else self.files.get(path)
+        return self.get_response(request) if found is None else self._sent(found, request)
+
+    async def _sent(self, file: Any, request: HttpRequest) -> HttpResponseBase:
+        return await sync_to_async(self.serve)(file, request)  # type: ignore[no-any-return]
 
     def immutable_file_test(self, path: str, url: str) -> bool:
         return url.startswith("/assets/")  # Vite puts a content hash into these names

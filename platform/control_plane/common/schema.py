@@ -38,11 +38,37 @@ class ProblemSerializer(serializers.Serializer[Any]):
     errors = FieldErrorSerializer(many=True)
 
 
+_IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key", OpenApiTypes.STR, OpenApiParameter.HEADER,
+    description="makes the call safe to repeat: the same key and body get the first answer again, for 24 hours",
+)  # fmt: skip
+_IF_MATCH = OpenApiParameter(
+    "If-Match", OpenApiTypes.STR, OpenApiParameter.HEADER,
+    description="the ETag that a GET of this address gave; when it is another by now, the answer is 412",
+)  # fmt: skip
+
+
 class ProblemAwareSchema(AutoSchema):
     """Adds the problem document as the `default` response of every operation."""
 
     def get_tags(self) -> list[str]:
         return [self.view.__module__.split(".")[1]]
+
+    def is_deprecated(self) -> bool:
+        return bool(getattr(self._handler(), "deprecated", False)) or super().is_deprecated()
+
+    def get_override_parameters(self) -> list[Any]:
+        """The headers that a decorator of the handler reads: nobody has to write them a second time."""
+        handler = self._handler()
+        own: list[Any] = list(super().get_override_parameters())
+        if getattr(handler, "idempotent", False):
+            own.append(_IDEMPOTENCY_KEY)
+        if getattr(handler, "conditional", False):
+            own.append(_IF_MATCH)
+        return own
+
+    def _handler(self) -> Any:
+        return getattr(self.view, self.method.lower(), None)
 
     def _get_response_bodies(self, direction: Literal["request", "response"] = "response") -> dict[str, Any]:
         bodies = super()._get_response_bodies(direction)

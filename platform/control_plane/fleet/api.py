@@ -12,6 +12,7 @@ from control_plane.accounts.api import NamedSerializer
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
+from control_plane.common.idempotency import idempotent
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import NODE_STATUSES
 from control_plane.fleet import selectors, services
@@ -77,6 +78,7 @@ class CordonView(_IntentView):
     intent = Intent.CORDONED
 
     @extend_schema(operation_id="cordon_node", request=None, responses=NodeSerializer)
+    @idempotent
     def post(self, request: Request, node_id: str) -> Response:
         return self.set_intent(node_id)
 
@@ -85,6 +87,7 @@ class UncordonView(_IntentView):
     intent = Intent.ACTIVE
 
     @extend_schema(operation_id="uncordon_node", request=None, responses=NodeSerializer)
+    @idempotent
     def post(self, request: Request, node_id: str) -> Response:
         return self.set_intent(node_id)
 
@@ -93,6 +96,7 @@ class DrainView(_IntentView):
     intent = Intent.DRAINING
 
     @extend_schema(operation_id="drain_node", request=None, responses=NodeSerializer)
+    @idempotent
     def post(self, request: Request, node_id: str) -> Response:
         return self.set_intent(node_id)
 
@@ -115,6 +119,7 @@ class EnrolmentTokensView(APIView):
     @extend_schema(
         operation_id="create_enrolment_token", request=None, responses={201: EnrolmentTokenSerializer}
     )
+    @idempotent(secret=True)
     def post(self, request: Request) -> Response:
         token, expires_at = services.create_enrolment_token(now=clock.now())
         return Response({"token": token, "expires_at": rfc3339(expires_at)}, status=201)

@@ -13,7 +13,9 @@ from control_plane.accounts.api import NamedSerializer
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
 from control_plane.common.errors import FieldError, unprocessable
+from control_plane.common.etags import conditional
 from control_plane.common.idempotency import idempotent
+from control_plane.common.long_poll import WAIT_PARAMETERS
 from control_plane.common.pagination import paginate, paginate_together, read_page, whole_page
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import (
@@ -26,6 +28,7 @@ from control_plane.common.schema import (
 )
 from control_plane.fleet.api import NodeSerializer, QuotaSerializer, SlotSerializer
 from control_plane.runs import drafts, lineage, live_changes, selectors, submission
+from control_plane.runs.dedupe import create_once
 from control_plane.runs.dry_run import dry_run
 from control_plane.runs.presets import presets
 from control_plane.runs.resolve import Resolved, resolve_spec
@@ -46,6 +49,10 @@ class CreateRunSerializer(SpecSerializer):
     draft = serializers.BooleanField(
         required=False, help_text="keep it without submitting; what it names may not be there yet"
     )
+    dedupe_key = serializers.CharField(
+        required=False, max_length=200,
+        help_text="what a pipeline wants once: the same key and spec answer 200 with the run that is there",
+    )  # fmt: skip
 
 
 class ProgressSerializer(serializers.Serializer[Any]):
@@ -300,10 +307,10 @@ class PlanView(APIView):
 class PresetsView(APIView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(operation_id="list_presets", responses=PresetSerializer(many=True))
+    @extend_schema(operation_id="list_presets", responses=page_of(PresetSerializer))
     def get(self, request: Request) -> Response:
         found = presets(settings.ENVIRONMENT.data_dir)
-        return Response([preset.model_dump(exclude={"order"}) for preset in found])
+        return Response(whole_page([preset.model_dump(exclude={"order"}) for preset in found]))
 
 
 def _known(name: str, text: str, known: list[str]) -> list[str]:
@@ -344,25 +351,32 @@ class RunsView(APIView):
 
     @extend_schema(
         operation_id="create_run",
-        parameters=[OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER)],
         request=CreateRunSerializer,
-        responses={201: RunDetailSerializer},
+        responses={201: RunDetailSerializer, 200: RunDetailSerializer},
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        make = drafts.create_draft if _wants_draft(request) else submission.create_run
-        run = make(caller_of(request), _spec_of(request), now=clock.now())
+        caller, draft, now = caller_of(request), _wants_draft(request), clock.now()
+        if key := _dedupe_key(request):
+            if draft:
+                message = "a draft is not submitted, so no pipeline waits for it: leave dedupe_key out"
+                raise unprocessable("invalid", message, [FieldError("/dedupe_key", "of_a_draft", message)])
+            run, made = create_once(caller, _spec_of(request), key=key, now=now)
+            return Response(run_detail_as_json(run), status=201 if made else 200)
+        make = drafts.create_draft if draft else submission.create_run
+        run = make(caller, _spec_of(request), now=now)
         return Response(run_detail_as_json(run), status=201)
 
 
 class RunView(APIView):
     scopes = {"GET": "runs:read", "PATCH": "runs:write", "DELETE": "runs:write"}
 
-    @extend_schema(operation_id="get_run", responses=RunDetailSerializer)
+    @extend_schema(operation_id="get_run", parameters=WAIT_PARAMETERS, responses=RunDetailSerializer)
     def get(self, request: Request, run_id: str) -> Response:
         return Response(run_detail_as_json(selectors.run_for(caller_of(request), run_id)))
 
     @extend_schema(operation_id="update_run", request=RunPatchSerializer, responses=RunDetailSerializer)
+    @conditional
     def patch(self, request: Request, run_id: str) -> Response:
         run = selectors.run_for(caller_of(request), run_id)
         fields = _body(RunPatchSerializer, request)
@@ -557,6 +571,16 @@ def _validation(resolved: Resolved) -> dict[str, Any]:
         "warnings": [finding.model_dump() for finding in resolved.warnings],
         "resolved": resolved.document,
     }
+
+
+def _dedupe_key(request: Request) -> str:
+    if not isinstance(request.data, dict) or "dedupe_key" not in request.data:
+        return ""
+    try:
+        key: str = CreateRunSerializer().fields["dedupe_key"].run_validation(request.data["dedupe_key"])
+    except serializers.ValidationError as refusal:
+        raise serializers.ValidationError({"dedupe_key": refusal.detail}) from refusal
+    return key
 
 
 def _spec_of(request: Request) -> Any:

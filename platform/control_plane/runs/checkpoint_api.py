@@ -18,6 +18,8 @@ from control_plane.catalog import checkpoint_services as registry
 from control_plane.catalog import selectors
 from control_plane.catalog.retention import Policy, Verdict
 from control_plane.common import clock
+from control_plane.common.etags import conditional
+from control_plane.common.idempotency import idempotent
 from control_plane.common.parsing import StrictSerializer
 from control_plane.runs.checkpoints import lineage, model_card, needs_of_runs
 
@@ -115,6 +117,7 @@ class RetentionView(APIView):
     @extend_schema(
         operation_id="set_checkpoint_retention", request=RetentionSerializer, responses=RetentionSerializer
     )
+    @conditional
     def put(self, request: Request) -> Response:
         caller = caller_of(request)
         form = RetentionSerializer(data=request.data)
@@ -153,6 +156,7 @@ class RetentionApplyView(APIView):
         responses=RetentionPlanSerializer,
         description="Frees, by the project's own policy, what a plan of this moment would free.",
     )
+    @idempotent
     def post(self, request: Request) -> Response:
         project = caller_of(request).project
         policy, _ = registry.policy_of(project)

@@ -18,6 +18,7 @@ from control_plane.catalog.models import Checkpoint
 from control_plane.catalog.show import alias_as_json
 from control_plane.common import clock
 from control_plane.common.errors import not_found
+from control_plane.common.etags import conditional
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer
@@ -84,11 +85,19 @@ class GateRunSerializer(StrictSerializer):
 
 
 class AliasView(APIView):
-    scopes = {"PUT": "checkpoints:write", "DELETE": "checkpoints:write"}
+    scopes = {"GET": "checkpoints:read", "PUT": "checkpoints:write", "DELETE": "checkpoints:write"}
+
+    @extend_schema(operation_id="get_checkpoint_alias", responses=AliasSerializer)
+    def get(self, request: Request, alias: str) -> Response:
+        found = catalog.checkpoint_aliases(caller_of(request)).filter(name=alias).first()
+        if found is None:
+            raise not_found("checkpoint alias", alias)
+        return Response(alias_as_json(found))
 
     @extend_schema(
         operation_id="set_checkpoint_alias", request=AliasChangeSerializer, responses=AliasSerializer
     )
+    @conditional
     def put(self, request: Request, alias: str) -> Response:
         caller = caller_of(request)
         form = AliasChangeSerializer(data=request.data)
@@ -104,6 +113,7 @@ class AliasView(APIView):
         return Response(alias_as_json(catalog.checkpoint_aliases(caller).get(name=alias)))
 
     @extend_schema(operation_id="delete_checkpoint_alias", responses={204: None})
+    @conditional
     def delete(self, request: Request, alias: str) -> Response:
         registry.delete_alias(caller_of(request), alias, now=clock.now())
         return Response(status=204)
@@ -125,6 +135,7 @@ class GatesView(APIView):
         operation_id="set_checkpoint_gate", request=GateChangeSerializer, responses={201: GateSerializer},
         description="Sets the gate of an alias; one that it had is replaced.",
     )  # fmt: skip
+    @idempotent
     def post(self, request: Request) -> Response:
         form = GateChangeSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -140,6 +151,7 @@ class GateView(APIView):
         return Response(gates.gate_as_json(catalog.alias_gate_for(caller_of(request), alias)))
 
     @extend_schema(operation_id="delete_checkpoint_gate", responses={204: None})
+    @conditional
     def delete(self, request: Request, alias: str) -> Response:
         caller = caller_of(request)
         registry.delete_gate(caller, catalog.alias_gate_for(caller, alias), now=clock.now())

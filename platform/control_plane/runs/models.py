@@ -34,6 +34,10 @@ class Run(models.Model):
     # A retry goes on from where its parent was: weights, optimizer, data cursor and buffered groups.
     resume_checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")
 
+    # What a pipeline wants once (runs.dedupe); None: nobody asked, or it let go.
+    dedupe_key = models.CharField(max_length=200, null=True)
+    dedupe_sha256 = models.CharField(max_length=64, default="", blank=True)  # of the spec as it was sent
+
     status = models.CharField(max_length=16, default=RunStatus.QUEUED)
     status_at = models.DateTimeField()
     reason = models.CharField(max_length=40, default="", blank=True)
@@ -64,6 +68,9 @@ class Run(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["status"]), models.Index(fields=["project", "status"])]
+        constraints = [
+            models.UniqueConstraint(fields=["project", "dedupe_key"], name="one_run_per_dedupe_key")
+        ]
 
     @property
     def trained_on(self) -> DatasetVersion:

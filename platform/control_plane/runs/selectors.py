@@ -34,6 +34,11 @@ def run_for(caller: Caller, run_id: str) -> Run:
     return run
 
 
+def status_of(run_id: str) -> str | None:
+    """For who may see the run already."""
+    return Run.objects.filter(pk=run_id).values_list("status", flat=True).first()
+
+
 def events(run: Run) -> QuerySet[RunEvent]:
     return run.events.all()
 

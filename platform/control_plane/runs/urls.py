@@ -1,13 +1,22 @@
 from django.urls import path
 
-from control_plane.runs import agent_api, api, checkpoint_api, gate_api
+from control_plane.common.long_poll import by_stream, long_poll
+from control_plane.runs import agent_api, api, checkpoint_api, gate_api, selectors
+
+run = long_poll(
+    api.RunView.as_view(),
+    id="run_id",
+    shown="status",
+    status=selectors.status_of,
+    bell=by_stream("run:{}".format),
+)
 
 urlpatterns = [
     path("presets", api.PresetsView.as_view()),
     path("runs", api.RunsView.as_view()),
     path("runs/validate", api.ValidateView.as_view()),
     path("runs/plan", api.PlanView.as_view()),
-    path("runs/<str:run_id>", api.RunView.as_view()),
+    path("runs/<str:run_id>", run),
     path("runs/<str:run_id>/pause", api.PauseView.as_view()),
     path("runs/<str:run_id>/resume", api.ResumeView.as_view()),
     path("runs/<str:run_id>/changes", api.ChangesView.as_view()),

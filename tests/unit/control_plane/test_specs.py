@@ -101,7 +101,7 @@ def test_a_dataset_is_named_by_id_number_latest_or_bare(alice: Any) -> None:
 
 
 def test_presets_come_in_their_order_each_with_its_paper(alice: Any) -> None:
-    found = alice.get("/presets").json()
+    found = alice.get("/presets").json()["data"]
     names = [preset["name"] for preset in found]
     assert names[:3] == ["letter-sum-sft", "letter-sum-rl", "areal-paper"] and names[-1] == "sft"
     assert {"grpo", "dr-grpo", "rloo", "reinforce-plus-plus", "ppo", "dapo", "gspo", "cispo"} <= set(names)
@@ -121,7 +121,7 @@ def test_a_file_in_the_data_directory_is_a_preset_and_a_faulty_one_is_told_in_th
     (folder / "ours.yaml").write_text(text)
     (folder / "grpo.yaml").write_text(text.replace("ours", "grpo").replace("order: 1", "order: 2"))
     (folder / "bad.yaml").write_text(text.replace("clip_high", "clip_higher"))
-    found = alice.get("/presets").json()
+    found = alice.get("/presets").json()["data"]
     assert [preset["name"] for preset in found][:2] == ["ours", "grpo"]
     assert [preset["title"] for preset in found if preset["name"] == "grpo"] == ["Ours"]
     assert "bad.yaml: spec/algorithm/clip_higher: unknown key" in caplog.text

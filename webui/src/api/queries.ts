@@ -108,7 +108,7 @@ export const models = queryOptions({
 
 export const presets = queryOptions({
   queryKey: ["presets"],
-  queryFn: ({ signal }) => get("/api/v1/presets", {}, signal),
+  queryFn: async ({ signal }) => (await get("/api/v1/presets", {}, signal)).data,
   staleTime: 60_000,
 });
 

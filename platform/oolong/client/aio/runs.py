@@ -142,7 +142,7 @@ class AsyncRuns:
         return await self._connection.send(calls.telemetry.document(run_id, name))
 
     async def log_files(self, run_id: str) -> Sequence[models.LogFile]:
-        return [found async for found in self._connection.pages(calls.telemetry.log_files(run_id))]
+        return (await self._connection.send(calls.telemetry.log_files(run_id))).data
 
     async def log_part(
         self, run_id: str, file: models.LogFile, *, offset: int = 0, limit: int = 256 * 1024

@@ -91,8 +91,8 @@ def alerts(run_id: str, *, open: bool | None = None) -> Call[Page[Alert]]:
 
 
 def attempts(run_id: str) -> Call[Page[Attempt]]:
-    return call.page("runs/{}/attempts", Attempt, run_id)
+    return call.get("runs/{}/attempts", Page[Attempt], run_id)
 
 
 def jobs(run_id: str) -> Call[Page[Job]]:
-    return call.page("runs/{}/jobs", Job, run_id)
+    return call.get("runs/{}/jobs", Page[Job], run_id)

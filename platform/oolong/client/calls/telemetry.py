@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oolong.client.calls import call
 from oolong.client.calls.call import Call
-from oolong.client.models import Document, LogFile, LogPart, MetricName, Metrics, Page
+from oolong.client.models import Document, Listing, LogFile, LogPart, MetricName, Metrics
 
 
 def metrics(
@@ -21,16 +21,16 @@ def metrics(
     return call.get("runs/{}/metrics", Metrics, run_id, **params)
 
 
-def metric_names(run_id: str) -> Call[Page[MetricName]]:
-    return call.get("runs/{}/metric-names", Page[MetricName], run_id)
+def metric_names(run_id: str) -> Call[Listing[MetricName]]:
+    return call.get("runs/{}/metric-names", Listing[MetricName], run_id)
 
 
 def document(run_id: str, name: str) -> Call[Document]:
     return call.get("runs/{}/documents/{}", Document, run_id, name)
 
 
-def log_files(run_id: str) -> Call[Page[LogFile]]:
-    return call.page("runs/{}/logs", LogFile, run_id)
+def log_files(run_id: str) -> Call[Listing[LogFile]]:
+    return call.get("runs/{}/logs", Listing[LogFile], run_id)
 
 
 def log_part(run_id: str, job: str, incarnation: int, offset: int, limit: int) -> Call[LogPart]:

@@ -16,13 +16,13 @@ class Named(Answer):
     name: str
 
 
-class Reference(Answer):
-    id: str
-    name: str = ""
-    ref: str = ""
-
-
 T = TypeVar("T")
+
+
+class Listing(Answer, Generic[T]):
+    """A list that is always whole."""
+
+    data: list[T]
 
 
 class Page(Answer, Generic[T]):

@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import Field
 
-from oolong.client.models.answer import Answer, Reference
+from oolong.client.models.answer import Answer, Named
 
 
 class Checkpoint(Answer):
     id: str
-    run: Reference
+    run: Named
     step: int
     sha256: str  # of the manifest
     tar_sha256: str = ""  # of the download; empty while LOCAL

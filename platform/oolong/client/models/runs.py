@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from oolong.client.models.answer import Answer, Named, Reference
+from oolong.client.models.answer import Answer, Named
 from oolong.contracts.run_spec import LintFinding, SpecError
 
 
@@ -19,6 +19,17 @@ class Progress(Answer):
 class LatestCheckpoint(Answer):
     id: str
     step: int
+
+
+class DatasetReference(Answer):
+    id: str
+    ref: str = ""  # name@3
+
+
+class ModelReference(Answer):
+    id: str
+    name: str = ""
+    kind: str = ""  # base_model, checkpoint
 
 
 class Parent(Answer):
@@ -47,8 +58,8 @@ class Run(Answer):
     reward_mean: float | None = None
     staleness_mean: float | None = None
     spec: dict[str, Any]
-    dataset: Reference
-    model: Reference
+    dataset: DatasetReference
+    model: ModelReference
     created_by: str = ""
     created_at: datetime
     started_at: datetime | None = None

@@ -138,7 +138,7 @@ class Runs:
         return self._connection.send(calls.telemetry.document(run_id, name))
 
     def log_files(self, run_id: str) -> Sequence[models.LogFile]:
-        return list(self._connection.pages(calls.telemetry.log_files(run_id)))
+        return (self._connection.send(calls.telemetry.log_files(run_id))).data
 
     def log_part(
         self, run_id: str, file: models.LogFile, *, offset: int = 0, limit: int = 256 * 1024

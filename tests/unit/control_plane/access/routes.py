@@ -81,6 +81,7 @@ ROUTES = {
     "POST /checkpoints/{checkpoint_id}/links": "checkpoints:read",
     "GET /checkpoint-downloads/{link}": OPEN,  # the signature is its credential
     "GET /checkpoint-aliases": "checkpoints:read",
+    "GET /checkpoint-aliases/{alias}": "checkpoints:read",
     "PUT /checkpoint-aliases/{alias}": "checkpoints:write",
     "DELETE /checkpoint-aliases/{alias}": "checkpoints:write",
     "GET /checkpoint-gates": "checkpoints:read",

@@ -1,0 +1,247 @@
+"""Schema, SDK and command line say the same. What one of them lacks is listed below with its reason."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pkgutil
+import re
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drf_spectacular.generators import SchemaGenerator
+from pydantic import BaseModel
+
+from oolong.client import calls
+from oolong.client.calls import Call
+
+ROOT = Path(__file__).resolve().parents[3]
+
+NOT_IN_THE_SDK = {
+    "POST /session": "of browsers; programs have tokens",
+    "DELETE /session": "of browsers",
+    "GET /session/csrf": "of browsers",
+    "GET /audit/export": "a file of lines, for curl and browsers",
+    "GET /metric-catalogue": "of the dashboard; programs read docs/reference/metrics.md",
+    "GET /runs/{}/histograms": "of the dashboard's charts",
+    "GET /runs/{}/trajectories": "of the dashboard's trajectory page",
+    "GET /dataset-validations": "of the dashboard, which finds unfinished ones again after a reload",
+    "GET /dataset-versions/{}/leaks": "of the dashboard; a validation tells the same",
+    "POST /uploads/fetch": "of the dashboard's import by address",
+    "GET /upload-sessions/{}": "beginning the same upload again answers with what is there",
+    "DELETE /upload-sessions/{}": "an unfinished one ends by itself",
+    "GET /checkpoint-aliases/{}": "aliases are listed, and resolved by their name",
+    "PATCH /pool/quota": "of administrators, on the pool page",
+    "GET /checkpoint-downloads/{}": "its address is given out whole, for curl and browsers",
+}
+AGENTS = "/agent/"  # the protocol of nodes has a client of its own
+
+NOT_IN_THE_SCHEMA = {
+    "GET /stream": "frames without end: docs/reference/live-stream.md",
+    "POST /runs/{}/sessions": "relayed to the run's job: docs/how-to/agent.md",
+    "GET /runs/{}/sessions/{}": "relayed",
+    "PUT /runs/{}/sessions/{}/reward": "relayed",
+    "POST /runs/{}/sessions/{}/end": "relayed",
+}
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    found: dict[str, Any] = SchemaGenerator(api_version="v1").get_schema(request=None, public=True)
+    return found
+
+
+def operations(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """`GET /runs/{}` → the operation."""
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            name = re.sub(r"\{\w+\}", "{}", path.removeprefix("/api/v1"))
+            yield f"{method.upper()} {name}", operation
+
+
+def all_calls() -> Iterator[tuple[str, Call[Any]]]:
+    """Every call of the SDK with made-up arguments, by the name of its function."""
+    for module in pkgutil.iter_modules(calls.__path__):
+        if module.name == "call":
+            continue
+        nouns = import_module(f"oolong.client.calls.{module.name}")
+        for name, function in inspect.getmembers(nouns, inspect.isfunction):
+            if function.__module__ == nouns.__name__ and not name.startswith("_"):
+                yield f"{module.name}.{name}", function(**made_up(function))
+
+
+def made_up(function: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(function)
+    found: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            found[name] = _value(hints[name], name)
+    return found
+
+
+def _value(hint: Any, name: str) -> Any:
+    kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)] or [hint]
+    if str(hint).startswith("typing.Optional") or "|" in str(hint):
+        hint = kinds[0]
+    origin = typing.get_origin(hint) or hint
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {}
+    if origin is str:
+        return f"~{name}~"
+    if origin is bytes:
+        return b"x"
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        return ["x"]
+    return {int: 1, float: 1.0, bool: True}[origin]
+
+
+def operation_of(call: Call[Any]) -> str:
+    return f"{call.method} /{re.sub('~[a-z_]+~|(?<=/parts/)1', '{}', call.path.replace('%7E', '~'))}"
+
+
+CALLS = dict(all_calls())
+
+
+def test_the_document_is_openapi_3_1(schema: dict[str, Any]) -> None:
+    assert re.fullmatch(r"3\.1\.\d", schema["openapi"])
+    names = [operation["operationId"] for _, operation in operations(schema)]
+    assert len(names) == len(set(names)) > 60
+
+
+def test_every_operation_says_what_it_answers_and_how_it_refuses(schema: dict[str, Any]) -> None:
+    for name, operation in operations(schema):
+        answers = operation["responses"]
+        assert any(code.startswith("2") for code in answers), name
+        assert "application/problem+json" in answers["default"]["content"], name
+        method = name.split(" ")[0]
+        if method in ("PUT", "PATCH") and "/parts/" not in name:
+            assert "requestBody" in operation, name
+
+
+def test_every_list_is_paged_by_cursor(schema: dict[str, Any]) -> None:
+    for name, operation in operations(schema):
+        document = _answer(schema, operation)
+        if name.startswith("GET ") and "has_more" in document.get("properties", {}):
+            assert set(document["properties"]) >= {"data", "next_cursor", "has_more"}, name
+        assert document.get("type") != "array", f"{name} answers a bare list; take page_of"
+
+
+def test_every_operation_is_in_the_sdk_or_has_a_reason(schema: dict[str, Any]) -> None:
+    documented = {name for name, _ in operations(schema) if AGENTS not in name}
+    called = {operation_of(call) for call in CALLS.values()}
+    assert documented - called - set(NOT_IN_THE_SDK) == set(), "give them a call, or a reason"
+    assert set(NOT_IN_THE_SDK) <= documented - called, "a reason for what is in the SDK, or is no more"
+
+
+def test_every_call_of_the_sdk_is_in_the_schema_or_has_a_reason(schema: dict[str, Any]) -> None:
+    documented = {name for name, _ in operations(schema)}
+    for name, call in CALLS.items():
+        operation = operation_of(call)
+        assert (operation in documented) != (operation in NOT_IN_THE_SCHEMA), (name, operation)
+
+
+def in_the_schema() -> list[str]:
+    return [name for name, call in CALLS.items() if operation_of(call) not in NOT_IN_THE_SCHEMA]
+
+
+@pytest.mark.parametrize("name", in_the_schema())
+def test_a_call_sends_what_the_schema_knows(schema: dict[str, Any], name: str) -> None:
+    call = CALLS[name]
+    operation = dict(operations(schema))[operation_of(call)]
+    known = {given["name"] for given in operation.get("parameters", [])}
+    assert set(call.params) <= known, f"unknown parameters {set(call.params) - known}"
+    if call.key:
+        handler_reads_it = "Idempotency-Key" in known
+        assert handler_reads_it or operation_of(call) in KEY_NOT_NEEDED, "the key is not read there"
+    if isinstance(call.body, dict) and call.body:
+        body = operation["requestBody"]["content"]["application/json"]["schema"]
+        properties = _resolved(schema, body).get("properties", {})
+        assert set(call.body) <= set(properties), f"unknown fields {set(call.body) - set(properties)}"
+
+
+# The SDK gives every POST a key; these do without (see test_conventions.py for the reasons).
+KEY_NOT_NEEDED = {
+    "POST /runs/validate",
+    "POST /runs/plan",
+    "POST /datasets/preview",
+    "POST /checkpoint-retention/plan",
+    "POST /upload-sessions/{}/complete",
+}
+
+
+ALONE = {
+    "runs.page.data[].metrics_seq is not in the schema": "a run in a list does not show it",
+    "checkpoints.run_gate.metrics_seq is not in the schema": "answers with a run as a list shows it",
+}
+
+
+@pytest.mark.parametrize("name", in_the_schema())
+def test_what_the_sdk_reads_is_what_the_schema_promises(schema: dict[str, Any], name: str) -> None:
+    call = CALLS[name]
+    operation = dict(operations(schema))[operation_of(call)]
+    document = _answer(schema, operation)
+    if call.answer is None:
+        assert document == {}, name
+    elif call.answer is not bytes:
+        assert set(_faults(schema, document, call.answer, name)) <= set(ALONE), name
+
+
+def _faults(schema: Mapping[str, Any], document: Any, model: Any, where: str) -> list[str]:
+    """Fields that the model has and the answer has not."""
+    if len(choices := document.get("oneOf", [])) > 1 and all("$ref" in choice for choice in choices):
+        return min((_faults(schema, choice, model, where) for choice in choices), key=len)
+    document = _resolved(schema, document)
+    if typing.get_origin(model) in (list, Sequence):
+        return _faults(schema, document.get("items", {}), typing.get_args(model)[0], f"{where}[]")
+    kinds = [kind for kind in typing.get_args(model) if kind is not type(None)]
+    if kinds and len(kinds) < len(typing.get_args(model)):
+        return _faults(schema, document, kinds[0], where)
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return []
+    promised = document.get("properties", {})
+    faults = []
+    for name, field in model.model_fields.items():
+        shown = field.alias or name
+        if shown not in promised:
+            faults.append(f"{where}.{shown} is not in the schema")
+            continue
+        faults += _faults(schema, promised[shown], field.annotation, f"{where}.{shown}")
+    return faults
+
+
+def _answer(schema: Mapping[str, Any], operation: Mapping[str, Any]) -> dict[str, Any]:
+    for code, answer in operation["responses"].items():
+        if code.startswith("2") and (content := answer.get("content")):
+            document = content.get("application/json", {}).get("schema", {})
+            while "$ref" in document:
+                document = schema["components"]["schemas"][document["$ref"].rsplit("/", 1)[1]]
+            return dict(document)
+    return {}
+
+
+def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """With references and the wrappers that drf-spectacular puts around them taken away."""
+    for wrapper in ("allOf", "oneOf", "anyOf"):
+        if wrapper in document:
+            inner = [part for part in document[wrapper] if part.get("type") != "null"]
+            return _resolved(schema, inner[0])
+    if "$ref" in document:
+        return _resolved(schema, schema["components"]["schemas"][document["$ref"].rsplit("/", 1)[1]])
+    return dict(document)
+
+
+def test_commands_reach_the_server_through_the_sdk_only() -> None:
+    for path in (ROOT / "platform" / "oolong" / "cli").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+            assert not {"httpx", "requests", "urllib.request", "websockets"} & set(names), path.name

@@ -193,7 +193,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        get: operations["get_checkpoint_alias"];
         put: operations["set_checkpoint_alias"];
         post?: never;
         delete: operations["delete_checkpoint_alias"];
@@ -1729,6 +1729,8 @@ export interface components {
             };
             /** @description keep it without submitting; what it names may not be there yet */
             draft?: boolean;
+            /** @description what a pipeline wants once: the same key and spec answer 200 with the run that is there */
+            dedupe_key?: string;
         };
         CreatedToken: {
             id: string;
@@ -2386,6 +2388,11 @@ export interface components {
                 [key: string]: unknown;
             };
         };
+        PresetPage: {
+            data: components["schemas"]["Preset"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
         /** @description RFC 9457. */
         Problem: {
             type: string;
@@ -2997,6 +3004,7 @@ export type PlannedTokens = components['schemas']['PlannedTokens'];
 export type PolicyRequest = components['schemas']['PolicyRequest'];
 export type Pool = components['schemas']['Pool'];
 export type Preset = components['schemas']['Preset'];
+export type PresetPage = components['schemas']['PresetPage'];
 export type Problem = components['schemas']['Problem'];
 export type Progress = components['schemas']['Progress'];
 export type Project = components['schemas']['Project'];
@@ -3460,10 +3468,43 @@ export interface operations {
             };
         };
     };
-    set_checkpoint_alias: {
+    get_checkpoint_alias: {
         parameters: {
             query?: never;
             header?: never;
+            path: {
+                alias: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Alias"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_checkpoint_alias: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                "If-Match"?: string;
+            };
             path: {
                 alias: string;
             };
@@ -3497,7 +3538,10 @@ export interface operations {
     delete_checkpoint_alias: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                "If-Match"?: string;
+            };
             path: {
                 alias: string;
             };
@@ -3591,7 +3635,10 @@ export interface operations {
     set_checkpoint_gate: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3653,7 +3700,10 @@ export interface operations {
     delete_checkpoint_gate: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                "If-Match"?: string;
+            };
             path: {
                 alias: string;
             };
@@ -3682,7 +3732,10 @@ export interface operations {
     run_checkpoint_gate: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 alias: string;
             };
@@ -3777,7 +3830,10 @@ export interface operations {
     set_checkpoint_retention: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                "If-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3809,7 +3865,10 @@ export interface operations {
     apply_checkpoint_retention: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3937,7 +3996,10 @@ export interface operations {
     change_checkpoint: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                "If-Match"?: string;
+            };
             path: {
                 checkpoint_id: string;
             };
@@ -4093,7 +4155,10 @@ export interface operations {
     create_checkpoint_link: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 checkpoint_id: string;
             };
@@ -4191,7 +4256,10 @@ export interface operations {
     create_dataset_validation: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4222,7 +4290,12 @@ export interface operations {
     };
     get_dataset_validation: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description with wait: the status that you know; when it is another, the answer comes at once */
+                seen?: string;
+                /** @description seconds, up to 60: answer when the status moves, or when they are over */
+                wait?: number;
+            };
             header?: never;
             path: {
                 validation_id: string;
@@ -4313,7 +4386,10 @@ export interface operations {
     derive_dataset_version: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 version_id: string;
             };
@@ -4523,7 +4599,10 @@ export interface operations {
     create_dataset: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4585,7 +4664,10 @@ export interface operations {
     create_dataset_version: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 dataset_id: string;
             };
@@ -4723,7 +4805,10 @@ export interface operations {
     upload_function: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4920,7 +5005,10 @@ export interface operations {
     register_model: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -5019,7 +5107,10 @@ export interface operations {
     create_enrolment_token: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -5047,7 +5138,10 @@ export interface operations {
     cordon_node: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 node_id: string;
             };
@@ -5077,7 +5171,10 @@ export interface operations {
     drain_node: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 node_id: string;
             };
@@ -5107,7 +5204,10 @@ export interface operations {
     uncordon_node: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 node_id: string;
             };
@@ -5180,7 +5280,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Preset"][];
+                    "application/json": components["schemas"]["PresetPage"];
                 };
             };
             /** @description what went wrong (RFC 9457) */
@@ -5225,7 +5325,10 @@ export interface operations {
     change_project: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                "If-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -5331,6 +5434,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -5342,6 +5446,14 @@ export interface operations {
             };
         };
         responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDetail"];
+                };
+            };
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -5363,7 +5475,12 @@ export interface operations {
     };
     get_run: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description with wait: the status that you know; when it is another, the answer comes at once */
+                seen?: string;
+                /** @description seconds, up to 60: answer when the status moves, or when they are over */
+                wait?: number;
+            };
             header?: never;
             path: {
                 run_id: string;
@@ -5423,7 +5540,10 @@ export interface operations {
     update_run: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                "If-Match"?: string;
+            };
             path: {
                 run_id: string;
             };
@@ -5524,7 +5644,10 @@ export interface operations {
     cancel_run: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 run_id: string;
             };
@@ -5555,7 +5678,10 @@ export interface operations {
     change_run: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 run_id: string;
             };
@@ -5589,7 +5715,10 @@ export interface operations {
     clone_run: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 run_id: string;
             };
@@ -5689,7 +5818,10 @@ export interface operations {
     force_stop_run: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 run_id: string;
             };
@@ -5907,7 +6039,10 @@ export interface operations {
     pause_run: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 run_id: string;
             };
@@ -5937,7 +6072,10 @@ export interface operations {
     resume_run: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 run_id: string;
             };
@@ -5967,7 +6105,10 @@ export interface operations {
     retry_run: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 run_id: string;
             };
@@ -5997,7 +6138,10 @@ export interface operations {
     stop_run: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 run_id: string;
             };
@@ -6027,7 +6171,10 @@ export interface operations {
     submit_run: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 run_id: string;
             };
@@ -6189,7 +6336,10 @@ export interface operations {
     set_secret: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6378,7 +6528,10 @@ export interface operations {
     create_token: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6439,7 +6592,10 @@ export interface operations {
     begin_upload_session: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };

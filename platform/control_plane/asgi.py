@@ -13,6 +13,7 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402  (Djang
 from django.conf import settings  # noqa: E402
 
 from control_plane.catalog import store  # noqa: E402
+from control_plane.door import guarded  # noqa: E402
 from control_plane.fleet.receiver import start_receiver_pulse  # noqa: E402
 from control_plane.routing import websocket_urlpatterns  # noqa: E402
 from oolong.tracing import start_tracing  # noqa: E402
@@ -21,6 +22,6 @@ from oolong.tracing import start_tracing  # noqa: E402
 settings.FILE_UPLOAD_TEMP_DIR = str(store.scratch_folder())
 store.check()  # better no service than one that loses files
 
-application = ProtocolTypeRouter({"http": http, "websocket": URLRouter(websocket_urlpatterns)})
+application = ProtocolTypeRouter({"http": guarded(http), "websocket": URLRouter(websocket_urlpatterns)})
 start_receiver_pulse()
 start_tracing("oolong-web")

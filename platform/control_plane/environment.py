@@ -13,6 +13,15 @@ class MissingSetting(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Quotas:
+    """How many units of the API may be used a minute (`common.rate_limits`); 0 is no limit."""
+
+    address: int
+    node: int
+    user: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Environment:
     database_url: str  # postgresql://user:password@host:port/name
     redis_url: str  # redis://:password@host:port/0: Celery's broker
@@ -28,6 +37,7 @@ class Environment:
     debug: bool
     log_format: str  # json, text, or empty: text at a terminal, JSON elsewhere
     metrics_token: str  # bearer of GET /metrics; empty: there are no metrics
+    rate_quotas: Quotas
     node_lease_seconds: float  # silence after which a node is UNRESPONSIVE
     orphan_seconds: float  # silence after which a node ends its own jobs
     heartbeat_seconds: float
@@ -52,6 +62,11 @@ def read_environment() -> Environment:
         trusted_origins=_list("OOLONG_TRUSTED_ORIGINS"),
         public_url=public_url,
         secure_cookies=public_url.startswith("https://"),
+        rate_quotas=Quotas(
+            address=int(os.environ.get("OOLONG_RATE_ADDRESS", "600")),
+            node=int(os.environ.get("OOLONG_RATE_NODE", "120000")),
+            user=int(os.environ.get("OOLONG_RATE_USER", "3000")),
+        ),
         debug=os.environ.get("OOLONG_DEBUG", "") == "1",
         log_format=os.environ.get("OOLONG_LOG_FORMAT", ""),
         metrics_token=os.environ.get("OOLONG_METRICS_TOKEN", ""),

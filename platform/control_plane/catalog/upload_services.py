@@ -12,6 +12,8 @@ from control_plane.catalog.models import Upload, UploadSession
 from control_plane.catalog.services import limit_of
 from control_plane.common.errors import Problem, conflict, not_found, unprocessable
 
+MOST_OPEN_SESSIONS = 100  # of a project: each may hold as many bytes as its purpose allows
+
 
 def begin_session(
     caller: Caller, *, filename: str, purpose: str, bytes: int, sha256: str = "", fingerprint: str = ""
@@ -32,6 +34,11 @@ def begin_session(
         ).order_by("-pk").first()  # fmt: skip
         if open_one is not None:
             return open_one, False
+    if open_sessions(caller.project.pk) >= MOST_OPEN_SESSIONS:
+        raise conflict(
+            "too_many",
+            f"the project has {MOST_OPEN_SESSIONS} unfinished uploads; complete or abort one, or wait a day",
+        )
     known = None
     if sha256 and store.has_blob(sha256):
         known = Upload.objects.filter(project=caller.project, purpose=purpose, sha256=sha256).first()
@@ -40,6 +47,10 @@ def begin_session(
         purpose=purpose, bytes=bytes, sha256=sha256, fingerprint=fingerprint, upload=known,
     )  # fmt: skip
     return session, True
+
+
+def open_sessions(project_id: str) -> int:
+    return UploadSession.objects.filter(project=project_id, upload=None).count()
 
 
 def put_part(session: UploadSession, number: int, data: bytes, *, sha256: str | None) -> None:

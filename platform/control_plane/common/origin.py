@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any, cast
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse
 
 
@@ -42,11 +44,16 @@ def note_origin(get_response: Callable[[HttpRequest], HttpResponse | Awaitable[H
     """Middleware: every request begins as anonymous, with its address. It stands behind `request_id`."""
 
     def begin(request: HttpRequest) -> Origin:
-        return Origin(
+        asking = Origin(
             actor_kind="anonymous",
             address=request.META.get("REMOTE_ADDR", ""),
             request_id=getattr(request, "request_id", ""),
         )
+        if isinstance(request, ASGIRequest):
+            cast(dict[str, Any], request.scope)["origin"] = (
+                asking  # the doorkeeper learns from it whose credential this was
+            )
+        return asking
 
     if iscoroutinefunction(get_response):
 

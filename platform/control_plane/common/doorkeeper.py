@@ -1,0 +1,170 @@
+"""What happens to a request of the API before Django reads its body: it is charged, and its body is bounded.
+
+Django puts a body on disk before it runs any code of ours. So the bytes are bounded here, by what is announced and
+by what arrives; and whoever sends more than plain JSON must say who he is first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from control_plane.common.errors import CONTENT_TYPE, LOG_IN, body
+from control_plane.common.ids import new_id
+from control_plane.common.origin import Origin
+from control_plane.common.rate_limits import Limiter, cost_of
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MIB = 1024**2
+ANONYMOUS_BYTES = MIB // 16  # a login, an enrolment
+PLAIN_BYTES = 8 * MIB
+# Files; who sends them is asked for before the first byte is read.
+_FILES = (
+    (re.compile(r"/api/v1/uploads"), 256 * 1024 * MIB),
+    (re.compile(r"/api/v1/upload-sessions/[^/]+/parts/\d+"), 33 * MIB),
+    (re.compile(r"/api/v1/agent/uploads/[^/]+/parts/\d+"), 64 * MIB),
+)
+
+
+@dataclass(frozen=True)
+class Knock:
+    """What the head of a request says."""
+
+    method: str
+    path: str
+    address: str
+    bearer: str  # "" for none
+    session: str  # key of a browser's session, "" for none
+    announced_bytes: int | None  # None: it does not say (chunked), or says nonsense
+
+    @property
+    def credential(self) -> str:
+        """A digest by which the credential is recognised; "" for none."""
+        text = self.bearer or self.session
+        return hashlib.sha256(text.encode()).hexdigest()[:32] if text else ""
+
+    @property
+    def most_bytes(self) -> int:
+        for pattern, most in _FILES:
+            if pattern.fullmatch(self.path):
+                return most
+        return PLAIN_BYTES if self.credential else ANONYMOUS_BYTES
+
+
+class TooLarge(Exception):
+    """More bytes arrived than may."""
+
+
+class Doorkeeper:
+    """ASGI: stands before Django. `is_known` looks a knock's credential up."""
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        limiter: Limiter,
+        is_known: Callable[[Knock], Awaitable[bool]],
+        session_cookie: str,
+    ) -> None:
+        self._app, self._limiter, self._is_known = app, limiter, is_known
+        self._session_cookie = session_cookie
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not scope["path"].startswith("/api/"):
+            await self._app(scope, receive, send)
+            return
+        knock = read_knock(scope, self._session_cookie)
+        charge = await self._limiter.take(
+            credential=knock.credential, address=knock.address, cost=cost_of(knock.method, knock.path)
+        )
+        limits = charge.headers() if charge else {}
+        if charge and charge.is_over:
+            detail = f"{charge.used} of {charge.quota} units a minute are used; wait {charge.seconds_left} s"
+            wait = {**limits, "Retry-After": str(charge.seconds_left)}
+            await _refuse(send, 429, "rate_limited", detail, wait)
+            return
+        most = knock.most_bytes
+        if (knock.announced_bytes or 0) > most:
+            await _refuse(send, 413, "too_large", f"the body may have at most {most} bytes", limits)
+            return
+        if most > PLAIN_BYTES and not await self._is_known(knock):
+            await _refuse(send, 401, "not_authenticated", LOG_IN, {**limits, "WWW-Authenticate": "Bearer"})
+            return
+        status = await self._pass_on(scope, receive, send, most=most, headers=limits)
+        if charge is not None and knock.credential:
+            await self._learn(knock.credential, known=charge.known, origin=scope.get("origin"), status=status)
+
+    async def _pass_on(
+        self, scope: Scope, receive: Receive, send: Send, *, most: int, headers: Mapping[str, str]
+    ) -> int:
+        """The status that was answered; 0 when there was no answer."""
+        arrived = status = 0
+
+        async def counted() -> Mapping[str, Any]:
+            nonlocal arrived
+            message = await receive()
+            arrived += len(message.get("body", b""))
+            if arrived > most:
+                raise TooLarge
+            return message
+
+        async def answered(message: Mapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message["headers"], *_encoded(headers)]}
+            await send(message)
+
+        try:
+            await self._app(scope, counted, answered)
+        except TooLarge:
+            if status:
+                raise
+            await _refuse(send, 413, "too_large", f"the body may have at most {most} bytes", headers)
+            return 413
+        return status
+
+    async def _learn(self, credential: str, *, known: bool, origin: Origin | None, status: int) -> None:
+        """`origin` is what Django's authentication found out (see `origin.note_origin`)."""
+        if status == 401 and known:
+            await self._limiter.forget(credential)
+        elif not known and origin is not None and origin.actor_id:
+            await self._limiter.remember(credential, f"{origin.actor_kind}:{origin.actor_id}")
+
+
+def read_knock(scope: Scope, session_cookie: str) -> Knock:
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    kind, _, bearer = headers.get("authorization", "").partition(" ")
+    found = re.search(rf"(?:^|;\s*){re.escape(session_cookie)}=([^;]+)", headers.get("cookie", ""))
+    length = headers.get("content-length", "")
+    return Knock(
+        method=scope["method"],
+        path=scope["path"],
+        address=(scope.get("client") or ("", 0))[0],
+        bearer=bearer.strip() if kind.lower() == "bearer" else "",
+        session=found[1] if found else "",
+        announced_bytes=int(length) if length.isdecimal() and len(length) < 20 else None,
+    )
+
+
+async def _refuse(send: Send, status: int, code: str, detail: str, headers: Mapping[str, str]) -> None:
+    identity = new_id("req")
+    said = {
+        **headers, "Content-Type": CONTENT_TYPE, "X-Request-Id": identity, "Cache-Control": "no-store",
+        "Connection": "close",  # what is still on its way is not read
+    }  # fmt: skip
+    document = json.dumps(body(status, code, detail, identity)).encode()
+    await send({"type": "http.response.start", "status": status, "headers": _encoded(said)})
+    await send({"type": "http.response.body", "body": document})
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]

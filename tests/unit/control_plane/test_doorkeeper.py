@@ -1,0 +1,273 @@
+"""Before Django reads a body: requests are charged to whoever sends them, and bodies are bounded."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from channels.db import database_sync_to_async
+from django.core.asgi import get_asgi_application
+
+from control_plane.accounts import services as accounts
+from control_plane.accounts.models import Membership, Project, Role, Team, User
+from control_plane.catalog import upload_services
+from control_plane.common import rate_limits
+from control_plane.common.doorkeeper import PLAIN_BYTES, Doorkeeper, Knock
+from control_plane.common.origin import Origin
+from control_plane.common.rate_limits import Limiter, cost_of
+from control_plane.door import _is_known, guarded
+from control_plane.environment import Quotas
+
+QUOTAS = Quotas(address=10, node=1000, user=20)
+NOBODY = Quotas(address=0, node=0, user=0)
+Ask = Callable[..., Awaitable[httpx.Response]]
+
+
+class Inner:
+    """Stands for Django: reads the body, lets tokens in that begin with `good`, and says who they are."""
+
+    def __init__(self) -> None:
+        self.bytes_read = 0
+        self.revoked = False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        more = True
+        while more:
+            message = await receive()
+            self.bytes_read += len(message.get("body", b""))
+            more = message.get("more_body", False)
+        token = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
+        status = 200
+        if token.startswith("good") and not self.revoked:
+            kind, identity = token.split("-")[1:3]
+            scope["origin"] = Origin(actor_kind=kind, actor_id=identity)
+        elif token:
+            status = 401
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.fixture
+def inner() -> Inner:
+    return Inner()
+
+
+def door(inner: Inner, url: str, quotas: Quotas = QUOTAS) -> tuple[Doorkeeper, Limiter]:
+    async def is_known(knock: Knock) -> bool:
+        return knock.bearer.startswith("good")
+
+    limiter = Limiter(url, quotas)
+    return Doorkeeper(inner, limiter=limiter, is_known=is_known, session_cookie="s"), limiter
+
+
+def asker(app: Any, address: str) -> Ask:
+    transport = httpx.ASGITransport(app=app, client=(address, 1))
+
+    async def ask(
+        method: str, path: str, *, token: str = "", content: Any = b"", **headers: str
+    ) -> httpx.Response:
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
+            return await client.request(method, f"/api/v1/{path}", content=content, headers=headers)
+
+    return ask
+
+
+@pytest.fixture
+def address() -> str:
+    return secrets.token_hex(4)  # a budget that no other test has used
+
+
+@pytest_asyncio.fixture
+async def ask(inner: Inner, valkey_url: str, address: str) -> AsyncIterator[Ask]:
+    app, limiter = door(inner, valkey_url)
+    yield asker(app, address)
+    await limiter.close()
+
+
+async def test_an_address_gets_what_is_its_due_and_then_429(ask: Ask) -> None:
+    for left in range(9, -1, -1):
+        reply = await ask("GET", "me")
+        assert (reply.status_code, reply.headers["RateLimit"].split(";")[1]) == (200, f"r={left}")
+    assert reply.headers["RateLimit-Policy"] == '"address";q=10;w=60'
+    reply = await ask("GET", "me")
+    assert (reply.status_code, reply.json()["code"]) == (429, "rate_limited")
+    assert reply.headers["Content-Type"] == "application/problem+json"
+    assert 1 <= int(reply.headers["Retry-After"]) <= 60
+
+
+async def test_a_users_tokens_share_the_users_budget_whatever_the_address(
+    inner: Inner, valkey_url: str, address: str
+) -> None:
+    """Two processes, each with its own connection, and two tokens of one user."""
+    (first, one), (second, two) = door(inner, valkey_url), door(inner, valkey_url)
+    user = secrets.token_hex(4)
+    asks = [asker(first, address), asker(second, address + "b")]
+    statuses = []
+    for number in range(30):
+        token = f"good-user-{user}-{number % 2}"
+        statuses.append((await asks[number % 2]("GET", "me", token=token)).status_code)
+    # The first request of each token is charged to its address: nobody knew yet whose it was.
+    assert statuses == [200] * 22 + [429] * 8
+    await one.close()
+    await two.close()
+
+
+async def test_a_node_has_a_budget_of_its_own(ask: Ask) -> None:
+    token = f"good-node-{secrets.token_hex(4)}"
+    await ask("GET", "agent/x", token=token)
+    reply = await ask("POST", "agent/heartbeat", token=token)
+    assert reply.headers["RateLimit-Policy"] == '"node";q=1000;w=60'
+
+
+async def test_made_up_tokens_are_charged_to_the_address(ask: Ask) -> None:
+    statuses = [(await ask("GET", "me", token=f"guess-{number}")).status_code for number in range(12)]
+    assert statuses == [401] * 10 + [429] * 2
+
+
+async def test_a_token_that_was_revoked_is_a_strangers_again(ask: Ask, inner: Inner) -> None:
+    token = f"good-user-{secrets.token_hex(4)}"
+    await ask("GET", "me", token=token)
+    inner.revoked = True
+    budgets = [(await ask("GET", "me", token=token)).headers["RateLimit"].split(";")[0] for _ in range(2)]
+    assert budgets == ['"user"', '"address"']
+
+
+async def test_without_valkey_requests_pass_and_it_is_counted_and_logged(inner: Inner, caplog: Any) -> None:
+    app, limiter = door(inner, "redis://127.0.0.1:1/0")
+    ask = asker(app, "1.2.3.4")
+    before = rate_limits.UNLIMITED._value.get()
+    with caplog.at_level(logging.WARNING):
+        replies = [await ask("GET", "me") for _ in range(15)]
+    assert {reply.status_code for reply in replies} == {200}
+    assert rate_limits.UNLIMITED._value.get() == before + 15
+    assert caplog.text.count("Valkey does not answer") == 1, "said once, not with every request"
+    await limiter.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "units"),
+    [("GET", "health", 0), ("GET", "runs", 1), ("POST", "runs", 5), ("PATCH", "runs/x", 2), ("GET", "openapi.json", 20),
+     ("POST", "health", 2), ("GET", "dataset-versions/dsv_1/leaks", 20), ("GET", "runs/run_1/metrics", 3)],
+)  # fmt: skip
+def test_what_costs_more_is_charged_more(method: str, path: str, units: int) -> None:
+    assert cost_of(method, f"/api/v1/{path}") == units
+
+
+# --- bodies -----------------------------------------------------------------------------------------------
+
+
+async def chunks(count: int, size: int = 65536) -> AsyncIterator[bytes]:
+    for _ in range(count):
+        yield b"x" * size
+
+
+async def test_a_body_that_announces_too_much_is_refused_unread(ask: Ask, inner: Inner) -> None:
+    length = {"Content-Length": str(PLAIN_BYTES + 1)}
+    reply = await ask("POST", "runs", token="good-user-1", content=b"x", **length)
+    assert (reply.status_code, reply.json()["code"], inner.bytes_read) == (413, "too_large", 0)
+    assert reply.headers["Connection"] == "close"
+
+
+async def test_a_body_that_does_not_say_its_size_is_counted(ask: Ask, inner: Inner) -> None:
+    reply = await ask("POST", "runs", token="good-user-2", content=chunks(200))
+    assert (reply.status_code, reply.json()["code"]) == (413, "too_large")
+    assert inner.bytes_read <= PLAIN_BYTES
+
+
+async def test_who_does_not_say_who_he_is_sends_little(ask: Ask) -> None:
+    assert (await ask("POST", "agent/enrol", content=b"x" * 65536)).status_code == 200
+    assert (await ask("POST", "agent/enrol", content=b"x" * 65537)).status_code == 413
+    assert (await ask("POST", "agent/enrol", content=chunks(2))).status_code == 413
+
+
+@pytest.mark.parametrize("path", ["uploads", "upload-sessions/ups_1/parts/0", "agent/uploads/u/parts/0"])
+async def test_a_file_is_not_read_before_its_sender_is_known(ask: Ask, inner: Inner, path: str) -> None:
+    for token in ("", "guess"):
+        reply = await ask("PUT", path, token=token, content=chunks(3))
+        assert (reply.status_code, reply.json()["code"], inner.bytes_read) == (401, "not_authenticated", 0)
+    reply = await ask("PUT", path, token="good-user-3", content=chunks(3))
+    assert (reply.status_code, inner.bytes_read) == (200, 3 * 65536)
+
+
+async def test_a_part_has_a_limit_of_its_own(ask: Ask, inner: Inner) -> None:
+    length = {"Content-Length": str(34 * 1024**2)}
+    reply = await ask("PUT", "upload-sessions/ups_1/parts/0", token="good-user-4", content=b"x", **length)
+    assert (reply.status_code, inner.bytes_read) == (413, 0)
+
+
+async def test_pages_of_the_dashboard_are_not_charged(inner: Inner, valkey_url: str) -> None:
+    app, limiter = door(inner, valkey_url)
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
+        assert "RateLimit" not in (await client.get("/runs")).headers
+    await limiter.close()
+
+
+async def test_quotas_of_zero_are_no_limits(inner: Inner, valkey_url: str, address: str) -> None:
+    app, limiter = door(inner, valkey_url, NOBODY)
+    replies = [await asker(app, address)("GET", "me") for _ in range(15)]
+    assert {reply.status_code for reply in replies} == {200}
+    assert "RateLimit" not in replies[0].headers
+    await limiter.close()
+
+
+async def test_the_service_learns_from_its_own_authentication(
+    transactional_db: None, valkey_url: str, address: str
+) -> None:
+    """Django itself behind the door: the second request of a token is charged to its user."""
+    user, token = await database_sync_to_async(_somebody)()
+    ask = asker(guarded(get_asgi_application()), address)
+    replies = [await ask("GET", "me", token=token) for _ in range(2)]
+    assert [reply.status_code for reply in replies] == [200, 200]
+    assert [reply.headers["RateLimit"].split(";")[0] for reply in replies] == ['"address"', '"user"']
+    assert replies[1].json()["user"]["username"] == user
+    assert (await ask("POST", "uploads?purpose=dataset&filename=f", content=b"x")).status_code == 401
+    reply = await ask("POST", "uploads?purpose=dataset&filename=f", token=token, content=chunks(3))
+    assert (reply.status_code, reply.json()["bytes"]) == (201, 3 * 65536)
+
+
+def _somebody() -> tuple[str, str]:
+    user = User.objects.create(username="dora")
+    project = Project.objects.create(team=Team.objects.create(name="red"), name="default")
+    Membership.objects.create(user=user, project=project, role=Role.ADMIN)
+    return user.username, accounts.create_token(user=user, project=project, name="t", scopes=["*"])[1]
+
+
+# --- who is known -----------------------------------------------------------------------------------------
+
+
+def knock(path: str, *, bearer: str = "", session: str = "") -> Knock:
+    return Knock(
+        method="PUT", path=f"/api/v1/{path}", address="", bearer=bearer, session=session, announced_bytes=None
+    )
+
+
+def test_the_real_look_up_knows_tokens_sessions_and_nodes(alice: Any, node: Any, clock: Any) -> None:
+    credential = node().credential
+    assert _is_known(knock("uploads", bearer=alice.token))
+    assert _is_known(knock("agent/uploads/u/parts/0", bearer=credential))
+    assert not _is_known(knock("agent/uploads/u/parts/0", bearer=alice.token))
+    assert not _is_known(knock("uploads", bearer=credential))
+    assert not _is_known(knock("uploads", bearer="ool_guess"))
+    assert not _is_known(knock("uploads", session="guess"))
+    alice.client.get(accounts.create_login_link(alice.user, now=clock.now))
+    [session] = [cookie.value for name, cookie in alice.client.cookies.items() if "session" in name]
+    assert _is_known(knock("uploads", session=session))
+
+
+def test_a_project_has_so_many_unfinished_uploads(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upload_services, "MOST_OPEN_SESSIONS", 2)
+    wanted = {"filename": "f", "purpose": "dataset", "bytes": 9}
+    begun = [alice.post("/upload-sessions", wanted) for _ in range(3)]
+    assert [reply.status_code for reply in begun] == [201, 201, 409]
+    assert json.loads(begun[2].content)["code"] == "too_many"
+    alice.call("DELETE", f"/upload-sessions/{begun[0].json()['id']}")
+    assert alice.post("/upload-sessions", wanted).status_code == 201

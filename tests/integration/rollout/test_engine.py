@@ -2,30 +2,68 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from gpu_agents.rollout.engines.client import EngineClient, Sampling
-from tests.integration.rollout.conformance import CHECKS, LIMITS, Subject, load, new_rid
+from gpu_agents.rollout.engines.errors import EngineTooOld
+from tests.integration.rollout.conformance import (
+    CHECKS,
+    LIMITS,
+    PROMPT,
+    Subject,
+    a_retract_load_splits_a_running_request_into_spans,
+    load,
+    new_rid,
+)
 from tests.integration.rollout.conftest import RealEngine, TinyModel
 
 pytestmark = pytest.mark.engine
+
+
+class BeforeSpans(EngineClient):
+    """For SGLang before 0.5.19, whose replies name one version, that of their end: right as long as no load splits
+    them. The pinned version is never asked through it; see `docs/how-to/gpu-tests.md` for running another."""
+
+    async def _post(self, path: str, body: dict[str, Any], timeout: float | None = None) -> bytes:
+        content = await super()._post(path, body, timeout)
+        if path != "generate":
+            return content
+        reply = json.loads(content)
+        meta = reply["meta_info"]
+        assert "weight_versions" not in meta
+        end = len(reply["output_ids"])
+        meta["weight_versions"] = [{"version": meta["weight_version"], "start": 0, "end": end}]
+        return json.dumps(reply).encode()
 
 
 @pytest.fixture
 async def subject(real_engine: RealEngine, tiny: TinyModel) -> Subject:
     client = EngineClient(real_engine.port, real_engine.api_key, LIMITS)
     weights = {version: tiny.version(version) for version in (1, 2)}
-    return Subject(client, real_engine.port, weights, a_moment=0.35, a_step=0.1)
+    subject = Subject(client, real_engine.port, weights, a_moment=0.35, a_step=0.1)
+    await client.resume()
+    await load(subject, 1)
+    try:
+        await client.generate(PROMPT, Sampling(max_new_tokens=1, temperature=1.0), rid=new_rid())
+    except EngineTooOld:
+        await client.close()
+        subject.client = BeforeSpans(real_engine.port, real_engine.api_key, LIMITS)
+    return subject
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_the_real_server_keeps_the_contract(
     check: Callable[[Subject], Awaitable[None]], subject: Subject
 ) -> None:
-    await subject.client.resume()
-    await load(subject, 1)
+    if (
+        isinstance(subject.client, BeforeSpans)
+        and check is a_retract_load_splits_a_running_request_into_spans
+    ):
+        pytest.skip("this SGLang is older than 0.5.19: it reports no version spans")
     await check(subject)
     await subject.client.close()
 

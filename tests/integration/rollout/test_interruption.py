@@ -108,7 +108,7 @@ class BeforeSpans(EngineClient):
         if path != "generate":
             return content
         reply = json.loads(content)
-        del reply["meta_info"]["weight_versions"]
+        reply["meta_info"].pop("weight_versions", None)
         return json.dumps(reply).encode()
 
 

@@ -27,6 +27,7 @@ INSTALLED_APPS = [
     "control_plane.fleet",
     "control_plane.runs",
     "control_plane.telemetry",
+    "control_plane.operation",
 ]
 
 MIDDLEWARE = [

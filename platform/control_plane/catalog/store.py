@@ -22,6 +22,7 @@ from django.db import connection, transaction
 from control_plane.catalog.storage.address import LocalAddress, read_address
 from control_plane.catalog.storage.blob import CHUNK as CHUNK
 from control_plane.catalog.storage.blob import Blob as Blob
+from control_plane.catalog.storage.blob import ListedBlob as ListedBlob
 from control_plane.catalog.storage.blob import PartsGone as PartsGone
 from control_plane.catalog.storage.blob import Storage
 from control_plane.catalog.storage.blob import StorageUnavailable as StorageUnavailable
@@ -103,6 +104,11 @@ def open_blob(sha256: str) -> IO[bytes]:
 def lend(sha256: str) -> str:
     """A path, or a signed URL, by which another process on this machine reads the blob."""
     return storage().lend(sha256)
+
+
+def listed() -> Iterator[ListedBlob]:
+    """Every blob that is there, whether a row names it or not."""
+    return storage().listed()
 
 
 def hold(sha256: str) -> None:

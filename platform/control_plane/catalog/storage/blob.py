@@ -25,6 +25,15 @@ class Blob:
         return cls(hashlib.sha256(data).hexdigest(), len(data))
 
 
+@dataclass(frozen=True)
+class ListedBlob:
+    """A blob as the storage lists it, unread."""
+
+    sha256: str
+    bytes: int
+    touched_at: datetime
+
+
 class PartsGone(Exception):
     """The parts of an upload were joined or dropped while another request worked on them."""
 
@@ -56,6 +65,9 @@ class Storage(Protocol):
 
     def delete(self, sha256: str) -> None:
         """One that is gone already is no fault."""
+
+    def listed(self) -> Iterator[ListedBlob]:
+        """Every blob that is there."""
 
     def put_part(self, upload_id: str, number: int, data: bytes) -> None:
         """Putting a part again replaces it."""

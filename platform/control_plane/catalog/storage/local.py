@@ -7,12 +7,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
 from control_plane.catalog.storage.blob import (
     Blob,
+    ListedBlob,
     PartsGone,
     StorageUnavailable,
     check_name,
@@ -48,6 +49,12 @@ class LocalStorage:
 
     def delete(self, sha256: str) -> None:
         self.path(sha256).unlink(missing_ok=True)
+
+    def listed(self) -> Iterator[ListedBlob]:
+        for file in (self._root / "blobs").glob("??/*"):
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                status = file.stat()
+                yield ListedBlob(file.name, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 
     def parts_folder(self, upload_id: str) -> Path:
         return self._root / "parts" / upload_id

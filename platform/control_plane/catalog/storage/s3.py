@@ -19,7 +19,14 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
 from control_plane.catalog.storage.address import S3Address
-from control_plane.catalog.storage.blob import CHUNK, Blob, PartsGone, StorageUnavailable, check_name
+from control_plane.catalog.storage.blob import (
+    CHUNK,
+    Blob,
+    ListedBlob,
+    PartsGone,
+    StorageUnavailable,
+    check_name,
+)
 from control_plane.catalog.storage.s3_reader import S3Reader, buffered
 from control_plane.common.ids import new_id
 
@@ -89,6 +96,10 @@ class S3Storage:
     def delete(self, sha256: str) -> None:
         with self._asked():
             self._client.delete_object(**self._at(self._blob(sha256)))
+
+    def listed(self) -> Iterator[ListedBlob]:
+        for item in self._list("blobs/"):
+            yield ListedBlob(item["Key"].rpartition("/")[2], int(item["Size"]), item["LastModified"])
 
     def put_part(self, upload_id: str, number: int, data: bytes) -> None:
         with self._asked():

@@ -1,0 +1,64 @@
+"""Which rows name which blobs. A new column with a hash must be put into one of the two tables: a test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from django.apps import apps
+from django.db.models import Q
+
+from control_plane.catalog.models import CheckpointState
+
+
+@dataclass(frozen=True)
+class Column:
+    model: str  # app label and model
+    sha256: str  # the column with the hash
+    bytes: str = ""  # the column with the size, where there is one
+    only: Q = field(default_factory=Q)
+
+
+COLUMNS = (
+    Column("catalog.Upload", "sha256", "bytes"),
+    Column("catalog.DatasetVersion", "sha256", "bytes"),
+    Column("catalog.DatasetValidation", "canonical_sha256"),
+    Column("catalog.DatasetValidation", "report_sha256"),
+    Column("catalog.BaseModel", "sha256", "bytes"),
+    Column("catalog.FunctionVersion", "sha256", "bytes"),
+    Column("catalog.Checkpoint", "tar_sha256", "bytes", Q(state=CheckpointState.STORED)),
+)
+
+# Hashes of credentials, of requests, and of what is not in the store (yet).
+NO_BLOBS = frozenset(
+    {
+        "common.IdempotencyKey.request_sha256",
+        "accounts.AuditEntry.sha256",
+        "accounts.Invitation.sha256",
+        "accounts.ApiToken.sha256",
+        "accounts.ApiToken.previous_sha256",
+        "accounts.LoginLink.sha256",
+        "catalog.UploadSession.sha256",  # announced by the client
+        "catalog.Checkpoint.manifest_sha256",  # of a file inside the tar
+        "catalog.CheckpointUpload.tar_sha256",  # of an upload that has not ended
+        "fleet.Node.credential_sha256",
+        "fleet.EnrolmentToken.sha256",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Reference:
+    sha256: str
+    bytes: int | None  # as the row says; None where it does not
+    row: str  # "catalog.Checkpoint ckpt_…", for messages
+
+
+def references() -> Iterator[Reference]:
+    """Every blob that a row names, once per row, as this connection sees the database now."""
+    for column in COLUMNS:
+        model = apps.get_model(column.model)
+        names = ["pk", column.sha256, *([column.bytes] if column.bytes else [])]
+        rows = model._default_manager.filter(column.only).exclude(**{column.sha256: ""})
+        for identity, sha256, *size in rows.values_list(*names).iterator(chunk_size=5000):
+            yield Reference(sha256, size[0] if size else None, f"{column.model} {identity}")

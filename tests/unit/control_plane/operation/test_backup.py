@@ -1,0 +1,277 @@
+"""Backup, restore, verify: what was there is there again, and what is broken is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from django.apps import apps
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
+
+from control_plane.accounts.caller import Caller
+from control_plane.accounts.models import Role
+from control_plane.accounts.scopes import ROLE_SCOPES
+from control_plane.catalog import services as catalog
+from control_plane.catalog import store
+from control_plane.catalog.models import Checkpoint, CheckpointState, Upload
+from control_plane.operation.backup import make, programs
+from control_plane.operation.backup.manifest import blob_file, read_manifest
+from control_plane.operation.backup.references import COLUMNS, NO_BLOBS
+from control_plane.operation.backup.verify import verify_store
+from control_plane.operation.settings_shown import without_credentials
+from tests.unit.control_plane.conftest import Person, SimulatedNode
+
+pytestmark = pytest.mark.django_db(transaction=True)
+OtherDatabase = Callable[[], AbstractContextManager[str]]
+
+
+def do(*words: str, **options: Any) -> str:
+    said = io.StringIO()
+    call_command(*words, stdout=said, stderr=said, **options)
+    return said.getvalue()
+
+
+def move_store(settings: Any, folder: Path) -> None:
+    folder.mkdir()
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, data_dir=folder)
+
+
+def path_of(sha256: str, settings: Any) -> Path:
+    path: Path = settings.ENVIRONMENT.data_dir / "blobs" / sha256[:2] / sha256
+    return path
+
+
+def test_what_was_backed_up_while_rows_were_written_serves_again(
+    alice: Person,
+    node: Callable[..., SimulatedNode],
+    start: Callable[..., Any],
+    tick: Callable[..., None],
+    commit_checkpoint: Callable[..., None],
+    other_database: OtherDatabase,
+    settings: Any,
+    tmp_path: Path,
+) -> None:
+    first = node(slots=4)
+    run = start(first)
+    attempt = first.reply.attempts[0]  # type: ignore[union-attr]
+    with transaction.atomic():
+        commit_checkpoint(run["id"], attempt.attempt_id, step=3)
+    assert first.upload_checkpoint(attempt.attempt_id, attempt.epoch, step=3).status_code == 200
+    checkpoint = Checkpoint.objects.get(state=CheckpointState.STORED)
+    written = _Writer(alice)
+    written.start()
+    try:
+        written.wait_for(3)
+        do("backup", str(tmp_path / "backup"))
+    finally:
+        written.stop()
+    assert "All is well" in do("verify", "--backup", str(tmp_path / "backup"))
+    with other_database():
+        move_store(settings, tmp_path / "restored")
+        said = do("restore", str(tmp_path / "backup"))
+        assert "All is well: every byte compared" in said
+        assert 3 <= Upload.objects.filter(filename="busy.bin").count() <= written.count
+        # The same token, a download, and a run from the restored checkpoint on the same node.
+        files = alice.get(f"/checkpoints/{checkpoint.pk}/download")
+        assert b"".join(files.streaming_content) == b"checkpoint " + attempt.attempt_id.encode() + b" 3"
+        again = alice.run(name="again", model={"checkpoint": checkpoint.pk})
+        tick()
+        first.beat()
+        first.beat()
+        assert alice.see(again["id"])["status"] == "RUNNING", alice.see(again["id"])
+        # One byte.
+        blob = path_of(checkpoint.tar_sha256, settings)
+        damaged = bytearray(blob.read_bytes())
+        damaged[7] ^= 1
+        blob.write_bytes(damaged)
+        found = [str(finding) for finding in verify_store(now=_late())]
+        assert len(found) == 1
+        assert found[0].startswith(f"damaged: {checkpoint.tar_sha256} its bytes have the hash ")
+        assert f"catalog.Checkpoint {checkpoint.pk}" in found[0]
+        assert [*verify_store(now=_late(), quick=True)] == [], "a quick look reads no bytes"
+        with pytest.raises(CommandError, match=r"1 fault\(s\) were found"):
+            do("verify")
+
+
+class _Writer(threading.Thread):
+    """Uploads one small file after the other, each in its own transaction."""
+
+    def __init__(self, person: Person) -> None:
+        super().__init__(daemon=True)
+        self.caller = Caller(person.user, person.project, Role.ADMIN, ROLE_SCOPES[Role.ADMIN])
+        self.count = 0
+        self._changed = threading.Condition()
+        self._stopping = False
+
+    def run(self) -> None:
+        while not self._stopping:
+            data = io.BytesIO(b"written while the backup was made %d" % self.count)
+            catalog.take_upload(self.caller, data, filename="busy.bin", purpose="dataset")
+            with self._changed:
+                self.count += 1
+                self._changed.notify_all()
+        connection.close()
+
+    def wait_for(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.count >= count, timeout=60)
+
+    def stop(self) -> None:
+        self._stopping = True
+        self.join(timeout=60)
+
+
+def _late() -> Any:
+    from django.utils import timezone
+
+    return timezone.now() + timedelta(days=1)
+
+
+def test_a_second_backup_copies_only_what_is_new_and_drops_what_is_gone(
+    alice: Person, tmp_path: Path, settings: Any
+) -> None:
+    folder = tmp_path / "backup"
+    do("backup", str(folder))
+    before = read_manifest(folder)
+    upload = Upload.objects.get(pk=alice.upload(b"new bytes"))
+    assert "Copied 1 blob(s)" in do("backup", str(folder))
+    assert set(read_manifest(folder).blobs) == set(before.blobs) | {upload.sha256}
+    assert len([*folder.glob("database-*.dump")]) == 1
+    upload.delete()
+    do("backup", str(folder))
+    assert set(read_manifest(folder).blobs) == set(before.blobs)
+    assert not blob_file(folder, upload.sha256).exists()
+    assert (folder.stat().st_mode & 0o777, read_manifest(folder).settings["secret_key"]) == (0o700, "set")
+
+
+def test_verify_names_what_is_missing_and_what_nobody_names(alice: Person, settings: Any) -> None:
+    upload = Upload.objects.get(pk=alice.upload(b"will be lost"))
+    path_of(upload.sha256, settings).unlink()
+    unnamed = store.put([b"of nobody"])
+    by_kind = {finding.kind: finding for finding in verify_store(now=_late())}
+    assert str(by_kind["missing"]) == f"missing: {upload.sha256} needed by catalog.Upload {upload.pk}"
+    assert by_kind["extra"].sha256 == unnamed.sha256
+    young = [finding.kind for finding in verify_store(now=_late() - timedelta(days=1))]
+    assert young == ["missing"], "a blob is written before its row: a young one is no finding"
+
+
+def test_a_backup_of_a_store_that_lost_a_blob_is_refused_and_leaves_nothing(
+    alice: Person, tmp_path: Path, settings: Any
+) -> None:
+    upload = Upload.objects.get(pk=alice.upload(b"will be lost"))
+    path_of(upload.sha256, settings).unlink()
+    with pytest.raises(CommandError, match=f"{upload.sha256} of catalog.Upload {upload.pk}"):
+        do("backup", str(tmp_path / "backup"))
+    assert not [*(tmp_path / "backup").glob("*.dump")]
+    with pytest.raises(CommandError, match="is no backup, or one that did not end"):
+        do("verify", "--backup", str(tmp_path / "backup"))
+
+
+def test_a_checkpoint_that_is_freed_while_the_backup_is_made_is_restored_as_freed(
+    alice: Person,
+    node: Callable[..., SimulatedNode],
+    start: Callable[..., Any],
+    commit_checkpoint: Callable[..., None],
+    other_database: OtherDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Any,
+    tmp_path: Path,
+) -> None:
+    first = node()
+    run = start(first)
+    attempt = first.reply.attempts[0]  # type: ignore[union-attr]
+    with transaction.atomic():
+        commit_checkpoint(run["id"], attempt.attempt_id, step=3)
+    first.upload_checkpoint(attempt.attempt_id, attempt.epoch, step=3)
+    checkpoint = Checkpoint.objects.get(state=CheckpointState.STORED)
+    copy_blobs = make._copy_blobs
+
+    def free_first(*arguments: Any) -> Any:
+        Checkpoint.objects.filter(pk=checkpoint.pk).update(state=CheckpointState.FREED)
+        path_of(checkpoint.tar_sha256, settings).unlink()
+        return copy_blobs(*arguments)
+
+    monkeypatch.setattr(make, "_copy_blobs", free_first)
+    do("backup", str(tmp_path / "backup"))
+    assert read_manifest(tmp_path / "backup").freed == [checkpoint.tar_sha256]
+    with other_database():
+        move_store(settings, tmp_path / "restored")
+        assert "All is well" in do("restore", str(tmp_path / "backup"))
+        checkpoint.refresh_from_db()
+        assert checkpoint.state == CheckpointState.FREED
+
+
+def test_a_restore_never_overwrites(alice: Person, tmp_path: Path) -> None:
+    do("backup", str(tmp_path / "backup"))
+    with pytest.raises(CommandError, match="the database is not empty, and a restore never overwrites"):
+        do("restore", str(tmp_path / "backup"))
+
+
+def test_a_damaged_or_newer_backup_leaves_the_database_empty(
+    alice: Person, other_database: OtherDatabase, settings: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "backup"
+    do("backup", str(folder))
+    manifest = read_manifest(folder)
+    with other_database():
+        move_store(settings, tmp_path / "restored")
+        newer = msgspec.structs.replace(manifest, migrations=[*manifest.migrations, "runs.9999_later"])
+        (folder / "backup.json").write_bytes(msgspec.json.encode(newer))
+        with pytest.raises(CommandError, match=r"does not know \(runs.9999_later\): restore it with"):
+            do("restore", str(folder))
+        (folder / "backup.json").write_bytes(msgspec.json.encode(manifest))
+        blob = blob_file(folder, next(iter(manifest.blobs)))
+        whole = blob.read_bytes()
+        blob.write_bytes(whole + b"!")
+        with pytest.raises(CommandError, match="is damaged"):
+            do("restore", str(folder))
+        assert make.database_is_empty()
+        blob.write_bytes(whole)
+        dump = folder / manifest.database
+        dump.write_bytes(dump.read_bytes()[:-1])
+        with pytest.raises(CommandError, match="is damaged"):
+            do("restore", str(folder))
+        assert make.database_is_empty()
+
+
+def test_a_folder_with_other_files_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(CommandError, match="holds other files"):
+        do("backup", str(tmp_path))
+
+
+def test_programs_that_are_too_old_are_refused_with_the_way_out() -> None:
+    assert os.path.basename(programs.program("pg_dump", server=18)) == "pg_dump"
+    with pytest.raises(CommandError, match=r"no pg_dump for PostgreSQL 99: .*postgresql-client-99"):
+        programs.program("pg_dump", server=99)
+
+
+def test_every_column_with_a_hash_is_a_blobs_or_is_said_not_to_be() -> None:
+    """Else a new kind of blob would be in no backup."""
+    known = {f"{column.model}.{column.sha256}" for column in COLUMNS} | NO_BLOBS
+    found = {
+        f"{model._meta.app_label}.{model.__name__}.{field.name}"
+        for model in apps.get_models()
+        if model.__module__.startswith("control_plane.")
+        for field in model._meta.fields
+        if "sha256" in field.name
+    }
+    assert found == known
+
+
+def test_an_address_is_shown_without_its_credentials() -> None:
+    assert without_credentials("postgresql://oolong:hunter2@db:5432/oolong?password=x") == (
+        "postgresql://…@db:5432/oolong?…"
+    )
+    assert without_credentials("redis://:hunter2@[::1]:6379/0").startswith("redis://…@")
+    assert without_credentials("") == ""

@@ -104,6 +104,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "RunStatus": "control_plane.common.schema.RUN_STATUSES",
         "NodeStatus": "control_plane.common.schema.NODE_STATUSES",
+        "Role": "control_plane.common.schema.ROLES",
         "RunKind": "control_plane.common.schema.RUN_KINDS",
         "ModelKind": "control_plane.common.schema.MODEL_KINDS",
         "SourceKind": "control_plane.common.schema.SOURCE_KINDS",

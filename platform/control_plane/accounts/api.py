@@ -14,14 +14,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from control_plane.accounts import selectors, services, tokens
+from control_plane.accounts import selectors, services
+from control_plane.accounts.authentication import SESSION_PROJECT, session_caller
 from control_plane.accounts.caller import caller_of
-from control_plane.accounts.models import ApiToken, AuditEntry, Project
+from control_plane.accounts.models import AuditEntry, Project
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
-from control_plane.common.errors import Problem
+from control_plane.common.errors import Problem, not_found
 from control_plane.common.etags import conditional
-from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
@@ -57,26 +57,6 @@ class CsrfSerializer(serializers.Serializer[Any]):
     csrf_token = serializers.CharField()
 
 
-class TokenCreateSerializer(StrictSerializer):
-    name = serializers.CharField(max_length=120)
-    scopes = serializers.ListField(child=serializers.CharField(max_length=40), min_length=1, max_length=40)
-    expires_at = serializers.DateTimeField(required=False, allow_null=True)
-
-
-class TokenSerializer(serializers.Serializer[Any]):
-    id = serializers.CharField()
-    name = serializers.CharField()
-    prefix = serializers.CharField(help_text="its first characters")
-    scopes = serializers.ListField(child=serializers.CharField())
-    created_at = serializers.DateTimeField()
-    expires_at = serializers.DateTimeField(allow_null=True)
-    last_used_at = serializers.DateTimeField(allow_null=True)
-
-
-class CreatedTokenSerializer(TokenSerializer):
-    token = serializers.CharField(help_text="shown this once")
-
-
 class ProjectSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     name = serializers.CharField()
@@ -101,18 +81,6 @@ class ProjectEventSerializer(serializers.Serializer[Any]):
 class HealthSerializer(serializers.Serializer[Any]):
     db = serializers.CharField(help_text="ok, or what is wrong")
     broker = serializers.CharField(help_text="ok, or what is wrong; a lost broker only delays")
-
-
-def token_as_json(token: ApiToken) -> dict[str, Any]:
-    return {
-        "id": token.pk,
-        "name": token.name,
-        "prefix": token.prefix,
-        "scopes": token.scopes,
-        "created_at": rfc3339(token.created_at),
-        "expires_at": rfc3339(token.expires_at),
-        "last_used_at": rfc3339(token.last_used_at),
-    }
 
 
 def project_as_json(project: Project) -> dict[str, Any]:
@@ -153,6 +121,7 @@ class ProjectView(APIView):
     )
     @conditional
     def patch(self, request: Request) -> Response:
+        """Only what is given changes."""
         form = ProjectChangeSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         caller = caller_of(request)
@@ -188,7 +157,7 @@ class SessionView(APIView):
             address=request.META.get("REMOTE_ADDR", ""),
             now=clock.now(),
         )
-        caller = selectors.caller_of_user(user)
+        caller = session_caller(user, request._request.session)
         if caller is None:
             raise Problem(403, "no_project", f"the user {user.username!r} is in no project")
         return Response(selectors.me(caller))
@@ -200,6 +169,31 @@ class SessionView(APIView):
         return Response(status=204)
 
 
+class SessionProjectSerializer(StrictSerializer):
+    project = serializers.CharField(max_length=40, help_text="id of one of your projects")
+
+
+class SessionProjectView(APIView):
+    """Which of a user's projects the browser's session is in; the header X-Oolong-Project wins for one request."""
+
+    scopes = {"PUT": None}
+
+    @extend_schema(
+        operation_id="choose_session_project", request=SessionProjectSerializer, responses=MeSerializer
+    )
+    def put(self, request: Request) -> Response:
+        form = SessionProjectSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        if caller_of(request).token is not None:
+            raise Problem(403, "token_bound", "a token is of one project; take one of the project you want")
+        named = form.validated_data["project"]
+        caller = selectors.caller_of_user(caller_of(request).user, named)
+        if caller is None:
+            raise not_found("project", named)
+        request._request.session[SESSION_PROJECT] = named
+        return Response(selectors.me(caller))
+
+
 class CsrfView(APIView):
     permission_classes = [AllowAny]
 
@@ -207,34 +201,6 @@ class CsrfView(APIView):
     @method_decorator(ensure_csrf_cookie)
     def get(self, request: Request) -> Response:
         return Response({"csrf_token": get_token(request._request)})
-
-
-class TokensView(APIView):
-    scopes = {"GET": "tokens:read", "POST": "tokens:write"}
-
-    @extend_schema(operation_id="list_tokens", parameters=PAGE_PARAMETERS, responses=page_of(TokenSerializer))
-    def get(self, request: Request) -> Response:
-        return Response(paginate(selectors.tokens(caller_of(request)), read_page(request), token_as_json))
-
-    @extend_schema(
-        operation_id="create_token", request=TokenCreateSerializer, responses={201: CreatedTokenSerializer}
-    )
-    @idempotent(secret=True)
-    def post(self, request: Request) -> Response:
-        caller = caller_of(request)
-        form = TokenCreateSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        token, text = tokens.issue_token(caller, caller.user, **form.validated_data, now=clock.now())
-        return Response({**token_as_json(token), "token": text}, status=201)
-
-
-class TokenView(APIView):
-    scopes = {"DELETE": "tokens:write"}
-
-    @extend_schema(operation_id="revoke_token", responses={204: None})
-    def delete(self, request: Request, token_id: str) -> Response:
-        tokens.revoke_token(caller_of(request), token_id, now=clock.now())
-        return Response(status=204)
 
 
 class HealthView(APIView):

@@ -1,6 +1,15 @@
 from django.urls import path
 
-from control_plane.accounts import api, audit_api, secret_api
+from control_plane.accounts import (
+    api,
+    audit_api,
+    invitation_api,
+    member_api,
+    secret_api,
+    service_account_api,
+    team_api,
+    token_api,
+)
 
 urlpatterns = [
     path("health", api.HealthView.as_view()),
@@ -13,6 +22,25 @@ urlpatterns = [
     path("audit/export", audit_api.AuditExportView.as_view()),
     path("secrets", secret_api.SecretsView.as_view()),
     path("secrets/<str:secret_name>", secret_api.SecretView.as_view()),
-    path("tokens", api.TokensView.as_view()),
-    path("tokens/<str:token_id>", api.TokenView.as_view()),
+    path("session/project", api.SessionProjectView.as_view()),
+    path("tokens", token_api.TokensView.as_view()),
+    path("tokens/<str:token_id>", token_api.TokenView.as_view()),
+    path("tokens/<str:token_id>/rotate", token_api.TokenRotateView.as_view()),
+    path("teams", team_api.TeamsView.as_view()),
+    path("team", team_api.TeamView.as_view()),
+    path("team/members", member_api.TeamMembersView.as_view()),
+    path("team/members/<str:user_id>", member_api.TeamMemberView.as_view()),
+    path("projects", team_api.ProjectsView.as_view()),
+    path("members", member_api.MembersView.as_view()),
+    path("members/<str:user_id>", member_api.MemberView.as_view()),
+    path("invitations", invitation_api.InvitationsView.as_view()),
+    path("invitations/lookup", invitation_api.InvitationLookupView.as_view()),
+    path("invitations/accept", invitation_api.InvitationAcceptView.as_view()),
+    path("invitations/<str:invitation_id>", invitation_api.InvitationView.as_view()),
+    path("service-accounts", service_account_api.ServiceAccountsView.as_view()),
+    path("service-accounts/<str:service_account_id>", service_account_api.ServiceAccountView.as_view()),
+    path(
+        "service-accounts/<str:service_account_id>/tokens",
+        service_account_api.ServiceAccountTokensView.as_view(),
+    ),
 ]

@@ -23,6 +23,8 @@ SAFE_WITHOUT_A_KEY = {
     "runs/validate": "changes nothing",
     "runs/plan": "changes nothing",
     "checkpoint-retention/plan": "changes nothing",
+    "invitations/lookup": "changes nothing",
+    "invitations/accept": "an invitation is taken once, and who asks may be nobody yet",
     "agent/": "the agent's protocol has fences of its own",
 }
 

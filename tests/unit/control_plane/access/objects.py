@@ -90,6 +90,13 @@ def build_world() -> World:
     _node(tokens, "another node", slots=0)
     ids = {"node_id": node.pk, **_catalog(alice), **_run(alice, tokens["node"], node)}
     ids["token_id"] = ApiToken.objects.get(user=users["alice"], name="test").pk
+    ids["user_id"] = users[ROLES[5]].pk
+    ids["invitation_id"] = api(alice, "POST", "/invitations", {"role": "viewer"}, status=201)["id"]
+    account = {"name": "ci", "role": "editor"}
+    ids["service_account_id"] = api(alice, "POST", "/service-accounts", account, status=201)["id"]
+    Membership.objects.create(user=users[ROLES[5]], project=home, role=Role.VIEWER)
+    # Asks with all the power that there is in a team.
+    TeamMembership.objects.create(user=users["another team"], team=blue, role=Role.ADMIN)
     return World(ids, tokens, users, hidden="secret plan")
 
 

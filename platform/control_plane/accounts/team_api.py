@@ -1,0 +1,100 @@
+"""Teams and projects. `/team` and `/project` are the caller's own; the plural ones list all that are theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts import selectors, teams
+from control_plane.accounts.api import (
+    NAME_PATTERN,
+    NAME_WORDS,
+    NamedSerializer,
+    ProjectSerializer,
+    project_as_json,
+)
+from control_plane.accounts.caller import caller_of
+from control_plane.accounts.models import Team
+from control_plane.common import clock
+from control_plane.common.etags import conditional
+from control_plane.common.idempotency import idempotent
+from control_plane.common.pagination import paginate, read_page
+from control_plane.common.parsing import StrictSerializer, name_field
+from control_plane.common.schema import PAGE_PARAMETERS, page_of
+
+
+class NameSerializer(StrictSerializer):
+    name = name_field(NAME_PATTERN, NAME_WORDS, max_length=120)
+
+
+class TeamSerializer(NamedSerializer):
+    pass
+
+
+class CreatedTeamSerializer(NamedSerializer):
+    project = NamedSerializer(help_text="its first project")
+
+
+def team_as_json(team: Team) -> dict[str, Any]:
+    return {"id": team.pk, "name": team.name}
+
+
+def _name_of(request: Request) -> str:
+    form = NameSerializer(data=request.data)
+    form.is_valid(raise_exception=True)
+    name: str = form.validated_data["name"]
+    return name
+
+
+class TeamsView(APIView):
+    scopes = {"GET": "project:read", "POST": "installation:admin"}
+
+    @extend_schema(operation_id="list_teams", parameters=PAGE_PARAMETERS, responses=page_of(TeamSerializer))
+    def get(self, request: Request) -> Response:
+        """Yours; all of them for who administers the installation."""
+        return Response(paginate(selectors.teams(caller_of(request)), read_page(request), team_as_json))
+
+    @extend_schema(operation_id="create_team", request=NameSerializer, responses={201: CreatedTeamSerializer})
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """A team with a first project. You are its admin until you have invited others and leave."""
+        team, project = teams.create_team(caller_of(request), name=_name_of(request), now=clock.now())
+        first = {"id": project.pk, "name": project.name}
+        return Response({**team_as_json(team), "project": first}, status=201)
+
+
+class TeamView(APIView):
+    scopes = {"GET": "project:read", "PATCH": "team:admin"}
+
+    @extend_schema(operation_id="get_team", responses=TeamSerializer)
+    def get(self, request: Request) -> Response:
+        return Response(team_as_json(caller_of(request).project.team))
+
+    @extend_schema(operation_id="rename_team", request=NameSerializer, responses=TeamSerializer)
+    @conditional
+    def patch(self, request: Request) -> Response:
+        team = teams.rename_team(caller_of(request), _name_of(request), now=clock.now())
+        return Response(team_as_json(team))
+
+
+class ProjectsView(APIView):
+    scopes = {"GET": "project:read", "POST": "team:admin"}
+
+    @extend_schema(
+        operation_id="list_projects", parameters=PAGE_PARAMETERS, responses=page_of(ProjectSerializer)
+    )
+    def get(self, request: Request) -> Response:
+        """Those you have a role in; with a token, of its team."""
+        found = selectors.projects(caller_of(request))
+        return Response(paginate(found, read_page(request), project_as_json))
+
+    @extend_schema(operation_id="create_project", request=NameSerializer, responses={201: ProjectSerializer})
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """In your team."""
+        project = teams.create_project(caller_of(request), name=_name_of(request), now=clock.now())
+        return Response(project_as_json(project), status=201)

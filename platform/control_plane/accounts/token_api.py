@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts import selectors, tokens
+from control_plane.accounts.caller import caller_of
+from control_plane.accounts.models import ApiToken
+from control_plane.common import clock
+from control_plane.common.clock import rfc3339
+from control_plane.common.errors import Problem
+from control_plane.common.idempotency import idempotent
+from control_plane.common.pagination import paginate, read_page
+from control_plane.common.parsing import StrictSerializer
+from control_plane.common.schema import PAGE_PARAMETERS, page_of
+
+MOST_OVERLAP_SECONDS = 7 * 24 * 3600
+
+
+class TokenCreateSerializer(StrictSerializer):
+    name = serializers.CharField(max_length=120)
+    scopes = serializers.ListField(child=serializers.CharField(max_length=40), min_length=1, max_length=40)
+    expires_at = serializers.DateTimeField(required=False, allow_null=True)
+
+
+class TokenSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    prefix = serializers.CharField(help_text="its first characters")
+    scopes = serializers.ListField(child=serializers.CharField())
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField(allow_null=True)
+    last_used_at = serializers.DateTimeField(allow_null=True, help_text="to the minute")
+    owner = serializers.CharField(help_text="name of the user or service account")
+    previous_until = serializers.DateTimeField(
+        allow_null=True, help_text="until then the secret before the last rotation goes on"
+    )
+
+
+class CreatedTokenSerializer(TokenSerializer):
+    token = serializers.CharField(help_text="shown this once")
+
+
+class TokenRotateSerializer(StrictSerializer):
+    overlap_seconds = serializers.IntegerField(
+        min_value=0, max_value=MOST_OVERLAP_SECONDS, default=3600,
+        help_text="how long the old secret goes on; 0 ends it at once",
+    )  # fmt: skip
+
+
+def token_as_json(token: ApiToken) -> dict[str, Any]:
+    return {
+        "id": token.pk,
+        "name": token.name,
+        "prefix": token.prefix,
+        "scopes": token.scopes,
+        "created_at": rfc3339(token.created_at),
+        "expires_at": rfc3339(token.expires_at),
+        "last_used_at": rfc3339(token.last_used_at),
+        "owner": token.user.username.partition("@")[0] if token.user.service_of_id else token.user.username,
+        "previous_until": rfc3339(token.previous_until),
+    }
+
+
+class TokensView(APIView):
+    scopes = {"GET": "tokens:read", "POST": "tokens:write"}
+
+    @extend_schema(
+        operation_id="list_tokens",
+        parameters=[
+            OpenApiParameter(
+                "all", OpenApiTypes.BOOL, description="true: everybody's of the project; needs tokens:admin"
+            ),
+            *PAGE_PARAMETERS,
+        ],
+        responses=page_of(TokenSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        caller, everybodys = caller_of(request), request.query_params.get("all") == "true"
+        if everybodys and "tokens:admin" not in caller.scopes:
+            raise Problem(403, "missing_scope", "the tokens of others need the scope tokens:admin")
+        found = selectors.tokens(caller, everybodys=everybodys)
+        return Response(paginate(found, read_page(request), token_as_json))
+
+    @extend_schema(
+        operation_id="create_token", request=TokenCreateSerializer, responses={201: CreatedTokenSerializer}
+    )
+    @idempotent(secret=True)
+    def post(self, request: Request) -> Response:
+        caller = caller_of(request)
+        form = TokenCreateSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        token, text = tokens.issue_token(caller, caller.user, **form.validated_data, now=clock.now())
+        return Response({**token_as_json(token), "token": text}, status=201)
+
+
+class TokenView(APIView):
+    scopes = {"DELETE": "tokens:write"}
+
+    @extend_schema(operation_id="revoke_token", responses={204: None})
+    def delete(self, request: Request, token_id: str) -> Response:
+        tokens.revoke_token(caller_of(request), token_id, now=clock.now())
+        return Response(status=204)
+
+
+class TokenRotateView(APIView):
+    scopes = {"POST": "tokens:write"}
+
+    @extend_schema(
+        operation_id="rotate_token", request=TokenRotateSerializer, responses=CreatedTokenSerializer
+    )
+    @idempotent(secret=True)
+    def post(self, request: Request, token_id: str) -> Response:
+        """A new secret under the same id; the old one goes on for the overlap, so that nothing is cut off."""
+        form = TokenRotateSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        overlap = timedelta(seconds=form.validated_data["overlap_seconds"])
+        token, text = tokens.rotate_token(caller_of(request), token_id, overlap=overlap, now=clock.now())
+        return Response({**token_as_json(token), "token": text})

@@ -737,6 +737,72 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/invitations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_invitations"];
+        put?: never;
+        post: operations["create_invitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/invitations/{invitation_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete: operations["revoke_invitation"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/invitations/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description As the user of your session or token; without one, as a new user with `username` and `password`. */
+        post: operations["accept_invitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/invitations/lookup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description The secret is the credential. In the body, because addresses are logged. */
+        post: operations["look_up_invitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/me": {
         parameters: {
             query?: never;
@@ -751,6 +817,41 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/members": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Everybody with a role here, also by a role in the team. */
+        get: operations["list_members"];
+        put?: never;
+        /** @description Somebody of the team; anybody else is invited. */
+        post: operations["add_member"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/members/{user_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Anybody may leave; removing others needs members:admin. */
+        delete: operations["remove_member"];
+        options?: never;
+        head?: never;
+        patch: operations["change_member"];
         trace?: never;
     };
     "/api/v1/metric-catalogue": {
@@ -927,7 +1028,7 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** @description The project that the caller's token or session is of. */
+        /** @description Only what is given changes. */
         patch: operations["change_project"];
         trace?: never;
     };
@@ -941,6 +1042,24 @@ export interface paths {
         get: operations["list_project_events"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Those you have a role in; with a token, of its team. */
+        get: operations["list_projects"];
+        put?: never;
+        /** @description In your team. */
+        post: operations["create_project"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1349,6 +1468,55 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/service-accounts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_service_accounts"];
+        put?: never;
+        post: operations["create_service_account"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/service-accounts/{service_account_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Its tokens end at once; what it made stays. */
+        delete: operations["remove_service_account"];
+        options?: never;
+        head?: never;
+        patch: operations["change_service_account"];
+        trace?: never;
+    };
+    "/api/v1/service-accounts/{service_account_id}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["create_service_account_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/session": {
         parameters: {
             query?: never;
@@ -1375,6 +1543,91 @@ export interface paths {
         get: operations["csrf_token"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/session/project": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** @description Which of a user's projects the browser's session is in; the header X-Oolong-Project wins for one request. */
+        put: operations["choose_session_project"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/team": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_team"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch: operations["rename_team"];
+        trace?: never;
+    };
+    "/api/v1/team/members": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Those with a role in the whole team. */
+        get: operations["list_team_members"];
+        put?: never;
+        post: operations["add_team_member"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/team/members/{user_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Anybody may leave; removing others needs team:admin. */
+        delete: operations["remove_team_member"];
+        options?: never;
+        head?: never;
+        patch: operations["change_team_member"];
+        trace?: never;
+    };
+    "/api/v1/teams": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Yours; all of them for who administers the installation. */
+        get: operations["list_teams"];
+        put?: never;
+        /** @description A team with a first project. You are its admin until you have invited others and leave. */
+        post: operations["create_team"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1408,6 +1661,23 @@ export interface paths {
         put?: never;
         post?: never;
         delete: operations["revoke_token"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tokens/{token_id}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description A new secret under the same id; the old one goes on for the overlap, so that nothing is cut off. */
+        post: operations["rotate_token"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1513,6 +1783,28 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        AcceptRequest: {
+            /** @description what stands behind the # of the link */
+            secret: string;
+            username?: string;
+            password?: string;
+            /** @description make a token of this name, too: for the command line */
+            token_name?: string;
+        };
+        /** @description What an invitation is into. */
+        Accepted: {
+            team: components["schemas"]["Named"];
+            project: components["schemas"]["Named"];
+            level: components["schemas"]["LevelEnum"];
+            role: components["schemas"]["Role"];
+            invited_by: string;
+            /** Format: date-time */
+            expires_at: string;
+            username: string;
+            /** @description shown this once */
+            token: string | null;
+        };
         Alert: {
             id: string;
             rule: string;
@@ -1732,6 +2024,27 @@ export interface components {
             /** @description what a pipeline wants once: the same key and spec answer 200 with the run that is there */
             dedupe_key?: string;
         };
+        CreatedInvitation: {
+            id: string;
+            level: components["schemas"]["LevelEnum"];
+            role: components["schemas"]["Role"];
+            note: string;
+            status: components["schemas"]["Status852Enum"];
+            created_by: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            expires_at: string;
+            accepted_by: string | null;
+            /** @description shown this once; hand it to whom you invite */
+            link: string;
+        };
+        CreatedTeam: {
+            id: string;
+            name: string;
+            /** @description its first project */
+            project: components["schemas"]["Named"];
+        };
         CreatedToken: {
             id: string;
             name: string;
@@ -1742,8 +2055,18 @@ export interface components {
             created_at: string;
             /** Format: date-time */
             expires_at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description to the minute
+             */
             last_used_at: string | null;
+            /** @description name of the user or service account */
+            owner: string;
+            /**
+             * Format: date-time
+             * @description until then the secret before the last rotation goes on
+             */
+            previous_until: string | null;
             /** @description shown this once */
             token: string;
         };
@@ -2048,6 +2371,50 @@ export interface components {
             run_name: string;
             job: string;
         };
+        Invitation: {
+            id: string;
+            level: components["schemas"]["LevelEnum"];
+            role: components["schemas"]["Role"];
+            note: string;
+            status: components["schemas"]["Status852Enum"];
+            created_by: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            expires_at: string;
+            accepted_by: string | null;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        InvitationCreateRequest: {
+            role: components["schemas"]["Role"];
+            /**
+             * @description team: the role in all of the team's projects
+             * @default project
+             */
+            level: components["schemas"]["LevelEnum"];
+            /** @default  */
+            note: string;
+            /**
+             * @description it is good for
+             * @default 7
+             */
+            days: number;
+        };
+        InvitationPage: {
+            data: components["schemas"]["Invitation"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        /** @description What an invitation is into. */
+        Invited: {
+            team: components["schemas"]["Named"];
+            project: components["schemas"]["Named"];
+            level: components["schemas"]["LevelEnum"];
+            role: components["schemas"]["Role"];
+            invited_by: string;
+            /** Format: date-time */
+            expires_at: string;
+        };
         Job: {
             id: string;
             name: string;
@@ -2084,6 +2451,8 @@ export interface components {
                 [key: string]: number;
             };
         };
+        /** @enum {string} */
+        LevelEnum: "project" | "team";
         Lineage: {
             nodes: components["schemas"]["LineageNode"][];
             edges: components["schemas"]["LineageEdge"][];
@@ -2201,6 +2570,25 @@ export interface components {
             id: string;
             username: string;
         };
+        Member: {
+            /** @description of the user */
+            id: string;
+            username: string;
+            /** @description the higher of the two, which counts */
+            role: components["schemas"]["Role"];
+            project_role: components["schemas"]["Role"] | components["schemas"]["NullEnum"];
+            team_role: components["schemas"]["Role"] | components["schemas"]["NullEnum"];
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        MemberAddRequest: {
+            username: string;
+            role: components["schemas"]["Role"];
+        };
+        MemberPage: {
+            data: components["schemas"]["Member"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
         Message: {
             role: string;
             content: string;
@@ -2261,6 +2649,10 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        NameRequest: {
+            name: string;
+        };
         Named: {
             id: string;
             name: string;
@@ -2294,6 +2686,10 @@ export interface components {
             pinned?: boolean;
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        PatchedNameRequest: {
+            name?: string;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PatchedProjectChangeRequest: {
             name?: string;
             trainer_code?: boolean;
@@ -2301,6 +2697,10 @@ export interface components {
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PatchedQuotaChangeRequest: {
             limit_slots?: number | null;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        PatchedRoleRequest: {
+            role?: components["schemas"]["Role"];
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PatchedRunPatchRequest: {
@@ -2433,6 +2833,11 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        ProjectPage: {
+            data: components["schemas"]["Project"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
         /** @enum {string} */
         PurposeEnum: "dataset" | "model";
         QueueEntry: {
@@ -2511,6 +2916,8 @@ export interface components {
              */
             automatic: boolean;
         };
+        /** @enum {string} */
+        Role: "viewer" | "editor" | "operator" | "admin";
         Run: {
             id: string;
             name: string;
@@ -2651,6 +3058,11 @@ export interface components {
             has_more: boolean;
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        SecretRequest: {
+            /** @description what stands behind the # of the link */
+            secret: string;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         SecretSetRequest: {
             name: string;
             /** @description never shown again */
@@ -2693,6 +3105,25 @@ export interface components {
             first_x: number;
             last_x: number;
         };
+        ServiceAccount: {
+            id: string;
+            name: string;
+            role: components["schemas"]["Role"];
+            /** @description how many are live */
+            tokens: number;
+            /** Format: date-time */
+            created_at: string;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        ServiceAccountCreateRequest: {
+            name: string;
+            role: components["schemas"]["Role"];
+        };
+        ServiceAccountPage: {
+            data: components["schemas"]["ServiceAccount"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         SessionBeginRequest: {
             filename: string;
@@ -2705,6 +3136,11 @@ export interface components {
              * @default
              */
             fingerprint: string;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        SessionProjectRequest: {
+            /** @description id of one of your projects */
+            project: string;
         };
         ShipReply: {
             /** @description go on from this byte */
@@ -2734,6 +3170,8 @@ export interface components {
                 [key: string]: unknown;
             };
         };
+        /** @enum {string} */
+        Status852Enum: "open" | "accepted" | "revoked" | "expired";
         StoredFile: {
             name: string;
             bytes: number;
@@ -2744,6 +3182,15 @@ export interface components {
         };
         /** @enum {string} */
         StratifyEnum: "answer" | "split";
+        Team: {
+            id: string;
+            name: string;
+        };
+        TeamPage: {
+            data: components["schemas"]["Team"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
         Token: {
             id: string;
             name: string;
@@ -2754,8 +3201,18 @@ export interface components {
             created_at: string;
             /** Format: date-time */
             expires_at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description to the minute
+             */
             last_used_at: string | null;
+            /** @description name of the user or service account */
+            owner: string;
+            /**
+             * Format: date-time
+             * @description until then the secret before the last rotation goes on
+             */
+            previous_until: string | null;
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         TokenCreateRequest: {
@@ -2768,6 +3225,14 @@ export interface components {
             data: components["schemas"]["Token"][];
             next_cursor: string | null;
             has_more: boolean;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        TokenRotateRequest: {
+            /**
+             * @description how long the old secret goes on; 0 ends it at once
+             * @default 3600
+             */
+            overlap_seconds: number;
         };
         Trajectory: {
             id: number;
@@ -2896,6 +3361,8 @@ export interface components {
     headers: never;
     pathItems: never;
 }
+export type AcceptRequest = components['schemas']['AcceptRequest'];
+export type Accepted = components['schemas']['Accepted'];
 export type Alert = components['schemas']['Alert'];
 export type AlertPage = components['schemas']['AlertPage'];
 export type AlertSeverityEnum = components['schemas']['AlertSeverityEnum'];
@@ -2922,6 +3389,8 @@ export type CheckpointStateEnum = components['schemas']['CheckpointStateEnum'];
 export type CloneRequest = components['schemas']['CloneRequest'];
 export type Column = components['schemas']['Column'];
 export type CreateRunRequest = components['schemas']['CreateRunRequest'];
+export type CreatedInvitation = components['schemas']['CreatedInvitation'];
+export type CreatedTeam = components['schemas']['CreatedTeam'];
 export type CreatedToken = components['schemas']['CreatedToken'];
 export type Csrf = components['schemas']['Csrf'];
 export type Dataset = components['schemas']['Dataset'];
@@ -2955,11 +3424,16 @@ export type HeartbeatReply = components['schemas']['HeartbeatReply'];
 export type Histogram = components['schemas']['Histogram'];
 export type Histograms = components['schemas']['Histograms'];
 export type Holder = components['schemas']['Holder'];
+export type Invitation = components['schemas']['Invitation'];
+export type InvitationCreateRequest = components['schemas']['InvitationCreateRequest'];
+export type InvitationPage = components['schemas']['InvitationPage'];
+export type Invited = components['schemas']['Invited'];
 export type Job = components['schemas']['Job'];
 export type JobPage = components['schemas']['JobPage'];
 export type JobStateEnum = components['schemas']['JobStateEnum'];
 export type LatestCheckpoint = components['schemas']['LatestCheckpoint'];
 export type Leaks = components['schemas']['Leaks'];
+export type LevelEnum = components['schemas']['LevelEnum'];
 export type Lineage = components['schemas']['Lineage'];
 export type LineageEdge = components['schemas']['LineageEdge'];
 export type LineageNode = components['schemas']['LineageNode'];
@@ -2977,6 +3451,9 @@ export type Mapping = components['schemas']['Mapping'];
 export type MappingRequest = components['schemas']['MappingRequest'];
 export type Me = components['schemas']['Me'];
 export type MeUser = components['schemas']['MeUser'];
+export type Member = components['schemas']['Member'];
+export type MemberAddRequest = components['schemas']['MemberAddRequest'];
+export type MemberPage = components['schemas']['MemberPage'];
 export type Message = components['schemas']['Message'];
 export type Metric = components['schemas']['Metric'];
 export type MetricCatalogue = components['schemas']['MetricCatalogue'];
@@ -2987,14 +3464,17 @@ export type Model = components['schemas']['Model'];
 export type ModelCreateRequest = components['schemas']['ModelCreateRequest'];
 export type ModelKind = components['schemas']['ModelKind'];
 export type ModelPage = components['schemas']['ModelPage'];
+export type NameRequest = components['schemas']['NameRequest'];
 export type Named = components['schemas']['Named'];
 export type Node = components['schemas']['Node'];
 export type NodeStatus = components['schemas']['NodeStatus'];
 export type NullEnum = components['schemas']['NullEnum'];
 export type Parent = components['schemas']['Parent'];
 export type PatchedCheckpointChangeRequest = components['schemas']['PatchedCheckpointChangeRequest'];
+export type PatchedNameRequest = components['schemas']['PatchedNameRequest'];
 export type PatchedProjectChangeRequest = components['schemas']['PatchedProjectChangeRequest'];
 export type PatchedQuotaChangeRequest = components['schemas']['PatchedQuotaChangeRequest'];
+export type PatchedRoleRequest = components['schemas']['PatchedRoleRequest'];
 export type PatchedRunPatchRequest = components['schemas']['PatchedRunPatchRequest'];
 export type Plan = components['schemas']['Plan'];
 export type PlannedJob = components['schemas']['PlannedJob'];
@@ -3010,6 +3490,7 @@ export type Progress = components['schemas']['Progress'];
 export type Project = components['schemas']['Project'];
 export type ProjectEvent = components['schemas']['ProjectEvent'];
 export type ProjectEventPage = components['schemas']['ProjectEventPage'];
+export type ProjectPage = components['schemas']['ProjectPage'];
 export type PurposeEnum = components['schemas']['PurposeEnum'];
 export type QueueEntry = components['schemas']['QueueEntry'];
 export type Quota = components['schemas']['Quota'];
@@ -3018,6 +3499,7 @@ export type Rendered = components['schemas']['Rendered'];
 export type Retention = components['schemas']['Retention'];
 export type RetentionPlan = components['schemas']['RetentionPlan'];
 export type RetentionRequest = components['schemas']['RetentionRequest'];
+export type Role = components['schemas']['Role'];
 export type Run = components['schemas']['Run'];
 export type RunDetail = components['schemas']['RunDetail'];
 export type RunKind = components['schemas']['RunKind'];
@@ -3026,20 +3508,29 @@ export type RunPage = components['schemas']['RunPage'];
 export type RunStatus = components['schemas']['RunStatus'];
 export type Secret = components['schemas']['Secret'];
 export type SecretPage = components['schemas']['SecretPage'];
+export type SecretRequest = components['schemas']['SecretRequest'];
 export type SecretSetRequest = components['schemas']['SecretSetRequest'];
 export type Series = components['schemas']['Series'];
 export type SeriesPart = components['schemas']['SeriesPart'];
+export type ServiceAccount = components['schemas']['ServiceAccount'];
+export type ServiceAccountCreateRequest = components['schemas']['ServiceAccountCreateRequest'];
+export type ServiceAccountPage = components['schemas']['ServiceAccountPage'];
 export type SessionBeginRequest = components['schemas']['SessionBeginRequest'];
+export type SessionProjectRequest = components['schemas']['SessionProjectRequest'];
 export type ShipReply = components['schemas']['ShipReply'];
 export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
 export type SpecRequest = components['schemas']['SpecRequest'];
+export type Status852Enum = components['schemas']['Status852Enum'];
 export type StoredFile = components['schemas']['StoredFile'];
 export type StratifyEnum = components['schemas']['StratifyEnum'];
+export type Team = components['schemas']['Team'];
+export type TeamPage = components['schemas']['TeamPage'];
 export type Token = components['schemas']['Token'];
 export type TokenCreateRequest = components['schemas']['TokenCreateRequest'];
 export type TokenPage = components['schemas']['TokenPage'];
+export type TokenRotateRequest = components['schemas']['TokenRotateRequest'];
 export type Trajectory = components['schemas']['Trajectory'];
 export type TrajectoryPage = components['schemas']['TrajectoryPage'];
 export type Upload = components['schemas']['Upload'];
@@ -4912,6 +5403,167 @@ export interface operations {
             };
         };
     };
+    list_invitations: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InvitationPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_invitation: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["InvitationCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedInvitation"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revoke_invitation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                invitation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    accept_invitation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AcceptRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Accepted"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    look_up_invitation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SecretRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Invited"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     me: {
         parameters: {
             query?: never;
@@ -4927,6 +5579,132 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Me"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_members: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemberPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    add_member: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MemberAddRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Member"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_member: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_member: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedRoleRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Member"];
                 };
             };
             /** @description what went wrong (RFC 9457) */
@@ -5377,6 +6155,74 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ProjectEventPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_projects: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProjectPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_project: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NameRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Project"];
                 };
             };
             /** @description what went wrong (RFC 9457) */
@@ -6405,6 +7251,174 @@ export interface operations {
             };
         };
     };
+    list_service_accounts: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceAccountPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_service_account: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ServiceAccountCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceAccount"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_service_account: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                service_account_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_service_account: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                service_account_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedRoleRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceAccount"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_service_account_token: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                service_account_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedToken"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     log_in: {
         parameters: {
             query?: never;
@@ -6492,9 +7506,300 @@ export interface operations {
             };
         };
     };
+    choose_session_project: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SessionProjectRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Me"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_team: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Team"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rename_team: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                "If-Match"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedNameRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Team"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_team_members: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemberPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    add_team_member: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MemberAddRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Member"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_team_member: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_team_member: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedRoleRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Member"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_teams: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TeamPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_team: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NameRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedTeam"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_tokens: {
         parameters: {
             query?: {
+                /** @description true: everybody's of the project; needs tokens:admin */
+                all?: boolean;
                 /** @description next_cursor of the page before */
                 cursor?: string;
                 /** @description 1 to 200; 50 when left out */
@@ -6577,6 +7882,43 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rotate_token: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["TokenRotateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedToken"];
+                };
             };
             /** @description what went wrong (RFC 9457) */
             default: {

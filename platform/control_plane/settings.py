@@ -32,6 +32,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "control_plane.common.middleware.request_id",
+    "control_plane.common.headers.security_headers",
     "control_plane.common.origin.note_origin",
     "control_plane.common.observe.observe",
     "control_plane.common.middleware.refuse_nul",
@@ -75,6 +76,15 @@ CSRF_FAILURE_VIEW = "control_plane.common.errors.csrf_failure"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+SESSION_COOKIE_HTTPONLY = True
+CSRF_COOKIE_HTTPONLY = True  # the dashboard asks GET /api/v1/session/csrf
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if ENVIRONMENT.secure_cookies else 0
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+SILENCED_SYSTEM_CHECKS = [
+    "security.W005",  # HSTS for subdomains and preloading are for the domain's owner to decide
+    "security.W021",
+    "security.W008",  # TLS ends at the proxy, which redirects; probes and agents on loopback speak plain HTTP
+]
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [

@@ -1,5 +1,5 @@
 from django.urls import URLPattern, URLResolver, include, path, re_path
-from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
 from rest_framework.permissions import AllowAny
 
 from control_plane.accounts.api import login_link_view
@@ -12,7 +12,7 @@ _open = {"permission_classes": [AllowAny], "authentication_classes": []}
 
 api: list[URLPattern | URLResolver] = [
     path("openapi.json", SpectacularJSONAPIView.as_view(**_open), name="schema"),
-    path("docs", SpectacularSwaggerView.as_view(url_name="schema", **_open)),
+    path("docs", SpectacularSwaggerSplitView.as_view(url_name="schema", **_open)),
     path("", include("control_plane.accounts.urls")),
     path("", include("control_plane.catalog.urls")),
     path("", include("control_plane.fleet.urls")),

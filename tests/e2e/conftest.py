@@ -69,11 +69,14 @@ def plane(built_dashboard: Path, postgres_url: str, valkey_url: str) -> Iterator
 
 @pytest.fixture
 def page(browser: Browser, plane: ControlPlane) -> Iterator[Page]:
-    """A fresh browser context on the control plane; an error on the console fails the test."""
+    """A fresh browser context on the control plane; an error on the console, or what the policy on scripts refused, fails the test."""
     context = browser.new_context(base_url=plane.url, viewport={"width": 1440, "height": 1000})
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on(
+        "console", lambda said: errors.append(said.text) if "Content Security Policy" in said.text else None
+    )
     yield page
     context.close()
     assert errors == []

@@ -140,6 +140,12 @@ def test_a_spec_error_is_shown_at_its_line(page: Page, log_in: Callable[[], None
     expect(page.get_by_role("status").filter(has_text="/unheard_of")).to_contain_text("Line")
 
 
+def test_the_page_of_the_api_works_under_its_policy(page: Page) -> None:
+    page.goto("/api/v1/docs")
+    expect(page.get_by_role("heading", name="Oolong")).to_be_visible()
+    expect(page.locator("#operations-accounts-me")).to_be_attached()
+
+
 def test_dark_and_light_are_kept(page: Page, log_in: Callable[[], None]) -> None:
     log_in()
     page.get_by_role("button", name="Colour scheme").click()

@@ -7,6 +7,7 @@ from django.db import models
 
 from control_plane.accounts.audit_entry import AuditEntry as AuditEntry
 from control_plane.accounts.project_secret import ProjectSecret as ProjectSecret
+from control_plane.accounts.stream_ticket import StreamTicket as StreamTicket
 from control_plane.common import ids
 
 

@@ -8,6 +8,7 @@ from control_plane.accounts import (
     secret_api,
     service_account_api,
     team_api,
+    ticket_api,
     token_api,
 )
 
@@ -20,6 +21,7 @@ urlpatterns = [
     path("project/events", api.ProjectEventsView.as_view()),
     path("audit", audit_api.AuditView.as_view()),
     path("audit/export", audit_api.AuditExportView.as_view()),
+    path("stream-tickets", ticket_api.StreamTicketsView.as_view()),
     path("secrets", secret_api.SecretsView.as_view()),
     path("secrets/<str:secret_name>", secret_api.SecretView.as_view()),
     path("session/project", api.SessionProjectView.as_view()),

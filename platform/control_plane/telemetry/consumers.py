@@ -1,8 +1,8 @@
 """The live stream over a WebSocket: /ws/v1.
 
 A browser is known by its session cookie and must come from our own origin; a program sends
-{"op": "auth", "token": "ool_…"} as its first message. Then {"op": "subscribe", "topic", "after_seq"?} and
-{"op": "unsubscribe", "topic"}. Close codes: 4401 not (or no longer) authenticated, 4403 foreign origin, 4404 no
+{"op": "auth", "token": "ool_…"} as its first message, or a "ticket" in its place. Then {"op": "subscribe", "topic",
+"after_seq"?} and {"op": "unsubscribe", "topic"}. Close codes: 4401 not (or no longer) authenticated, 4403 foreign origin, 4404 no
 such topic for this caller, 4408 too slow, 4429 too many messages or topics.
 """
 
@@ -20,7 +20,7 @@ from django.conf import settings
 
 from control_plane.common import clock, metrics
 from control_plane.common.hub import Mailbox, hub
-from control_plane.telemetry.credentials import Credential, in_database, is_own_origin
+from control_plane.telemetry.credentials import Credential, in_database, is_own_origin, redeem
 from control_plane.telemetry.topics import readable_topic
 
 AUTHENTICATE_SECONDS = 10.0
@@ -39,6 +39,7 @@ class Request(msgspec.Struct):
     topic: str = ""
     after_seq: int | None = None
     token: str = ""
+    ticket: str = ""
 
 
 class StreamConsumer(AsyncWebsocketConsumer):
@@ -80,7 +81,11 @@ class StreamConsumer(AsyncWebsocketConsumer):
             return
         match request.op:
             case "auth":
-                if not await self._authenticate(Credential(token=request.token)):
+                if request.ticket:
+                    credential = await in_database(redeem)(request.ticket)
+                else:
+                    credential = Credential(token=request.token)
+                if credential is None or not await self._authenticate(credential):
                     await self._end(NOT_AUTHENTICATED)
             case "subscribe":
                 await self._subscribe(request.topic, request.after_seq)

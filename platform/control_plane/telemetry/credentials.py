@@ -14,8 +14,10 @@ from django.http import HttpRequest
 from django.http.request import split_domain_port, validate_host
 
 from control_plane.accounts import selectors
+from control_plane.accounts.authentication import session_caller
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import User
+from control_plane.accounts.tickets import caller_of_ticket, take_ticket
 from control_plane.common import clock
 
 # Any thread will do: on the usual single one, a thousand sockets that come back at once would queue up.
@@ -24,19 +26,28 @@ in_database = partial(database_sync_to_async, thread_sensitive=False)
 
 @dataclass(frozen=True)
 class Credential:
-    """One of the two: a bearer token, or the key of a browser's session."""
+    """One of the three: a bearer token, the key of a browser's session, or a ticket that was taken."""
 
     token: str = ""
     session: str = ""
+    ticket: str = ""  # see accounts.tickets
 
     def caller(self) -> Caller | None:
         """Who this is now; None when it is unknown, expired, revoked or logged out."""
         if self.token:
             return selectors.caller_of_token(self.token, now=clock.now())
+        if self.ticket:
+            return caller_of_ticket(self.ticket, now=clock.now())
         request = HttpRequest()
         request.session = import_module(settings.SESSION_ENGINE).SessionStore(self.session)
         user = get_user(request)
-        return selectors.caller_of_user(user) if isinstance(user, User) else None
+        return session_caller(user, request.session) if isinstance(user, User) else None
+
+
+def redeem(text: str) -> Credential | None:
+    """What a ticket is good for, once; None when it is unknown, used or too old."""
+    taken = take_ticket(text, now=clock.now())
+    return Credential(ticket=taken) if taken else None
 
 
 def is_own_origin(*, origin: str, host: str) -> bool:

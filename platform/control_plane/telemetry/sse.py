@@ -1,5 +1,7 @@
 """The live stream as server-sent events: GET /api/v1/stream?topic=…&after_seq=, for curl and CI.
 
+An EventSource, which can send no header, gets in with `ticket=` (POST /api/v1/stream-tickets; good once).
+
 Replays from `after_seq` (or the Last-Event-ID of a reconnecting client), then goes on live; a comment every
 15 s keeps the connection. A run's stream ends with `event: end` and the run's status, once the run has ended
 and everything of the topic was sent.
@@ -19,7 +21,7 @@ from control_plane.common import live
 from control_plane.common.errors import LOG_IN, problem_response
 from control_plane.common.hub import Mailbox, hub
 from control_plane.runs.models import Run
-from control_plane.telemetry.credentials import Credential, in_database
+from control_plane.telemetry.credentials import Credential, in_database, redeem
 from control_plane.telemetry.topics import readable_topic, run_of_topic
 from oolong.contracts.lifecycle import ENDED, RunStatus
 
@@ -32,7 +34,8 @@ async def stream(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
         return problem_response(
             request, 405, "method_not_allowed", f"{request.method} is not allowed; use GET"
         )
-    credential = _credential(request)
+    ticket = request.GET.get("ticket", "")
+    credential = await in_database(redeem)(ticket) if ticket else _credential(request)
     topic = request.GET.get("topic", "")
     caller = await in_database(credential.caller)() if credential else None
     if credential is None or caller is None:

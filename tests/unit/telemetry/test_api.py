@@ -9,8 +9,12 @@ import pytest_asyncio
 from channels.db import database_sync_to_async
 from django.test import AsyncClient, Client
 
+from control_plane.accounts.models import ApiToken, StreamTicket
+from control_plane.accounts.secrets import digest
+from control_plane.common import clock
 from control_plane.common.hub import hub
 from control_plane.telemetry import api, sse
+from control_plane.telemetry.credentials import Credential
 from oolong.contracts import telemetry as contract
 from tests.unit.telemetry.streaming import apublish, points
 from tests.unit.telemetry.world import World, build_world, encode, step
@@ -193,3 +197,37 @@ async def test_a_stream_is_refused_with_the_reason(stream_world: World) -> None:
     assert foreign.status_code == 404
     wrong = await client.get("/api/v1/stream", {"topic": "pool", "after_seq": "x"}, headers=bearer)
     assert wrong.status_code == 422
+
+
+async def test_a_ticket_opens_one_stream_once_and_for_a_minute(stream_world: World) -> None:
+    """For an EventSource, which can send no header."""
+    topic = f"run:{stream_world.run.pk}"
+    token = await database_sync_to_async(stream_world.token)()
+    bearer = {"Authorization": f"Bearer {token}"}
+    tickets = [
+        (await AsyncClient().post("/api/v1/stream-tickets", headers=bearer)).json()["ticket"]
+        for _ in range(2)
+    ]
+    opened = await AsyncClient().get("/api/v1/stream", {"topic": topic, "ticket": tickets[0]})
+    assert opened.status_code == 200
+    await opened.streaming_content.aclose()
+    again = await AsyncClient().get("/api/v1/stream", {"topic": topic, "ticket": tickets[0]})
+    assert again.status_code == 401
+    await StreamTicket.objects.filter(used_at=None).aupdate(expires_at=clock.now())
+    late = await AsyncClient().get("/api/v1/stream", {"topic": topic, "ticket": tickets[1]})
+    assert late.status_code == 401
+    assert (await AsyncClient().get("/api/v1/stream", {"topic": topic, "ticket": "guess"})).status_code == 401
+    assert not await StreamTicket.objects.filter(sha256__in=tickets).aexists(), "kept as a hash"
+
+
+async def test_a_ticket_is_worth_no_more_than_its_token(stream_world: World) -> None:
+    token = await database_sync_to_async(stream_world.token)("pool:read")
+    bearer = {"Authorization": f"Bearer {token}"}
+    ticket = (await AsyncClient().post("/api/v1/stream-tickets", headers=bearer)).json()["ticket"]
+    topic = f"run:{stream_world.run.pk}"
+    refused = await AsyncClient().get("/api/v1/stream", {"topic": topic, "ticket": ticket})
+    assert refused.status_code == 404
+    credential = Credential(ticket=digest(ticket))
+    assert await database_sync_to_async(credential.caller)() is not None
+    await ApiToken.objects.filter(sha256=digest(token)).aupdate(revoked_at=clock.now())
+    assert await database_sync_to_async(credential.caller)() is None

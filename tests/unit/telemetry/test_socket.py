@@ -14,7 +14,10 @@ from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
 
+from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import ApiToken
+from control_plane.accounts.selectors import caller_of_token
+from control_plane.accounts.tickets import create_ticket
 from control_plane.common import clock
 from control_plane.common.hub import hub
 from control_plane.telemetry import consumers
@@ -208,3 +211,23 @@ async def test_a_socket_that_cannot_be_written_to_is_ended(
     monkeypatch.setattr(consumers.StreamConsumer, "send", stuck)
     await apublish(topic, points(1))
     assert await client.close_code() == 4408
+
+
+async def test_a_ticket_says_who_a_socket_is_of_once(world: World) -> None:
+    caller = await database_sync_to_async(_caller_of)(world)
+    text, _ = await database_sync_to_async(create_ticket)(caller, now=clock.now())
+    first = await Client().connect()
+    await first.say(op="auth", ticket=text)
+    await first.hear("authenticated")
+    await first.say(op="subscribe", topic="runs")
+    await first.hear("subscribed")
+    await first.leave()
+    second = await Client().connect()
+    await second.say(op="auth", ticket=text)
+    assert await second.close_code() == consumers.NOT_AUTHENTICATED
+
+
+def _caller_of(world: World) -> Caller:
+    caller = caller_of_token(world.token(), now=clock.now())
+    assert caller is not None
+    return caller

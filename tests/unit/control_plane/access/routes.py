@@ -60,6 +60,7 @@ ROUTES = {
     "POST /service-accounts/{service_account_id}/tokens": "members:admin",
     "GET /audit": "audit:read",
     "GET /audit/export": "audit:read",
+    "POST /stream-tickets": KNOWN,
     "GET /secrets": "secrets:read",
     "POST /secrets": "secrets:write",
     "DELETE /secrets/{secret_name}": "secrets:write",

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts import tickets
+from control_plane.accounts.caller import caller_of
+from control_plane.common import clock
+from control_plane.common.clock import rfc3339
+
+
+class StreamTicketSerializer(serializers.Serializer[Any]):
+    ticket = serializers.CharField(help_text="opens one stream, once")
+    expires_at = serializers.DateTimeField()
+
+
+class StreamTicketsView(APIView):
+    scopes = {"POST": None}
+
+    @extend_schema(operation_id="create_stream_ticket", request=None, responses={201: StreamTicketSerializer})
+    def post(self, request: Request) -> Response:
+        """For a client that can send no header: `GET /stream?topic=…&ticket=…`, or `auth` on the WebSocket."""
+        text, expires_at = tickets.create_ticket(caller_of(request), now=clock.now())
+        return Response({"ticket": text, "expires_at": rfc3339(expires_at)}, status=201)

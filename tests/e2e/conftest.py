@@ -69,7 +69,7 @@ def plane(built_dashboard: Path, postgres_url: str, valkey_url: str) -> Iterator
 
 @pytest.fixture
 def page(browser: Browser, plane: ControlPlane) -> Iterator[Page]:
-    """A fresh browser context on the control plane; an error on the console, or what the policy on scripts refused, fails the test."""
+    """A fresh browser context on the control plane; an error on the console or a refused script fails the test."""
     context = browser.new_context(base_url=plane.url, viewport={"width": 1440, "height": 1000})
     page = context.new_page()
     errors: list[str] = []

@@ -1,9 +1,9 @@
 """The live stream over a WebSocket: /ws/v1.
 
 A browser is known by its session cookie and must come from our own origin; a program sends
-{"op": "auth", "token": "ool_…"} as its first message, or a "ticket" in its place. Then {"op": "subscribe", "topic",
-"after_seq"?} and {"op": "unsubscribe", "topic"}. Close codes: 4401 not (or no longer) authenticated, 4403 foreign origin, 4404 no
-such topic for this caller, 4408 too slow, 4429 too many messages or topics.
+{"op": "auth", "token": "ool_…"} as its first message, or a "ticket" in its place. Then
+{"op": "subscribe", "topic", "after_seq"?} and {"op": "unsubscribe", "topic"}. Close codes: 4401 not (or no longer)
+authenticated, 4403 foreign origin, 4404 no such topic for this caller, 4408 too slow, 4429 too many messages or topics.
 """
 
 from __future__ import annotations

@@ -1566,6 +1566,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/stream-tickets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description For a client that can send no header: `GET /stream?topic=…&ticket=…`, or `auth` on the WebSocket. */
+        post: operations["create_stream_ticket"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/team": {
         parameters: {
             query?: never;
@@ -3182,6 +3199,12 @@ export interface components {
         };
         /** @enum {string} */
         StratifyEnum: "answer" | "split";
+        StreamTicket: {
+            /** @description opens one stream, once */
+            ticket: string;
+            /** Format: date-time */
+            expires_at: string;
+        };
         Team: {
             id: string;
             name: string;
@@ -3525,6 +3548,7 @@ export type SpecRequest = components['schemas']['SpecRequest'];
 export type Status852Enum = components['schemas']['Status852Enum'];
 export type StoredFile = components['schemas']['StoredFile'];
 export type StratifyEnum = components['schemas']['StratifyEnum'];
+export type StreamTicket = components['schemas']['StreamTicket'];
 export type Team = components['schemas']['Team'];
 export type TeamPage = components['schemas']['TeamPage'];
 export type Token = components['schemas']['Token'];
@@ -7525,6 +7549,34 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Me"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_stream_ticket: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StreamTicket"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

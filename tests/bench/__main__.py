@@ -38,15 +38,16 @@ def main() -> int:
         parser.error(f"no measure named {', '.join(unknown)}; --list names them")
     failed = []
     for program in [
-        one for one in PROGRAMS.values() if any(MEASURES[key].program == one.module for key in keys)
+        one for one in PROGRAMS.values() if any(MEASURES[key].program == one.name for key in keys)
     ]:
+        load_before = os.getloadavg()[0]
         try:
             measured = [one for one in run_program(program) if one["key"] in keys]
         except MeasureFailed as error:
-            failed.append(program.module)
-            print(f"{program.module}: {error}", file=sys.stderr)
+            failed.append(program.name)
+            print(f"{program.name}: {error}", file=sys.stderr)
             continue
-        add_results(measured)
+        add_results(measured, load_before=load_before)
         write_page()
         for one in measured:
             measure = MEASURES[one["key"]]
@@ -63,10 +64,10 @@ def run_program(program: Program) -> list[dict[str, Any]]:
     environment = {
         **os.environ, "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}", "OMP_NUM_THREADS": "1", "OOLONG_NODE_PYTHON": node,
     }  # fmt: skip
-    print(f"== {program.module}", flush=True)
+    print(f"== {program.name}", flush=True)
     try:
         done = subprocess.run(
-            [python, "-W", "ignore", "-m", f"tests.bench.{program.module}"],
+            [python, "-W", "ignore", "-m", f"tests.bench.{program.module}", *program.part.split()],
             cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=program.limit_seconds, env=environment,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:

@@ -21,11 +21,20 @@ def read_results(file: Path = RESULTS) -> dict[str, Entry]:
     return found
 
 
-def add_results(measured: list[Entry], *, file: Path = RESULTS) -> None:
-    """Put what a program printed into the file; measures that it did not print stay as they were."""
+QUIET_LOAD = 0.25  # of each processor: below it nobody else was at work when a program began
+
+
+def add_results(measured: list[Entry], *, load_before: float | None = None, file: Path = RESULTS) -> None:
+    """Put what a program printed into the file; measures that it did not print stay as they were. `load_before` is
+    the load average when the program began: it tells whether the machine was busy with something else."""
     results = read_results(file)
     for one in measured:
-        results[one["key"]] = entry_of(one)
+        entry = results[one["key"]] = entry_of(one)
+        if load_before is not None:
+            quiet = load_before < QUIET_LOAD * (os.cpu_count() or 1)
+            entry["machine"] |= {
+                "load_average_before": round(load_before, 2), "was": "quiet" if quiet else "loaded",
+            }  # fmt: skip
     ordered = {key: results[key] for key in MEASURES if key in results}
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_suffix(".tmp")

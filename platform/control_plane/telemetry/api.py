@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
 from drf_spectacular.types import OpenApiTypes
@@ -12,7 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
-from control_plane.common.errors import FieldError, Problem, unprocessable
+from control_plane.common.errors import Problem
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.rendering import QuickJSONRenderer
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
@@ -21,6 +20,7 @@ from control_plane.runs.selectors import run_for
 from control_plane.telemetry import alerts, charts, selectors, services
 from control_plane.telemetry.lines import LARGEST_X
 from control_plane.telemetry.models import TrajectorySample
+from control_plane.telemetry.queries import invalid, one_of, whole_number
 from control_plane.telemetry.serializers import (
     AlertSerializer,
     DocumentSerializer,
@@ -66,11 +66,11 @@ class OutboxView(ShipView):
     )
     def post(self, request: Request, job_id: str, file: str) -> Response:
         """Whole lines of an outbox file. 409 with the right offset when there would be a gap."""
-        job = selectors.job_of_node(node_of(request), job_id)
-        offset = _whole_number(request, "offset", lowest=0)
+        selectors.require_job_of_node(node_of(request), job_id)
+        offset = whole_number(request, "offset", lowest=0)
         body = self._body(request, OUTBOX_BYTES)
         try:
-            reached = services.receive_outbox(job.pk, file, offset=offset or 0, body=body)
+            reached = services.receive_outbox(job_id, file, offset=offset or 0, body=body)
         except services.OffsetGap as gap:
             return Response({"offset": gap.offset}, status=409)
         return Response({"offset": reached})
@@ -85,11 +85,11 @@ class ShipLogView(ShipView):
     )
     def post(self, request: Request, job_id: str, incarnation: int) -> Response:
         """Bytes of a job's log. 409 with the right offset when there would be a gap."""
-        job = selectors.job_of_node(node_of(request), job_id)
-        offset = _whole_number(request, "offset", lowest=0)
+        selectors.require_job_of_node(node_of(request), job_id)
+        offset = whole_number(request, "offset", lowest=0)
         body = self._body(request, LOG_BYTES)
         try:
-            reached = services.receive_log(job.pk, incarnation, offset=offset or 0, body=body)
+            reached = services.receive_log(job_id, incarnation, offset=offset or 0, body=body)
         except services.OffsetGap as gap:
             return Response({"offset": gap.offset}, status=409)
         return Response({"offset": reached})
@@ -174,9 +174,9 @@ class HistogramsView(APIView):
         run = run_for(caller_of(request), run_id)
         name = request.query_params.get("name", "")
         if not name:
-            raise _invalid("name", "name= is missing: staleness/consumed_tokens, say")
-        limit = _whole_number(request, "limit", lowest=1, highest=2000) or 200
-        found = selectors.histograms(run, name=name, after_x=_whole_number(request, "after_x"), limit=limit)
+            raise invalid("name", "name= is missing: staleness/consumed_tokens, say")
+        limit = whole_number(request, "limit", lowest=1, highest=2000) or 200
+        found = selectors.histograms(run, name=name, after_x=whole_number(request, "after_x"), limit=limit)
         return Response({"data": found})
 
 
@@ -251,70 +251,39 @@ class LogsView(APIView):
             selectors.log(
                 run,
                 job,
-                incarnation=_whole_number(request, "incarnation", lowest=0),
-                offset=_whole_number(request, "offset") or 0,
-                limit=_whole_number(request, "limit", lowest=1, highest=selectors.MOST_LOG_BYTES) or 65536,
+                incarnation=whole_number(request, "incarnation", lowest=0),
+                offset=whole_number(request, "offset") or 0,
+                limit=whole_number(request, "limit", lowest=1, highest=selectors.MOST_LOG_BYTES) or 65536,
             )
         )
 
 
 def _wanted(request: Request) -> charts.Wanted:
-    axis = _one_of(request, "axis", AXES) or "step"
-    stitch = _one_of(request, "stitch", STITCHES)
-    against = _one_of(request, "against", AGAINST)
+    axis = one_of(request, "axis", AXES) or "step"
+    stitch = one_of(request, "stitch", STITCHES)
+    against = one_of(request, "against", AGAINST)
     if axis == "time" and (stitch or against in ("version", "tokens")):
         name = "stitch" if stitch else "against"
-        raise _invalid(
+        raise invalid(
             name,
             f"{name}={stitch or against!r} is for axis=step: seconds begin anew with every attempt; "
             f"leave {name} out, or use against=wall",
         )
     x = {"lowest": -LARGEST_X, "highest": LARGEST_X}
-    after, first, last = (_whole_number(request, name, **x) for name in ("after_x", "from_x", "to_x"))
+    after, first, last = (whole_number(request, name, **x) for name in ("after_x", "from_x", "to_x"))
     first = first if after is None else max(after + 1, -LARGEST_X if first is None else first)
     if first is not None and last is not None and last < first - (after is not None):
-        raise _invalid("to_x", f"to_x={last} lies before the range's begin at {first}")
+        raise invalid("to_x", f"to_x={last} lies before the range's begin at {first}")
     return charts.Wanted(
         names=[name for name in request.query_params.get("names", "").split(",") if name],
         axis=axis,
         first=-LARGEST_X if first is None else first,
         last=LARGEST_X if last is None else last,
-        limit=_whole_number(request, "limit", lowest=1, highest=charts.MOST_POINTS),
-        max_points=_whole_number(request, "max_points", lowest=1, highest=charts.MOST_POINTS)
+        limit=whole_number(request, "limit", lowest=1, highest=charts.MOST_POINTS),
+        max_points=whole_number(request, "max_points", lowest=1, highest=charts.MOST_POINTS)
         or charts.DEFAULT_POINTS,
-        attempt=_whole_number(request, "attempt", lowest=1, highest=2**31),
+        attempt=whole_number(request, "attempt", lowest=1, highest=2**31),
         source=request.query_params.get("source", ""),
         stitch=cast(charts.Stitch, stitch),
         against=cast(charts.Against, against),
     )
-
-
-def _one_of(request: Request, name: str, allowed: Sequence[str]) -> str:
-    text = request.query_params.get(name, "")
-    if text and text not in allowed:
-        raise _invalid(name, f"{name}={text!r}: {' or '.join(allowed)}")
-    return text
-
-
-def _whole_number(request: Request, name: str, *, lowest: int = -(2**62), highest: int = 2**62) -> int | None:
-    text = request.query_params.get(name)
-    if text is None or text == "":
-        return None
-    try:
-        number = int(text)
-    except ValueError:
-        number = None
-    if number is None or not lowest <= number <= highest:
-        allowed = (
-            f" from {lowest} to {highest}"
-            if highest < 2**62
-            else f" of at least {lowest}"
-            if lowest == 0
-            else ""
-        )
-        raise _invalid(name, f"{name}={text!r}: a whole number{allowed}")
-    return number
-
-
-def _invalid(name: str, detail: str) -> Problem:
-    return unprocessable("invalid", detail, [FieldError(f"/{name}", "invalid", detail)])

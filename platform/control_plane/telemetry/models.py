@@ -20,9 +20,23 @@ class OutboxFile(models.Model):
     lines = models.BigIntegerField(default=0)
     bad_lines = models.BigIntegerField(default=0)  # could not be understood; the first few are run events
     conflicts = models.BigIntegerField(default=0)  # keys that came again with another value
+    # Of a log only: what is kept of it differs from what was read once something was left out (see log_budget).
+    kept = models.BigIntegerField(null=True)  # bytes kept, marks included; null: as many as were read
+    dropped = models.BigIntegerField(default=0, db_default=0)  # bytes left out
+    dropping = models.BigIntegerField(
+        default=0, db_default=0
+    )  # of them, of the stretch that is being left out
+    allowance = models.BigIntegerField(null=True)  # bytes that may still come at once, as of
+    allowance_at = models.DateTimeField(null=True)
+    removed_at = models.DateTimeField(null=True)  # its text was removed: it had been kept for long enough
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["job", "name"], name="outbox_file_of_job")]
+
+    @property
+    def size(self) -> int:
+        """Of a log: bytes that can be read."""
+        return self.offset if self.kept is None else self.kept
 
     def __str__(self) -> str:
         return f"{self.name} of {self.job_id}, read to {self.offset}"
@@ -174,8 +188,9 @@ class LogChunk(models.Model):
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="log_chunks")
     incarnation = models.PositiveIntegerField()
-    offset = models.BigIntegerField()
+    offset = models.BigIntegerField()  # in what is kept of the log
     data = models.BinaryField()
+    at = models.DateTimeField(null=True)  # when the server got it
 
     class Meta:
         constraints = [

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from django.db.models import OuterRef, Subquery
 from django.db.models.functions import Greatest
 
+from control_plane.common import clock
 from control_plane.common.errors import not_found
 from control_plane.fleet.models import Node
 from control_plane.runs.models import Job, Run
@@ -27,12 +29,10 @@ from oolong.contracts.metrics import METRICS, Metric
 MOST_LOG_BYTES = 1024 * 1024
 
 
-def job_of_node(node: Node, job_id: str) -> Job:
-    """A job whose attempt was placed on this node, ended or not."""
-    job = Job.objects.filter(attempt__node=node, pk=job_id).first()
-    if job is None:
+def require_job_of_node(node: Node, job_id: str) -> None:
+    """404 unless the job's attempt was placed on this node, ended or not."""
+    if not Job.objects.filter(attempt__node=node, pk=job_id).exists():
         raise not_found("job on this node", job_id)
-    return job
 
 
 # --- metrics ----------------------------------------------------------------------------------------------
@@ -123,7 +123,9 @@ def logs(run: Run) -> list[dict[str, Any]]:
             "name": row.job.name,
             "attempt": row.job.attempt.number,
             "incarnation": int(row.name.rpartition("#")[2]),
-            "bytes": row.offset,
+            "bytes": row.size,
+            "dropped_bytes": row.dropped,
+            "removed_at": clock.rfc3339(row.removed_at) if row.removed_at else None,
         }
         for row in rows
     ]
@@ -139,12 +141,13 @@ def log(run: Run, job_id: str, *, incarnation: int | None, offset: int, limit: i
     if job is None:
         raise not_found("job of this run", job_id)
     files = {
-        int(row.name.rpartition("#")[2]): row.offset
+        int(row.name.rpartition("#")[2]): row
         for row in OutboxFile.objects.filter(job=job, name__startswith="output.log#")
     }
     if incarnation is None:
         incarnation = max(files, default=0)
-    size = files.get(incarnation, 0)
+    file = files.get(incarnation)
+    size = file.size if file else 0
     offset = max(0, size + offset) if offset < 0 else offset
     data = _log_bytes(job, incarnation, offset, limit)
     if offset + len(data) < size:
@@ -157,8 +160,25 @@ def log(run: Run, job_id: str, *, incarnation: int | None, offset: int, limit: i
         "offset": offset,
         "next_offset": next_offset,
         "text": data.decode(errors="replace"),
-        "end": job.state == JobState.EXITED and next_offset >= max(size, announced),
+        "dropped_bytes": file.dropped if file else 0,
+        "removed_at": clock.rfc3339(file.removed_at) if file and file.removed_at else None,
+        "end": job.state == JobState.EXITED
+        and next_offset >= size
+        and (file.offset if file else 0) >= announced,
     }
+
+
+def log_pieces(run: Run, job_id: str, *, incarnation: int | None) -> tuple[str, Iterator[bytes]]:
+    """A whole log: a name for the file, and its bytes piece by piece."""
+    job = Job.objects.select_related("attempt").filter(attempt__run=run, pk=job_id).first()
+    if job is None:
+        raise not_found("job of this run", job_id)
+    chunks = LogChunk.objects.filter(job=job)
+    if incarnation is None:
+        incarnation = chunks.order_by("-incarnation").values_list("incarnation", flat=True).first() or 0
+    pieces = chunks.filter(incarnation=incarnation).order_by("offset").values_list("pk", flat=True)
+    name = f"{run.pk}-{job.attempt.number}-{job.name}-{incarnation}.log"
+    return name, (bytes(LogChunk.objects.values_list("data", flat=True).get(pk=pk)) for pk in list(pieces))
 
 
 def _log_bytes(job: Job, incarnation: int, offset: int, limit: int) -> bytes:

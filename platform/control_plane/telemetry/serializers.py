@@ -140,7 +140,9 @@ class LogFileSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     attempt = serializers.IntegerField()
     incarnation = serializers.IntegerField()
-    bytes = serializers.IntegerField()
+    bytes = serializers.IntegerField(help_text="that can be read")
+    dropped_bytes = serializers.IntegerField(help_text="left out because the job wrote too fast")
+    removed_at = serializers.DateTimeField(allow_null=True, help_text="it had been kept for long enough")
 
 
 class LogFilesSerializer(serializers.Serializer[Any]):
@@ -153,4 +155,24 @@ class LogSerializer(serializers.Serializer[Any]):
     offset = serializers.IntegerField()
     next_offset = serializers.IntegerField()
     text = serializers.CharField()
+    dropped_bytes = serializers.IntegerField()
+    removed_at = serializers.DateTimeField(allow_null=True)
     end = serializers.BooleanField(help_text="nothing will follow: the job has exited and all was read")
+
+
+class FoundLineSerializer(serializers.Serializer[Any]):
+    job = serializers.CharField()
+    name = serializers.CharField()
+    attempt = serializers.IntegerField()
+    incarnation = serializers.IntegerField()
+    offset = serializers.IntegerField(help_text="of the line's first byte in its log")
+    at = serializers.DateTimeField(allow_null=True, help_text="when the server got it")
+    level = serializers.CharField(allow_null=True)
+    text = serializers.CharField()
+
+
+class FoundLinesSerializer(serializers.Serializer[Any]):
+    data = FoundLineSerializer(many=True)
+    scanned_bytes = serializers.IntegerField()
+    next_cursor = serializers.CharField(allow_null=True)
+    has_more = serializers.BooleanField(help_text="go on with next_cursor, even when data is empty")

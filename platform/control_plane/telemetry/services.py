@@ -17,7 +17,7 @@ from control_plane.common import clock, live, metrics
 from control_plane.common.errors import Problem
 from control_plane.runs import records as runs
 from control_plane.runs.models import Job, Run
-from control_plane.telemetry import rows
+from control_plane.telemetry import log_budget, rows
 from control_plane.telemetry.lines import BadLine, ReadLine, read_lines
 from control_plane.telemetry.models import LogChunk, OutboxFile
 from oolong.contracts import telemetry as contract
@@ -86,17 +86,21 @@ def receive_log(job_id: str, incarnation: int, *, offset: int, body: bytes) -> i
         fresh = body[start - offset :]
         if not fresh:
             return start
-        LogChunk.objects.create(job=job, incarnation=incarnation, offset=start, data=fresh)
+        begin = file.size
+        data = _within_budget(file, fresh)
         file.offset = start + len(fresh)
-        file.save(update_fields=["offset"])
+        file.save()
         runs.record_read_offset(job, name, file.offset)
+        if not data:
+            return file.offset
+        LogChunk.objects.create(job=job, incarnation=incarnation, offset=begin, data=data, at=clock.now())
         frame = {
             "job": job.pk,
             "name": job.name,
             "incarnation": incarnation,
-            "offset": start,
-            "next_offset": file.offset,
-            "text": fresh.decode(errors="replace") if len(fresh) <= LOG_TEXT_IN_FRAME else None,
+            "offset": begin,
+            "next_offset": begin + len(data),
+            "text": data.decode(errors="replace") if len(data) <= LOG_TEXT_IN_FRAME else None,
         }
         live.publish(f"run:{job.attempt.run_id}:logs", "log", frame)
         transaction.on_commit(lambda: metrics.INGEST_BYTES.labels("log").inc(len(fresh)))
@@ -106,6 +110,21 @@ def receive_log(job_id: str, incarnation: int, *, offset: int, body: bytes) -> i
 def _count(stored_bytes: int, lines: int) -> None:
     metrics.INGEST_BYTES.labels("outbox").inc(stored_bytes)
     metrics.INGEST_LINES.inc(lines)
+
+
+def _within_budget(file: OutboxFile, fresh: bytes) -> bytes:
+    """What of a piece of output is kept; the file's row is told."""
+    known = file.allowance is not None and file.allowance_at is not None
+    allowance = log_budget.Allowance(file.allowance or 0, file.allowance_at or clock.now()) if known else None
+    kept = log_budget.keep(fresh, allowance=allowance, dropped=file.dropping, now=clock.now())
+    if kept.data != fresh:
+        file.kept = file.size
+    if file.kept is not None:
+        file.kept += len(kept.data)
+    file.dropped += max(0, kept.dropped - file.dropping)
+    file.dropping = kept.dropped
+    file.allowance, file.allowance_at = kept.allowance.bytes, kept.allowance.at
+    return kept.data
 
 
 def log_file_name(incarnation: int) -> str:
@@ -118,7 +137,8 @@ def log_file_name(incarnation: int) -> str:
 def _locked_job(job_id: str) -> Job:
     """The job and its run, both rows locked: shippers of one run take turns here. The run comes first, as
     everywhere, because who has locked the run may be about to change the job."""
-    run = Run.objects.select_for_update(no_key=True).get(attempts__jobs=job_id)
+    # Without the spec: it is long, and hardly any line needs it.
+    run = Run.objects.select_for_update(no_key=True).defer("spec", "notes").get(attempts__jobs=job_id)
     job = Job.objects.select_for_update(of=("self",), no_key=True).select_related("attempt").get(pk=job_id)
     job.attempt.run = run
     return job

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from control_plane.telemetry import api, sse
+from control_plane.telemetry import api, log_api, sse
 
 urlpatterns = [
     path("stream", sse.stream),
@@ -14,4 +14,6 @@ urlpatterns = [
     path("runs/<str:run_id>/trajectories", api.TrajectoriesView.as_view()),
     path("runs/<str:run_id>/alerts", api.AlertsView.as_view()),
     path("runs/<str:run_id>/logs", api.LogsView.as_view()),
+    path("runs/<str:run_id>/logs/search", log_api.LogSearchView.as_view()),
+    path("runs/<str:run_id>/logs/download", log_api.LogDownloadView.as_view()),
 ]

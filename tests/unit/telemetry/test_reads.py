@@ -114,10 +114,14 @@ def test_a_log_is_read_by_offset_across_its_pieces(world: World) -> None:
     assert read_log(world, -10)["text"] == "000000009\n"
     assert read_log(world, 4711) == {
         "job": world.trainer.pk, "incarnation": 0, "offset": 4711, "next_offset": 4711, "text": "", "end": False,
+        "dropped_bytes": 0, "removed_at": None,
     }  # fmt: skip
     assert selectors.logs(world.run) == [
-        {"job": world.trainer.pk, "name": "trainer", "attempt": 1, "incarnation": 0, "bytes": 100}
-    ]
+        {
+            "job": world.trainer.pk, "name": "trainer", "attempt": 1, "incarnation": 0, "bytes": 100,
+            "dropped_bytes": 0, "removed_at": None,
+        }
+    ]  # fmt: skip
 
 
 def test_a_piece_of_log_ends_at_a_whole_character(world: World) -> None:
@@ -157,4 +161,4 @@ def test_a_job_of_another_run_or_node_does_not_exist(world: World) -> None:
     with pytest.raises(Problem, match=other.trainer.pk):
         selectors.log(world.run, other.trainer.pk, incarnation=None, offset=0, limit=100)
     with pytest.raises(Problem, match=other.trainer.pk):
-        selectors.job_of_node(world.node, other.trainer.pk)
+        selectors.require_job_of_node(world.node, other.trainer.pk)

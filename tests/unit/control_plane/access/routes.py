@@ -157,6 +157,8 @@ ROUTES = {
     "GET /runs/{run_id}/trajectories": "runs:read",
     "GET /runs/{run_id}/alerts": "runs:read",
     "GET /runs/{run_id}/logs": "runs:read",
+    "GET /runs/{run_id}/logs/search": "runs:read",
+    "GET /runs/{run_id}/logs/download": "runs:read",
     "GET /metric-catalogue": KNOWN,
     "ANY /stream": KNOWN,  # by topic: TOPICS
     # --- relay

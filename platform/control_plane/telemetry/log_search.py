@@ -1,0 +1,198 @@
+"""Finding lines in the logs of a run: by text or regular expression, level, job and time, within limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import DataError, OperationalError, connection, transaction
+from django.db.models import Q
+
+from control_plane.common import clock
+from control_plane.common.errors import FieldError, unprocessable
+from control_plane.runs.models import Run
+from control_plane.telemetry.models import LogChunk
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_LEVEL = re.compile(
+    r"\b(DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b|^Traceback \(most recent|^\w+(?:Error|Exception):"
+)
+_SYNONYMS = {"WARN": "WARNING", "FATAL": "CRITICAL"}
+LEVEL_WITHIN = 200  # characters of a line in which its level is looked for
+
+MOST_SCANNED = 64 * 1024 * 1024  # bytes of logs that one request looks at
+REGEX_MILLISECONDS = 2000  # of the database, for one request's patterns
+LONGEST_PATTERN = 500
+LONGEST_LINE = 4000  # characters of a line that are shown and searched
+BATCH = 2 * 1024 * 1024
+CHUNKS_BACK = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    text: str = ""
+    regex: bool = False
+    level: str = ""  # this one and worse
+    job: str = ""  # name or id
+    since: datetime | None = None  # of the moment when the server got the piece
+    until: datetime | None = None
+    limit: int = 200
+    after: tuple[int, int] | None = None  # chunk, byte within it: go on behind
+
+
+@dataclass(frozen=True)
+class LogLine:
+    job: str
+    name: str
+    attempt: int
+    incarnation: int
+    offset: int
+    chunk: int
+    within: int
+    at: datetime | None
+    text: str
+    level: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "job": self.job, "name": self.name, "attempt": self.attempt, "incarnation": self.incarnation,
+            "offset": self.offset, "at": clock.rfc3339(self.at) if self.at else None, "level": self.level or None,
+            "text": self.text,
+        }  # fmt: skip
+
+
+def search(run: Run, wanted: Search) -> dict[str, Any]:
+    """Lines in the order in which the server got them. With `has_more`, go on with `next_cursor`: the limit was
+    reached, or as much was looked at as one request may."""
+    found: list[LogLine] = []
+    scanned = 0
+    last: LogLine | None = None
+    for batch in _batches(_lines(run, wanted)):
+        matching = _matching(batch, wanted)
+        for line in matching:
+            found.append(line)
+            if len(found) == wanted.limit:
+                return _page(found, line, scanned, has_more=True)
+        last = batch[-1]
+        scanned += sum(len(line.text) + 1 for line in batch)
+        if scanned >= MOST_SCANNED:
+            return _page(found, last, scanned, has_more=True)
+    return _page(found, last, scanned, has_more=False)
+
+
+def _page(found: list[LogLine], last: LogLine | None, scanned: int, *, has_more: bool) -> dict[str, Any]:
+    return {
+        "data": [line.as_json() for line in found],
+        "scanned_bytes": scanned,
+        "next_cursor": f"{last.chunk}.{last.within}" if has_more and last else None,
+        "has_more": has_more,
+    }
+
+
+def _lines(run: Run, wanted: Search) -> Iterator[LogLine]:
+    """Lines of chunks. One that a piece cuts in two is put together with the piece behind it."""
+    chunks = LogChunk.objects.filter(job__attempt__run=run).select_related("job__attempt").order_by("pk")
+    if wanted.job:
+        chunks = chunks.filter(Q(job_id=wanted.job) | Q(job__name=wanted.job))
+    if wanted.since:
+        chunks = chunks.filter(at__gte=wanted.since)
+    if wanted.until:
+        chunks = chunks.filter(at__lte=wanted.until)
+    if wanted.after:
+        # From a little before, because the line behind the cursor may begin there.
+        chunks = chunks.filter(pk__gte=wanted.after[0] - CHUNKS_BACK)
+    unfinished: dict[tuple[str, int], LogChunk] = {}
+    begun: dict[tuple[str, int], bytes] = {}
+    for chunk in chunks.iterator(chunk_size=32):
+        key = (chunk.job_id, chunk.incarnation)
+        before = begun.pop(key, b"")
+        data = before + bytes(chunk.data)
+        offset, within = chunk.offset - len(before), -len(before)
+        *whole, rest = data.split(b"\n")
+        for text in whole:
+            if wanted.after is None or (chunk.pk, within) > wanted.after:
+                yield _line(chunk, offset, within, text)
+            offset += len(text) + 1
+            within += len(text) + 1
+        if len(rest) > LONGEST_LINE * 4:
+            yield _line(chunk, offset, within, rest)
+        elif rest:
+            unfinished[key], begun[key] = chunk, rest
+    for key, rest in begun.items():
+        chunk = unfinished[key]
+        within = len(chunk.data) - len(rest)
+        if wanted.after is None or (chunk.pk, within) > wanted.after:
+            yield _line(chunk, chunk.offset + within, within, rest)
+
+
+def _line(chunk: LogChunk, offset: int, within: int, data: bytes) -> LogLine:
+    text = (
+        data[: LONGEST_LINE * 4]
+        .decode(errors="replace")
+        .rstrip("\r")[:LONGEST_LINE]
+        .replace("\x00", "\ufffd")
+    )
+    job = chunk.job
+    return LogLine(
+        job.pk, job.name, job.attempt.number, chunk.incarnation, offset, chunk.pk, within, chunk.at, text,
+        level_of(text),
+    )  # fmt: skip
+
+
+def level_of(text: str) -> str:
+    """The level a line says it has; a traceback is an error. Empty when it says none."""
+    found = _LEVEL.search(text[:LEVEL_WITHIN])
+    if found is None:
+        return ""
+    return _SYNONYMS.get(found[1], found[1]) if found[1] else "ERROR"
+
+
+def _batches(lines: Iterator[LogLine]) -> Iterator[list[LogLine]]:
+    batch: list[LogLine] = []
+    size = 0
+    for line in lines:
+        batch.append(line)
+        size += len(line.text) + 100
+        if size >= BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _matching(lines: list[LogLine], wanted: Search) -> list[LogLine]:
+    if wanted.level:
+        worse = LEVELS[LEVELS.index(wanted.level) :]
+        lines = [line for line in lines if line.level in worse]
+    if not wanted.text or not lines:
+        return lines
+    if not wanted.regex:
+        text = wanted.text.lower()
+        return [line for line in lines if text in line.text.lower()]
+    # By the database: it can be told to give up on a pattern that takes for ever, which Python's cannot.
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(REGEX_MILLISECONDS)])
+            cursor.execute(
+                "SELECT n FROM unnest(%s::text[]) WITH ORDINALITY AS line(text, n) WHERE text ~* %s ORDER BY n",
+                ([line.text for line in lines], wanted.text),
+            )
+            return [lines[n - 1] for (n,) in cursor.fetchall()]
+    except DataError as error:
+        raise _bad_pattern("invalid", f"q={wanted.text!r} is no regular expression: {error}") from error
+    except OperationalError as error:
+        if "statement timeout" not in str(error):
+            raise
+        raise _bad_pattern(
+            "too_slow",
+            f"q={wanted.text!r} took longer than {REGEX_MILLISECONDS / 1000:g} s; make it simpler, or name a job "
+            "or a time",
+        ) from error
+
+
+def _bad_pattern(code: str, message: str) -> Exception:
+    message = message.partition("\nCONTEXT")[0].strip()
+    return unprocessable("invalid", message, [FieldError("/q", code, message)])

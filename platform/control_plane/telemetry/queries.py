@@ -1,0 +1,40 @@
+"""Query parameters: read, checked, and refused with the field's name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rest_framework.request import Request
+
+from control_plane.common.errors import FieldError, Problem, unprocessable
+
+
+def one_of(request: Request, name: str, allowed: Sequence[str]) -> str:
+    text = request.query_params.get(name, "")
+    if text and text not in allowed:
+        raise invalid(name, f"{name}={text!r}: {' or '.join(allowed)}")
+    return text
+
+
+def whole_number(request: Request, name: str, *, lowest: int = -(2**62), highest: int = 2**62) -> int | None:
+    text = request.query_params.get(name)
+    if text is None or text == "":
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = None
+    if number is None or not lowest <= number <= highest:
+        allowed = (
+            f" from {lowest} to {highest}"
+            if highest < 2**62
+            else f" of at least {lowest}"
+            if lowest == 0
+            else ""
+        )
+        raise invalid(name, f"{name}={text!r}: a whole number{allowed}")
+    return number
+
+
+def invalid(name: str, detail: str) -> Problem:
+    return unprocessable("invalid", detail, [FieldError(f"/{name}", "invalid", detail)])

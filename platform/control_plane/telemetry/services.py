@@ -91,6 +91,7 @@ def receive_log(job_id: str, incarnation: int, *, offset: int, body: bytes) -> i
         file.offset = start + len(fresh)
         file.save()
         runs.record_read_offset(job, name, file.offset)
+        transaction.on_commit(lambda: metrics.INGEST_BYTES.labels("log").inc(len(fresh)))
         if not data:
             return file.offset
         LogChunk.objects.create(job=job, incarnation=incarnation, offset=begin, data=data, at=clock.now())
@@ -103,7 +104,6 @@ def receive_log(job_id: str, incarnation: int, *, offset: int, body: bytes) -> i
             "text": data.decode(errors="replace") if len(data) <= LOG_TEXT_IN_FRAME else None,
         }
         live.publish(f"run:{job.attempt.run_id}:logs", "log", frame)
-        transaction.on_commit(lambda: metrics.INGEST_BYTES.labels("log").inc(len(fresh)))
         return file.offset
 
 

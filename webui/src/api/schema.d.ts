@@ -1275,6 +1275,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/{run_id}/logs/download": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The whole log of a job as a file, as far as it was kept. */
+        get: operations["download_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run_id}/logs/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Lines in the order of their arrival. One request looks at 64 MiB at most: go on with the cursor. */
+        get: operations["search_logs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/{run_id}/metric-names": {
         parameters: {
             query?: never;
@@ -2272,6 +2306,28 @@ export interface components {
             code: string;
             message: string;
         };
+        FoundLine: {
+            job: string;
+            name: string;
+            attempt: number;
+            incarnation: number;
+            /** @description of the line's first byte in its log */
+            offset: number;
+            /**
+             * Format: date-time
+             * @description when the server got it
+             */
+            at: string | null;
+            level: string | null;
+            text: string;
+        };
+        FoundLines: {
+            data: components["schemas"]["FoundLine"][];
+            scanned_bytes: number;
+            next_cursor: string | null;
+            /** @description go on with next_cursor, even when data is empty */
+            has_more: boolean;
+        };
         Function: {
             id: string;
             name: string;
@@ -2525,6 +2581,9 @@ export interface components {
             offset: number;
             next_offset: number;
             text: string;
+            dropped_bytes: number;
+            /** Format: date-time */
+            removed_at: string | null;
             /** @description nothing will follow: the job has exited and all was read */
             end: boolean;
         };
@@ -2533,7 +2592,15 @@ export interface components {
             name: string;
             attempt: number;
             incarnation: number;
+            /** @description that can be read */
             bytes: number;
+            /** @description left out because the job wrote too fast */
+            dropped_bytes: number;
+            /**
+             * Format: date-time
+             * @description it had been kept for long enough
+             */
+            removed_at: string | null;
         };
         LogFiles: {
             data: components["schemas"]["LogFile"][];
@@ -3433,6 +3500,8 @@ export type Event = components['schemas']['Event'];
 export type EventPage = components['schemas']['EventPage'];
 export type FetchRequest = components['schemas']['FetchRequest'];
 export type FieldError = components['schemas']['FieldError'];
+export type FoundLine = components['schemas']['FoundLine'];
+export type FoundLines = components['schemas']['FoundLines'];
 export type Function = components['schemas']['Function'];
 export type FunctionPage = components['schemas']['FunctionPage'];
 export type FunctionUploadRequest = components['schemas']['FunctionUploadRequest'];
@@ -6810,6 +6879,86 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Logs"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    download_log: {
+        parameters: {
+            query: {
+                /** @description the newest when left out */
+                incarnation?: number;
+                /** @description a job's id */
+                job: string;
+            };
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    search_logs: {
+        parameters: {
+            query?: {
+                cursor?: string;
+                /** @description a job's name or id */
+                job?: string;
+                /** @description of this level or worse */
+                level?: "CRITICAL" | "DEBUG" | "ERROR" | "INFO" | "WARNING";
+                /** @description lines; 200 when left out, 1000 at most */
+                limit?: number;
+                /** @description text in a line, case ignored */
+                q?: string;
+                /** @description q is a regular expression of PostgreSQL */
+                regex?: boolean;
+                /** @description the server got it then or later */
+                since?: string;
+                until?: string;
+            };
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FoundLines"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

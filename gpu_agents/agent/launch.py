@@ -56,7 +56,9 @@ Command = Callable[[JobPlace], list[str]]
 
 
 def controller_command(place: JobPlace) -> list[str]:
-    return [sys.executable, "-m", "gpu_agents.rollout.controller", *_files(place)]
+    tests_a_reward = place.attempt.run_spec.kind == "bench"
+    module = "gpu_agents.bench" if tests_a_reward else "gpu_agents.rollout.controller"
+    return [sys.executable, "-m", module, *_files(place)]
 
 
 def reward_command(place: JobPlace) -> list[str]:

@@ -62,6 +62,12 @@ def scorer_of_section(section: RewardSection, job: Job, sandboxes: Sandboxes) ->
     return build_scorer(section.name, section.options, place)
 
 
+def max_error_share(job: Job) -> float:
+    """A reward's test wants to see every error; a run ends at too many."""
+    spec = job.attempt.run_spec
+    return 1.0 if spec.kind == "bench" else spec.reward.max_error_share
+
+
 async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
     section = job.attempt.run_spec.reward
     outbox = Outbox(job.directory, job.job.incarnation)
@@ -72,7 +78,7 @@ async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
         await sandboxes.close()
         return leave(job, EndReason.CONFIG_REFUSED, f"reward {section.function or section.name}: {refused}")
     service = RewardService(
-        scorer, token=job.attempt.token, sandboxes=sandboxes, budget=ErrorBudget(section.max_error_share)
+        scorer, token=job.attempt.token, sandboxes=sandboxes, budget=ErrorBudget(max_error_share(job))
     )
     telemetry = RewardTelemetry(job, outbox, service, sandboxes)
     await service.door.open(*address_of(job.attempt.reward_url))

@@ -166,13 +166,13 @@ async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int
         return leave(job, *hopeless.result())
     if not trains and not controller.evaluations.scores:
         stopped = (EndReason.STOPPED_BY_USER, "")
-        return leave(job, *(stopped if stopping.done() else _why_not_evaluated(controller)))
+        return leave(job, *(stopped if stopping.done() else why_not_evaluated(controller)))
     if controller.ending == "completed" or (controller.ended and controller.ending == "failed"):
         return leave(job, EndReason.COMPLETED)
     return leave(job, EndReason.STOPPED_BY_USER)
 
 
-def _why_not_evaluated(controller: Controller) -> tuple[EndReason, str]:
+def why_not_evaluated(controller: Controller) -> tuple[EndReason, str]:
     failure = controller.evaluations.failure
     if failure is None:
         return EndReason.CONTROLLER_DIED, "no rollout worker was left to evaluate"

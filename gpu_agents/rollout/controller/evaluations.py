@@ -11,6 +11,7 @@ from oolong.contracts.rollout import (
     EvaluationResult,
     EvaluationTask,
     PublishedWeights,
+    SampledText,
 )
 
 # An engine that has the version already is asked for first; after this time any engine may load it again.
@@ -32,6 +33,7 @@ class EvaluationPlan:
     success_score: float = 1.0
     on_only_engine: bool = False  # consent that generation stands still while it lasts
     reward_timeout_seconds: float = 15.0
+    texts_only: bool = False  # of a reward's test: sampled, and not scored
 
     def is_due(self, version: int) -> bool:
         return self.every_steps is not None and version > 0 and version % self.every_steps == 0
@@ -47,6 +49,7 @@ class Evaluations:
         self.scores: dict[str, EvaluationScores] = dict(scores or {})
         self.pending: EvaluationTask | None = None
         self.failure: EvaluationFailure | None = None  # of the one that was given up last
+        self.texts: list[SampledText] = []  # of one that was texts_only
         self._failures = 0  # of the pending one
         self._worker_id = ""
         self._open_since: float | None = None  # first moment at which an engine asked and had another version
@@ -66,6 +69,7 @@ class Evaluations:
             temperature=self.plan.temperature,
             max_new_tokens=self.plan.max_new_tokens,
             reward_timeout_seconds=self.plan.reward_timeout_seconds,
+            texts_only=self.plan.texts_only,
         )
         self._worker_id = ""
         self._failures = 0
@@ -124,6 +128,7 @@ class Evaluations:
             seconds=result.seconds,
         )
         self.scores[task.label] = scores
+        self.texts = result.texts
         self.abandon()
         return task, scores
 

@@ -202,7 +202,9 @@ class ControllerServer:
         if finished is not None:
             label, scores = finished
             log.info("evaluation %s: %s", label, scores)
-            self._telemetry.evaluation(scores)
+            plan = self.controller.evaluations.plan
+            if plan is not None and not plan.texts_only:
+                self._telemetry.evaluation(scores)
         self._notify()
         return wire.Done()
 

@@ -10,7 +10,14 @@ from itertools import compress
 from gpu_agents.rollout.engines.errors import EngineError
 from gpu_agents.rollout.worker.episode import Prompt, Stage
 from gpu_agents.rollout.worker.member import Member
-from oolong.contracts.rollout import EvaluationPrompt, EvaluationResult, EvaluationTask
+from gpu_agents.rollout.worker.scoring import Scorer
+from oolong.contracts.rollout import (
+    EvaluationPrompt,
+    EvaluationResult,
+    EvaluationTask,
+    SampledText,
+    ScoreReply,
+)
 
 
 async def evaluate(task: EvaluationTask, stage: Stage, *, worker_id: str) -> EvaluationResult:
@@ -25,6 +32,9 @@ async def evaluate(task: EvaluationTask, stage: Stage, *, worker_id: str) -> Eva
         limits=replace(stage.limits, max_new_tokens=task.max_new_tokens or stage.limits.max_new_tokens),
         scorer=stage.scorer.for_evaluation(timeout_seconds=task.reward_timeout_seconds),
     )
+    texts: list[SampledText] = []
+    if task.texts_only:
+        stage = replace(stage, scorer=_Collector(texts))
     tokens: list[int] = []
     truncated: list[bool] = []
 
@@ -64,4 +74,18 @@ async def evaluate(task: EvaluationTask, stage: Stage, *, worker_id: str) -> Eva
         mean_tokens=sum(tokens) / len(tokens),
         truncated_share=sum(truncated) / len(truncated),
         seconds=time.monotonic() - started,
+        texts=texts,
     )
+
+
+class _Collector(Scorer):
+    """In the scorer's place: keeps what it is given, and judges nothing."""
+
+    def __init__(self, texts: list[SampledText]) -> None:
+        self._texts = texts
+
+    async def score(
+        self, *, prompt: str, answer: str, completion: str, finish_reason: str, row: int = -1
+    ) -> ScoreReply:
+        self._texts.append(SampledText(row=row, text=completion, finish_reason=finish_reason))
+        return ScoreReply(status="ok", score=0.0)

@@ -62,11 +62,15 @@ class ProjectSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     team = NamedSerializer()
     trainer_code = serializers.BooleanField(help_text="runs may bring losses, which run inside the trainer")
+    tested_rewards = serializers.BooleanField(
+        help_text="an rl run is taken only with a green test of its reward on its dataset version"
+    )
 
 
 class ProjectChangeSerializer(StrictSerializer):
     name = name_field(NAME_PATTERN, NAME_WORDS, max_length=120, required=False)
     trainer_code = serializers.BooleanField(required=False)
+    tested_rewards = serializers.BooleanField(required=False)
 
 
 class ProjectEventSerializer(serializers.Serializer[Any]):
@@ -89,6 +93,7 @@ def project_as_json(project: Project) -> dict[str, Any]:
         "name": project.name,
         "team": {"id": project.team_id, "name": project.team.name},
         "trainer_code": project.trainer_code,
+        "tested_rewards": project.tested_rewards,
     }
 
 

@@ -39,6 +39,7 @@ class Project(models.Model):
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="projects")
     name = models.CharField(max_length=120)
     trainer_code = models.BooleanField(default=False)  # runs may bring losses, which run inside the trainer
+    tested_rewards = models.BooleanField(default=False)  # rl runs need a green test of their reward
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["team", "name"], name="project_name_in_team")]

@@ -102,17 +102,24 @@ def note_use(token: ApiToken, *, now: datetime) -> None:
 
 
 def change_project(
-    caller: Caller, *, name: str | None = None, trainer_code: bool | None = None, now: datetime
+    caller: Caller,
+    *,
+    name: str | None = None,
+    trainer_code: bool | None = None,
+    tested_rewards: bool | None = None,
+    now: datetime,
 ) -> Project:
-    """Rename the project, or let its runs bring losses of their own. A change leaves an event, a repeat none."""
+    """Rename the project, let its runs bring losses of their own, or ask for a green test of a run's reward. A change
+    leaves an event, a repeat none."""
     with transaction.atomic():
         project = Project.objects.select_for_update().get(pk=caller.project.pk)
-        if trainer_code is not None and project.trainer_code != trainer_code:
-            project.trainer_code = trainer_code
+        for switch, wanted in (("trainer_code", trainer_code), ("tested_rewards", tested_rewards)):
+            if wanted is None or getattr(project, switch) == wanted:
+                continue
+            setattr(project, switch, wanted)
             note_project(
-                caller, "trainer_code",
-                f"{caller.user.username} turned trainer_code {'on' if trainer_code else 'off'}",
-                now=now, data={"from": not trainer_code, "to": trainer_code},
+                caller, switch, f"{caller.user.username} turned {switch} {'on' if wanted else 'off'}",
+                now=now, data={"from": not wanted, "to": wanted},
             )  # fmt: skip
         if name is not None and project.name != name:
             note_project(

@@ -100,5 +100,9 @@ def project_id() -> str:
     return new_id("prj")
 
 
+def reward_test_id() -> str:
+    return new_id("rwt")
+
+
 def lease_id() -> str:
     return new_id("lease")

@@ -16,11 +16,12 @@ from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node
 from control_plane.runs.live_changes import live_settings
 from control_plane.runs.locking import lock_run
-from control_plane.runs.models import Attempt, Job, Run
+from control_plane.runs.models import Attempt, Job, RewardTest, Run
 from control_plane.runs.observation import observe
 from control_plane.runs.progress import note_stored
 from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, HeartbeatRequest, UploadReply
 from oolong.contracts.lifecycle import AttemptStatus, JobKind
+from oolong.contracts.user_source import SAMPLES
 
 
 def take_heartbeat(node: Node, report: HeartbeatRequest, *, now: datetime) -> list[str]:
@@ -58,16 +59,24 @@ def _desired(attempt: Attempt) -> DesiredAttempt:
         model=_model_artifact(run),
         model_path=run.base_model.path if run.base_model else "",
         resume=_checkpoint_artifact(attempt.resume_checkpoint) if attempt.resume_checkpoint else None,
-        sources={
-            version.function.kind: Artifact(sha256=version.sha256, bytes=version.bytes, kind="source")
-            for version in run.functions.all()
-        },
+        sources=_sources(run),
         ports=attempt.ports,
         token=attempt.token,
         jobs=[_desired_job(job) for job in sorted(attempt.jobs.all(), key=lambda job: job.pk)],
         live=live_settings(run),
         tokens_generated_before=_generated_before(attempt),
     )
+
+
+def _sources(run: Run) -> dict[str, Artifact]:
+    sources = {
+        version.function.kind: Artifact(sha256=version.sha256, bytes=version.bytes, kind="source")
+        for version in run.functions.all()
+    }
+    test = RewardTest.objects.filter(run=run).first() if run.kind == "bench" else None
+    if test is not None and test.samples_sha256:
+        sources[SAMPLES] = Artifact(sha256=test.samples_sha256, bytes=test.samples_bytes, kind="source")
+    return sources
 
 
 def _generated_before(attempt: Attempt) -> int:
@@ -116,6 +125,7 @@ def may_read(node: Node, sha256: str) -> bool:
         | Q(run__base_model__sha256=sha256)
         | Q(run__initial_checkpoint__tar_sha256=sha256)
         | Q(run__functions__sha256=sha256)
+        | Q(run__reward_test__samples_sha256=sha256)
         | Q(resume_checkpoint__tar_sha256=sha256)
     )
     return bool(sha256) and (

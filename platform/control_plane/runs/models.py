@@ -83,6 +83,28 @@ class Run(models.Model):
         return self.status in ENDED
 
 
+class RewardTest(models.Model):
+    """What the test of a reward said: bound to the reward's very source and options, and to a dataset version."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.reward_test_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="reward_tests")
+    run = models.OneToOneField(Run, on_delete=models.CASCADE, related_name="reward_test")  # of kind bench
+    reward = models.CharField(max_length=300)  # as people read it: name@3, exact_match
+    reward_key = models.CharField(max_length=64)  # sha256 of source, or name, and options
+    dataset_version = models.ForeignKey(DatasetVersion, on_delete=models.PROTECT, related_name="+")
+    samples_sha256 = models.CharField(max_length=64, default="", blank=True)
+    samples_bytes = models.PositiveIntegerField(default=0)
+    verdict = models.CharField(
+        max_length=8, default="", blank=True
+    )  # green, amber, red; empty before the end
+    report = models.JSONField(null=True)
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "reward_key"])]
+
+
 class Attempt(models.Model):
     """One placement of a run. In this version all its slots are on one node."""
 

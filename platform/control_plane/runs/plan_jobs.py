@@ -26,11 +26,11 @@ class JobPlan:
 def plan_jobs(spec: RunSpec, slots: Sequence[str]) -> list[JobPlan]:
     """The trainer takes the first `trainer.ranks` slots, each engine one of the rest. Needs `spec.slots_needed`.
 
-    An eval run has no trainer: its controller announces the given weights itself.
+    An eval run and a reward's test have no trainer: their controller announces the given weights itself.
     """
     if len(slots) != spec.slots_needed:
         raise ValueError(f"{len(slots)} slots given, the spec needs {spec.slots_needed}")
-    ranks = spec.trainer.ranks if spec.kind != "eval" else 0
+    ranks = spec.trainer.ranks if spec.trains else 0
     trainer = JobPlan("trainer", JobKind.TRAINER, 0, tuple(slots[:ranks]), 0, TRAINER_GRACE_SECONDS)
     if spec.kind == "sft":
         return [trainer]
@@ -42,7 +42,7 @@ def plan_jobs(spec: RunSpec, slots: Sequence[str]) -> list[JobPlan]:
             for index, slot in enumerate(slots[ranks:])
         ),
     ]
-    return generation if spec.kind == "eval" else [*generation, trainer]
+    return [*generation, trainer] if spec.trains else generation
 
 
 def port_names(spec: RunSpec) -> list[str]:
@@ -53,7 +53,7 @@ def port_names(spec: RunSpec) -> list[str]:
     return [
         "controller",
         "reward",
-        *(f"engine-{index}" for index in range(spec.rollout.engines)),
+        *(f"engine-{index}" for index in range(spec.engines_needed)),
         *(f"session-{index}" for index in range(spec.rollout.engines) if spec.serves_sessions),
         *rendezvous,
     ]

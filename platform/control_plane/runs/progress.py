@@ -34,6 +34,10 @@ from oolong.contracts.lifecycle import (
     RunStatus,
 )
 
+RESULTS = {
+    "eval": "evaluation",
+    "bench": "bench",
+}  # kinds without a checkpoint → the summary that they are for
 FOLLOW_TRAINER = timedelta(seconds=20)  # within this after a stopped trainer the other jobs end by themselves
 
 
@@ -164,7 +168,7 @@ def _finish(run: Run, attempt: Attempt | None, jobs: list[Job], *, now: datetime
         message = "the trainer completed, but no committed checkpoint of it reached the store"
         fields = verdict_of(EndReason.NO_VALID_CHECKPOINT, message)
         run.reason = fields["reason"]
-    elif not run.reason and run.kind == "eval" and "evaluation" not in run.summary:
+    elif not run.reason and RESULTS.get(run.kind, "") not in {"", *run.summary}:
         fields = verdict_of(EndReason.NODE_LOST, "the scores did not arrive from the node")
     elif not run.reason:
         fields = verdict_of(EndReason.COMPLETED, "")

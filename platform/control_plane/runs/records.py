@@ -11,7 +11,7 @@ from control_plane.catalog.models import Checkpoint
 from control_plane.common import live
 from control_plane.runs.evaluation import evaluation_metrics
 from control_plane.runs.events import note
-from control_plane.runs.models import Attempt, Job, Run
+from control_plane.runs.models import Attempt, Job, RewardTest, Run
 from control_plane.runs.show import checkpoint_as_json
 from oolong.contracts.telemetry import CheckpointLine, Note, Progress
 
@@ -92,6 +92,8 @@ def record_summary(run: Run, attempt: Attempt, name: str, value: dict[str, Any])
     run.summary_attempts[name] = attempt.number
     run.save(update_fields=["summary", "summary_attempts"])
     live.publish(f"run:{run.pk}", "document", {"name": f"summary/{name}", "value": value})
+    if name == "bench" and run.kind == "bench":
+        RewardTest.objects.filter(run=run).update(report=value, verdict=str(value.get("verdict", ""))[:8])
     if name == "evaluation" and run.kind == "eval" and run.initial_checkpoint_id is not None:
         catalog.note_measured(run.initial_checkpoint_id, evaluation_metrics(value))
 

@@ -18,6 +18,8 @@ from control_plane.catalog.rewards import known_rewards
 from control_plane.common.errors import FieldError
 from control_plane.fleet.models import Pool
 from control_plane.runs.lint_facts import facts_of
+from control_plane.runs.models import RewardTest
+from control_plane.runs.reward_key import reward_key
 from oolong.contracts import user_source
 from oolong.contracts.run_spec import LintFinding, RunSpec, lint, spec_errors
 from oolong.contracts.user_source import SourceKind
@@ -42,13 +44,21 @@ class Resolved:
 USUAL_PRIORITY = 500  # above it a run goes ahead of its colleagues': operators decide that
 
 
-def resolve_spec(caller: Caller, document: Any, *, with_model: bool = True) -> Resolved:
-    """Without a model: of a gate, whose model is named when it is used."""
+def resolve_spec(
+    caller: Caller, document: Any, *, with_model: bool = True, reward_test: bool = False
+) -> Resolved:
+    """Without a model: of a gate, whose model is named when it is used. `reward_test`: kind bench is asked for."""
     found = spec_errors(document)
     if found:
         return Resolved(errors=[FieldError(fault.pointer, fault.code, fault.message) for fault in found])
     spec = RunSpec.model_validate(document)
     resolved = Resolved(spec=spec)
+    if spec.kind == "bench" and not reward_test:
+        resolved.refuse(
+            "/kind",
+            "not_a_run",
+            "kind: bench tests a reward: POST /api/v1/reward-tests, or oolong reward test",
+        )
     if with_model:
         _resolve_model(caller, spec, resolved)
     _resolve_dataset(caller, spec, resolved)
@@ -71,6 +81,8 @@ def resolve_spec(caller: Caller, document: Any, *, with_model: bool = True) -> R
             resolved.refuse(finding.pointer, finding.code, f"{finding.message}. {finding.advice}")
         else:
             resolved.warnings.append(finding)
+    if not resolved.errors and spec.kind == "rl" and caller.project.tested_rewards:
+        _need_green(caller, spec, resolved)
     if not resolved.errors:
         resolved.document = _exact(spec, resolved)
         resolved.spec = RunSpec.model_validate(resolved.document)
@@ -115,6 +127,7 @@ def _resolve_dataset(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
         "rl": (spec.trainer.groups_per_step, "trainer.groups_per_step"),
         "sft": (spec.sft.batch_size, "sft.batch_size"),
         "eval": (spec.scoring.prompts, "evaluation.prompts"),
+        "bench": (1, "bench.rows"),
     }[spec.kind]
     _check_split(resolved, version, spec.dataset.split, "/dataset/split", at_least, needing)
     if spec.kind != "sft":
@@ -138,7 +151,7 @@ def _resolve_dataset(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
 
 def _resolve_evaluation(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
     evaluation = spec.evaluation
-    if evaluation is None or spec.kind == "eval":
+    if evaluation is None or spec.kind not in ("rl", "sft"):
         return
     version = resolved.dataset_version
     if evaluation.dataset is not None:
@@ -189,6 +202,26 @@ def _check_reward(spec: RunSpec, resolved: Resolved) -> None:
     own = spec.evaluation.reward if spec.evaluation is not None else None
     if own is not None and own.name not in known_rewards():
         resolved.refuse("/evaluation/reward/name", "unknown_reward", _no_reward(own.name))
+
+
+def _need_green(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
+    """The project asks for it: the newest test of this very reward on this dataset version was green."""
+    key = reward_key(spec.reward, resolved.functions.get(SourceKind.REWARD))
+    of_it = RewardTest.objects.filter(
+        project=caller.project, reward_key=key, dataset_version=resolved.dataset_version
+    ).exclude(verdict="")
+    newest = of_it.order_by("-created_at", "-pk").first()
+    if newest is not None and newest.verdict == "green":
+        return
+    assert resolved.dataset_version is not None
+    reward = f"--function {spec.reward.function}" if spec.reward.function else f"--reward {spec.reward.name}"
+    said = f"its newest test ({newest.pk}) was {newest.verdict}" if newest else "it was never tested"
+    field = "function" if spec.reward.function else "name"
+    resolved.refuse(
+        f"/reward/{field}", "reward_not_tested",
+        f"project {caller.project.name!r} takes only rewards with a green test on {resolved.dataset_version.ref}, and "
+        f"{said}: oolong reward test --dataset {resolved.dataset_version.ref} --split {spec.dataset.split} {reward}",
+    )  # fmt: skip
 
 
 def _no_reward(name: str) -> str:

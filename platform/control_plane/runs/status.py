@@ -59,6 +59,7 @@ def deciding_kinds(run_kind: str) -> frozenset[JobKind]:
         "rl": frozenset({JobKind.TRAINER, JobKind.CONTROLLER}),
         "sft": frozenset({JobKind.TRAINER}),
         "eval": frozenset({JobKind.CONTROLLER}),
+        "bench": frozenset({JobKind.CONTROLLER}),
     }[run_kind]
 
 

@@ -26,6 +26,11 @@ def create_run(caller: Caller, document: Any, *, now: datetime) -> Run:
     """Check the spec, resolve what it names, and queue the run. 422 with pointers into the spec."""
     resolved = resolve_spec(caller, document)
     refuse_invalid(resolved.errors)
+    return queue_resolved(caller, resolved, now=now)
+
+
+def queue_resolved(caller: Caller, resolved: Resolved, *, now: datetime) -> Run:
+    """A run of a spec without faults, in the queue."""
     with transaction.atomic():
         hold_initial(resolved)
         run = Run.objects.create(
@@ -78,7 +83,7 @@ def spec_columns(spec: RunSpec) -> dict[str, Any]:
 
 
 def _train_steps(spec: RunSpec) -> int:
-    return {"rl": spec.trainer.total_train_steps, "sft": spec.sft.steps, "eval": 0}[spec.kind]
+    return {"rl": spec.trainer.total_train_steps, "sft": spec.sft.steps, "eval": 0, "bench": 0}[spec.kind]
 
 
 def update_run(run_id: str, fields: dict[str, Any], *, by: Caller, now: datetime) -> Run:

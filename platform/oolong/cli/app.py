@@ -15,6 +15,7 @@ from oolong.cli import (
     models,
     pool,
     project,
+    rewards,
     runs,
     secrets,
     sessions,
@@ -35,6 +36,7 @@ app.add_typer(runs.app, name="run")
 app.add_typer(datasets.app, name="dataset")
 app.add_typer(models.app, name="model")
 app.add_typer(functions.app, name="function")
+app.add_typer(rewards.app, name="reward")
 app.add_typer(checkpoints.app, name="ckpt")
 app.add_typer(pool.app, name="pool")
 app.add_typer(project.app, name="project")

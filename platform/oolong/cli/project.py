@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from oolong.cli.output import JsonOption, show_fields, show_json, show_table
+from oolong.cli.exit_codes import ExitCode
+from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
 from oolong.client import Client
 from oolong.client.models import Project
 
@@ -23,13 +24,25 @@ def show(json: JsonOption = False) -> None:
 @app.command("set")
 def set_project(
     trainer_code: Annotated[
-        Literal["on", "off"], typer.Option(help="whether runs may bring losses, which run inside the trainer")
-    ],
+        Literal["on", "off"] | None,
+        typer.Option(help="whether runs may bring losses, which run inside the trainer"),
+    ] = None,
+    tested_rewards: Annotated[
+        Literal["on", "off"] | None, typer.Option(help="whether an rl run needs a green test of its reward")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Change a setting; only an admin may, and the change is written down."""
+    if trainer_code is None and tested_rewards is None:
+        notes.print("error: give --trainer-code or --tested-rewards")
+        raise typer.Exit(ExitCode.USAGE)
     with Client() as client:
-        _print(client.project.set_trainer_code(trainer_code == "on"), json=json)
+        project = client.project.get()
+        if trainer_code is not None:
+            project = client.project.set_trainer_code(trainer_code == "on")
+        if tested_rewards is not None:
+            project = client.project.set_tested_rewards(tested_rewards == "on")
+        _print(project, json=json)
 
 
 @app.command()
@@ -51,5 +64,6 @@ def _print(project: Project, *, json: bool) -> None:
         {
             "project": f"{project.team.name}/{project.name}",
             "trainer code": "on" if project.trainer_code else "off",
+            "tested rewards": "on" if project.tested_rewards else "off",
         }
     )

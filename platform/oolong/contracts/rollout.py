@@ -122,6 +122,7 @@ class EvaluationTask(Message, frozen=True, kw_only=True):
     max_new_tokens: int | None = None  # None: the training rollouts' own limit
     reward_timeout_seconds: float = 15.0
     weights: PublishedWeights | None = None  # to be loaded by an engine that has another version
+    texts_only: bool = False  # completions come back as text and nobody scores them: a reward's test
 
 
 class ClaimReply(Message, frozen=True, kw_only=True):
@@ -180,6 +181,12 @@ class LeaveRequest(Message, frozen=True, kw_only=True):
     worker_id: str
 
 
+class SampledText(Message, frozen=True, kw_only=True):
+    row: int
+    text: str  # special tokens removed
+    finish_reason: str
+
+
 class EvaluationResult(Message, frozen=True, kw_only=True):
     """POST /evaluation_result"""
 
@@ -190,6 +197,7 @@ class EvaluationResult(Message, frozen=True, kw_only=True):
     mean_tokens: float
     truncated_share: float = 0.0
     seconds: float
+    texts: list[SampledText] = []  # of a task that is texts_only
 
 
 class EvaluationFailure(Message, frozen=True, kw_only=True):

@@ -18,6 +18,9 @@ class SourceKind(StrEnum):
     LOSS = "loss"
 
 
+SAMPLES = "samples"  # an input beside the sources: completions for a reward's test, as JSON lines
+
+
 @dataclass(frozen=True, kw_only=True)
 class EntryPoint:
     """A top-level function. It takes `parameters` by these names, in this order; further ones are options.

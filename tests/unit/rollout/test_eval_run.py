@@ -60,7 +60,7 @@ async def test_a_reward_that_gives_no_score_ends_it_with_the_cause(
         run.start_worker(engine.port, engine.api_key)
         await run.until(lambda: run.controller.ended)
         assert run.controller.evaluations.scores == {}
-        reason, message = door._why_not_evaluated(run.controller)
+        reason, message = door.why_not_evaluated(run.controller)
         assert reason is EndReason.REWARD_ERRORS
         assert "no key in the row" in message
 

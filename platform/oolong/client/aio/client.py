@@ -17,6 +17,7 @@ from oolong.client.aio.functions import AsyncFunctions
 from oolong.client.aio.models import AsyncModels
 from oolong.client.aio.pool import AsyncPool
 from oolong.client.aio.project import AsyncProjects
+from oolong.client.aio.reward_tests import AsyncRewardTests
 from oolong.client.aio.runs import AsyncRuns
 from oolong.client.aio.secrets import AsyncSecrets
 from oolong.client.aio.sessions import AsyncSessions
@@ -60,6 +61,7 @@ class AsyncClient:
         self.functions = AsyncFunctions(self._connection)
         self.project = AsyncProjects(self._connection)
         self.runs = AsyncRuns(self._connection)
+        self.reward_tests = AsyncRewardTests(self._connection)
         self.sessions = AsyncSessions(self._connection)
         self.checkpoints = AsyncCheckpoints(self._connection)
         self.pool = AsyncPool(self._connection)

@@ -141,6 +141,10 @@ class AsyncRuns:
     async def document(self, run_id: str, name: str) -> models.Document:
         return await self._connection.send(calls.telemetry.document(run_id, name))
 
+    def trajectories(self, run_id: str) -> AsyncIterator[models.Trajectory]:
+        """Stored samples of what it was trained on, the newest first."""
+        return self._connection.pages(calls.telemetry.trajectories(run_id))
+
     async def log_files(self, run_id: str) -> Sequence[models.LogFile]:
         return (await self._connection.send(calls.telemetry.log_files(run_id))).data
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oolong.client.calls import call
 from oolong.client.calls.call import Call
-from oolong.client.models import Document, Listing, LogFile, LogPart, MetricName, Metrics
+from oolong.client.models import Document, Listing, LogFile, LogPart, MetricName, Metrics, Page, Trajectory
 
 
 def metrics(
@@ -27,6 +27,10 @@ def metric_names(run_id: str) -> Call[Listing[MetricName]]:
 
 def document(run_id: str, name: str) -> Call[Document]:
     return call.get("runs/{}/documents/{}", Document, run_id, name)
+
+
+def trajectories(run_id: str) -> Call[Page[Trajectory]]:
+    return call.page("runs/{}/trajectories", Trajectory, run_id)
 
 
 def log_files(run_id: str) -> Call[Listing[LogFile]]:

@@ -61,6 +61,9 @@ from oolong.client.models.project import (
     Project,
     ProjectEvent,
 )
+from oolong.client.models.reward_tests import (
+    RewardTest as RewardTest,
+)
 from oolong.client.models.runs import (
     Alert,
     Attempt,
@@ -96,6 +99,9 @@ from oolong.client.models.telemetry import (
     MetricName,
     Metrics,
     Series,
+)
+from oolong.client.models.telemetry import (
+    Trajectory as Trajectory,
 )
 from oolong.client.models.uploads import (
     Upload,

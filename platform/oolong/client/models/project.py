@@ -13,6 +13,7 @@ class Project(Answer):
     name: str
     team: Named
     trainer_code: bool
+    tested_rewards: bool = False
 
 
 class ProjectEvent(Answer):

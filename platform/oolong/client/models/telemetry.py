@@ -70,3 +70,17 @@ class Frame(Answer):
     type: str
     ts: Any = None
     data: Any = None
+
+
+class Trajectory(Answer):
+    """A stored sample of what a run was trained on; the completion has its special tokens."""
+
+    id: int
+    step: int
+    group_id: str
+    prompt: str
+    answer: str
+    completion: str
+    reward: float
+    finish_reason: str
+    verdict: str = ""

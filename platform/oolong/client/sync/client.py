@@ -21,6 +21,7 @@ from oolong.client.sync.functions import Functions
 from oolong.client.sync.models import Models
 from oolong.client.sync.pool import Pool
 from oolong.client.sync.project import Projects
+from oolong.client.sync.reward_tests import RewardTests
 from oolong.client.sync.runs import Runs
 from oolong.client.sync.secrets import Secrets
 from oolong.client.sync.sessions import Sessions
@@ -60,6 +61,7 @@ class Client:
         self.functions = Functions(self._connection)
         self.project = Projects(self._connection)
         self.runs = Runs(self._connection)
+        self.reward_tests = RewardTests(self._connection)
         self.sessions = Sessions(self._connection)
         self.checkpoints = Checkpoints(self._connection)
         self.pool = Pool(self._connection)

@@ -21,5 +21,9 @@ class Projects:
         """Whether runs may bring losses of their own, which run inside the trainer."""
         return self._connection.send(calls.project.change(trainer_code=allowed))
 
+    def set_tested_rewards(self, required: bool) -> models.Project:
+        """Whether an rl run needs a green test of its reward."""
+        return self._connection.send(calls.project.change(tested_rewards=required))
+
     def events(self) -> Iterator[models.ProjectEvent]:
         return self._connection.pages(calls.project.events())

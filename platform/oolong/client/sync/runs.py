@@ -137,6 +137,10 @@ class Runs:
     def document(self, run_id: str, name: str) -> models.Document:
         return self._connection.send(calls.telemetry.document(run_id, name))
 
+    def trajectories(self, run_id: str) -> Iterator[models.Trajectory]:
+        """Stored samples of what it was trained on, the newest first."""
+        return self._connection.pages(calls.telemetry.trajectories(run_id))
+
     def log_files(self, run_id: str) -> Sequence[models.LogFile]:
         return (self._connection.send(calls.telemetry.log_files(run_id))).data
 

@@ -14,6 +14,7 @@ from oolong.contracts.run_spec.algorithm import (
     KlSection,
     OverlongSection,
 )
+from oolong.contracts.run_spec.bench import BenchSection
 from oolong.contracts.run_spec.errors import SpecError, read_spec, spec_errors
 from oolong.contracts.run_spec.evaluation import EvaluationSection
 from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
@@ -33,6 +34,7 @@ __all__ = [
     "AdvantageSection",
     "AlgorithmSection",
     "BehaviourWeightSection",
+    "BenchSection",
     "BudgetSection",
     "CheckpointSection",
     "CriticSection",

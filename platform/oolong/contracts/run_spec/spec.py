@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from oolong.contracts.run_spec.algorithm import AlgorithmSection
+from oolong.contracts.run_spec.bench import BenchSection
 from oolong.contracts.run_spec.evaluation import EvaluationSection
 from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
 from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
@@ -21,10 +22,10 @@ from oolong.contracts.run_spec.training import (
 
 
 class RunSpec(Section):
-    kind: Literal["rl", "sft", "eval"] = Field(
+    kind: Literal["rl", "sft", "eval", "bench"] = Field(
         "rl",
-        description="asynchronous RL; a supervised warm start; or eval: score the model on dataset.split as the "
-        "evaluation section says, and end",
+        description="asynchronous RL; a supervised warm start; eval: score the model on dataset.split as the "
+        "evaluation section says, and end; bench: test a reward (submitted by POST /api/v1/reward-tests)",
     )
     name: Annotated[str, Field(min_length=1, max_length=120, description="shown in lists")]
     model: ModelSection
@@ -39,6 +40,7 @@ class RunSpec(Section):
     checkpoint: CheckpointSection = CheckpointSection()
     evaluation: EvaluationSection | None = None
     sft: SftSection = SftSection()
+    bench: BenchSection | None = None
     budget: BudgetSection = BudgetSection()
     placement: PlacementSection = PlacementSection()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(1, description="order of prompts, initial randomness")
@@ -139,6 +141,36 @@ class RunSpec(Section):
         """How an eval run scores its rows; the section's defaults when the spec leaves it out."""
         return self.evaluation or EvaluationSection()
 
+    @model_validator(mode="after")
+    def _a_bench_says_what_it_scores(self) -> Self:
+        if (self.kind == "bench") != (self.bench is not None):
+            raise refuse(
+                "bench_section", "the bench section belongs to kind: bench, and that kind needs it", "bench"
+            )
+        bench = self.bench
+        if bench is not None and not bench.samples and not bench.cheats and bench.stored is None:
+            raise refuse(
+                "nothing_scored",
+                "samples=0, cheats=[] and no stored completions leave nothing to score; take samples >= 1",
+                "bench", "samples",
+            )  # fmt: skip
+        return self
+
+    @property
+    def trains(self) -> bool:
+        return self.kind in ("rl", "sft")
+
+    @property
+    def engines_needed(self) -> int:
+        """Engines of the minimal gang, a slot each."""
+        match self.kind:
+            case "rl" | "eval":
+                return self.rollout.engines
+            case "bench":
+                return 1 if self.bench is not None and self.bench.samples else 0
+            case _:
+                return 0
+
     @property
     def serves_sessions(self) -> bool:
         """Agents outside the run make its rollouts."""
@@ -147,5 +179,4 @@ class RunSpec(Section):
     @property
     def slots_needed(self) -> int:
         """Slots of the minimal gang: the trainer's ranks where it trains, and an engine each where it generates."""
-        ranks = self.trainer.ranks if self.kind != "eval" else 0
-        return ranks + (self.rollout.engines if self.kind != "sft" else 0)
+        return (self.trainer.ranks if self.trains else 0) + self.engines_needed

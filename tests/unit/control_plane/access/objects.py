@@ -168,9 +168,11 @@ def _run(alice: str, credential: str, node: Node) -> dict[str, str]:
         "spec": {"dataset": {"version": "sums@1", "split": "train"}, "evaluation": {"prompts": 8}},
     }  # fmt: skip
     api(alice, "POST", "/checkpoint-gates", gate, status=201)
+    reward_test = {"dataset": "sums@1", "split": "train", "model": "tiny", "reward": {"name": "exact_match"}}
+    reward_test = api(alice, "POST", "/reward-tests", reward_test, status=201)
     return {
         "run_id": run["id"], "attempt_id": attempt.pk, "job_id": job.pk, "checkpoint_id": checkpoint.pk,
-        "upload_id": begun, "alias": "prod",
+        "upload_id": begun, "alias": "prod", "reward_test_id": reward_test["id"],
     }  # fmt: skip
 
 

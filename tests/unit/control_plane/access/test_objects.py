@@ -43,7 +43,7 @@ def test_what_is_another_teams_or_projects_or_nodes_does_not_exist(world: World)
             alike = [{**reply.json(), "detail": "", "request_id": ""} for reply in (foreign, nothing)]
             assert alike[0] == alike[1], (route.name, other)
     assert not OutboxFile.objects.exists()
-    assert Run.objects.get().status == "STARTING"
+    assert Run.objects.get(pk=world.ids["run_id"]).status == "STARTING"
 
 
 def test_what_is_ones_own_exists(world: World) -> None:

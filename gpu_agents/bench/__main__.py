@@ -1,0 +1,173 @@
+"""`python -m gpu_agents.bench --attempt attempt.json --job DIRECTORY`: the controller of a reward's test.
+
+Samples come from an engine of the attempt, which evaluates for it as it would in a run, from a file, and from the
+list of cheats. The reward service scores them all; the report goes out as the summary `bench`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+
+from gpu_agents.bench.cheats import cheats_of
+from gpu_agents.bench.nouns import MODEL, Sample
+from gpu_agents.bench.report import report
+from gpu_agents.bench.scoring import score_twice, stored_samples
+from gpu_agents.channel import Peer, PeerGone
+from gpu_agents.job import Job, address_of, leave, read_arguments, stop_event
+from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
+from gpu_agents.rollout.controller.__main__ import rules_of, why_not_evaluated
+from gpu_agents.rollout.controller.controller import Controller
+from gpu_agents.rollout.controller.evaluations import EvaluationPlan
+from gpu_agents.rollout.controller.given_weights import give_weights
+from gpu_agents.rollout.controller.prompt_book import PromptBook, PromptsRefused
+from gpu_agents.rollout.controller.server import ControllerServer
+from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
+from gpu_agents.rollout.rows import DatasetUnusable, read_rows
+from gpu_agents.rollout.worker.manifest import WeightsRefused
+from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.live_changes import LiveFile
+from oolong.contracts.run_spec import BenchSection
+from oolong.contracts.telemetry import Outbox, Progress, Summary
+from oolong.contracts.user_source import SAMPLES
+
+log = logging.getLogger(__name__)
+
+TELL_SECONDS = 20.0
+
+
+class NotSampled(Exception):
+    """The engine made no completions; carries the run's end."""
+
+    def __init__(self, reason: EndReason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def main() -> int:
+    job = read_arguments("gpu_agents.bench")
+    try:
+        return asyncio.run(test_reward(job))
+    except DatasetUnusable as error:
+        return leave(job, EndReason.DATASET_UNUSABLE, str(error))
+    except PromptsRefused as error:
+        return leave(job, EndReason.CONFIG_REFUSED, str(error))
+    except (ModelFilesUnusable, WeightsRefused) as error:
+        return leave(job, EndReason.MODEL_UNUSABLE, str(error))
+    except PeerGone as error:
+        return leave(job, EndReason.REWARD_SERVICE_KEPT_DYING, str(error))
+    except NotSampled as error:
+        return leave(job, error.reason, str(error))
+
+
+async def test_reward(job: Job) -> int:
+    spec = job.attempt.run_spec
+    bench = spec.bench
+    assert bench is not None
+    template = ChatTemplate(job.attempt.model_directory)
+    book = PromptBook(read_rows(job.attempt.dataset_file, split=spec.dataset.split)[: bench.rows], template)
+    outbox = Outbox(job.directory, job.job.incarnation)
+    stopping = asyncio.create_task(stop_event().wait())
+    working = asyncio.create_task(_work(job, bench, book, template, outbox))
+    await asyncio.wait({stopping, working}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not working.done():
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        outbox.close()
+        return leave(job, EndReason.STOPPED_BY_USER)
+    working.result()
+    outbox.close()
+    return leave(job, EndReason.COMPLETED)
+
+
+async def _work(
+    job: Job, bench: BenchSection, book: PromptBook, template: ChatTemplate, outbox: Outbox
+) -> None:
+    reward = job.attempt.run_spec.reward
+    prompts = book.first(bench.rows)
+    samples = cheats_of(bench.cheats, prompts)
+    if SAMPLES in job.attempt.source_files:
+        rows = {prompt.index: prompt for prompt in prompts}
+        samples += stored_samples(
+            job.attempt.source_files[SAMPLES],
+            rows,
+            without_specials=lambda text: template.decode(template.encode(text)),
+        )
+    if bench.samples:
+        samples += await _from_model(job, bench, book, template, outbox)
+
+    def done(count: int) -> None:
+        if count % 25 == 0 or count == len(samples):
+            outbox.write(Progress(phase="bench", done=count, total=len(samples)))
+
+    service = Peer("the reward service", job.attempt.reward_url, job.attempt.token)
+    try:
+        scored = await score_twice(samples, service, timeout_seconds=reward.timeout_seconds, done=done)
+    finally:
+        await service.close()
+    document = report(
+        scored,
+        rows=len(prompts),
+        success_score=bench.success_score,
+        timeout_seconds=reward.timeout_seconds,
+        max_error_share=bench.max_error_share,
+    )
+    log.info("verdict %s: %s", document["verdict"], document["reasons"])
+    outbox.write(Summary(name="bench", value=document))
+
+
+async def _from_model(
+    job: Job, bench: BenchSection, book: PromptBook, template: ChatTemplate, outbox: Outbox
+) -> list[Sample]:
+    """Sampled by the attempt's engine, as an evaluation that nobody scores."""
+    prompts = book.first(bench.rows)
+    limits = job.attempt.run_spec.rollout.model_copy(update={"max_new_tokens": bench.max_new_tokens})
+    book.check(limits, job.attempt.model_directory)
+    controller = Controller(
+        rules=rules_of(job.attempt.run_spec),
+        rows=book.rows,
+        prompt_of=book.of_row,
+        evaluation=EvaluationPlan(
+            prompts=prompts,
+            samples=bench.samples,
+            temperature=bench.temperature,
+            at_start=False,
+            at_end=True,
+            greedy=False,
+            max_new_tokens=bench.max_new_tokens,
+            texts_only=True,
+        ),
+    )
+    controller.evaluate_only(give_weights(job.attempt.model_directory, job.attempt.weights_directory))
+    telemetry = ControllerTelemetry(job, outbox, template)
+    server = ControllerServer(
+        controller, telemetry, token=job.attempt.token, live=LiveFile(job.attempt.directory)
+    )
+    await server.door.open(*address_of(job.attempt.controller_url))
+    clock = asyncio.create_task(server.run_clock())
+    try:
+        await server.wait_until_ended()
+        await server.wait_until_told(seconds=TELL_SECONDS)
+    finally:
+        clock.cancel()
+        await server.door.close()
+    if not controller.evaluations.scores:
+        raise NotSampled(*why_not_evaluated(controller))
+    by_row = {prompt.index: prompt for prompt in prompts}
+    return [
+        Sample(
+            row=text.row,
+            source=MODEL,
+            prompt=by_row[text.row].prompt,
+            answer=by_row[text.row].answer,
+            completion=text.text,
+            finish_reason=text.finish_reason,
+        )
+        for text in controller.evaluations.texts
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""The test bench of rewards: start a test, see what it said, and the history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts.caller import caller_of
+from control_plane.common import clock
+from control_plane.common.errors import unprocessable
+from control_plane.common.idempotency import idempotent
+from control_plane.common.pagination import paginate, read_page
+from control_plane.common.parsing import StrictSerializer
+from control_plane.common.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
+from control_plane.runs import reward_tests
+from control_plane.runs.api import DatasetRefSerializer
+
+VERDICTS = ["green", "amber", "red"]
+MOST_STORED = 2000
+
+
+class StoredSampleSerializer(StrictSerializer):
+    row = serializers.IntegerField(required=False, min_value=0, help_text="its prompt and answer are taken")
+    group = serializers.IntegerField(
+        required=False, min_value=0, help_text="without a row: completions of one prompt have the same number"
+    )
+    prompt = serializers.CharField(required=False, trim_whitespace=False, allow_blank=True)
+    answer = serializers.CharField(required=False, trim_whitespace=False, allow_blank=True)
+    completion = serializers.CharField(trim_whitespace=False, allow_blank=True)
+    finish_reason = serializers.ChoiceField(choices=["stop", "length"], required=False)
+    special_tokens = serializers.BooleanField(
+        required=False, help_text="the completion holds the model's special tokens, as stored trajectories do"
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "row" not in attrs and not ("prompt" in attrs and "answer" in attrs):
+            raise serializers.ValidationError(
+                "a completion without a row needs a prompt and an answer", code="no_row"
+            )
+        return attrs
+
+
+class RewardTestRequestSerializer(StrictSerializer):
+    dataset = serializers.CharField(max_length=300, help_text="dataset version: id, name@3 or name@latest")
+    split = serializers.CharField(max_length=120, required=False, default="train")
+    reward = serializers.DictField(help_text="as in a RunSpec: name or function, and options")
+    model = serializers.CharField(
+        max_length=300,
+        help_text="base model: its chat template renders the prompts, and samples come from it",
+    )
+    bench = serializers.DictField(
+        required=False, default=dict,
+        help_text="rows, samples, temperature, max_new_tokens, cheats, success_score, max_error_share",
+    )  # fmt: skip
+    stored = serializers.ListField(
+        child=StoredSampleSerializer(), required=False, default=list, max_length=MOST_STORED,
+        help_text="completions to score besides",
+    )  # fmt: skip
+
+
+class RewardTestSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    run = serializers.CharField(help_text="of kind bench: its events and logs, its place in the queue")
+    status = serializers.ChoiceField(choices=RUN_STATUSES)
+    reason = serializers.CharField()
+    reason_message = serializers.CharField()
+    waiting_why = serializers.CharField()
+    reward = serializers.CharField()
+    reward_key = serializers.CharField(help_text="sha256 of the source, or the name, and the options")
+    dataset = DatasetRefSerializer()
+    verdict = serializers.ChoiceField(choices=["", *VERDICTS], help_text="empty before the end")
+    report = serializers.DictField(allow_null=True)
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class RewardTestsView(APIView):
+    scopes = {"GET": "runs:read", "POST": "runs:write"}
+
+    @extend_schema(
+        operation_id="list_reward_tests",
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("reward", str, description="only of this reward: name@3, exact_match"),
+            OpenApiParameter("verdict", str, enum=VERDICTS),
+        ],
+        responses=page_of(RewardTestSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        found = reward_tests.tests(caller_of(request))
+        if reward := request.query_params.get("reward"):
+            found = found.filter(reward=reward)
+        if verdict := request.query_params.get("verdict"):
+            if verdict not in VERDICTS:
+                raise unprocessable("invalid", f"verdict={verdict!r}: one of {', '.join(VERDICTS)}")
+            found = found.filter(verdict=verdict)
+        return Response(paginate(found, read_page(request), reward_tests.test_as_json))
+
+    @extend_schema(
+        operation_id="create_reward_test",
+        request=RewardTestRequestSerializer,
+        responses={201: RewardTestSerializer},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        caller = caller_of(request)
+        form = RewardTestRequestSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        if "stored" in form.validated_data["bench"]:
+            raise serializers.ValidationError({"bench": {"stored": "send the completions as `stored`"}})
+        test = reward_tests.create_test(caller, now=clock.now(), **form.validated_data)
+        return Response(reward_tests.test_as_json(test), status=201)
+
+
+class RewardTestView(APIView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(operation_id="get_reward_test", responses=RewardTestSerializer)
+    def get(self, request: Request, reward_test_id: str) -> Response:
+        return Response(reward_tests.test_as_json(reward_tests.test_for(caller_of(request), reward_test_id)))

@@ -1,0 +1,159 @@
+"""`oolong reward …`"""
+
+from __future__ import annotations
+
+import json as json_module
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from oolong.cli.exit_codes import ExitCode, of_run
+from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.client import Client
+from oolong.client.models import RewardTest
+
+MOST_TRAJECTORIES = 500
+
+app = typer.Typer(no_args_is_help=True, help="Tests of rewards: what a reward pays for, before a run does.")
+
+
+@app.command("test")
+def run_test(
+    dataset: Annotated[str, typer.Option(help="dataset version: name@3, name@latest")],
+    model: Annotated[
+        str, typer.Option(help="base model: renders the prompts, and samples if --samples is given")
+    ],
+    reward: Annotated[str, typer.Option(help="a built-in reward")] = "exact_match",
+    function: Annotated[str | None, typer.Option(help="an uploaded reward instead: name@3")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", help="NAME=VALUE of the reward, the value in YAML")
+    ] = None,
+    split: Annotated[str, typer.Option(help="of the dataset")] = "train",
+    rows: Annotated[int, typer.Option(min=1, help="rows of the split, from the first on")] = 32,
+    samples: Annotated[
+        int, typer.Option(min=0, help="completions per row from the model, on a free slot")
+    ] = 0,
+    stored: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="JSON lines: row, or prompt and answer; completion"),
+    ] = None,
+    from_run: Annotated[
+        str | None, typer.Option(help="score the stored trajectories of this run as well")
+    ] = None,
+    wait: Annotated[bool, typer.Option(help="until it has ended, and print the report")] = True,
+    json: JsonOption = False,
+) -> None:
+    """Test a reward. Exit status 6 unless the verdict is green."""
+    section: dict[str, Any] = {"options": dict(_option(text) for text in option or [])}
+    section |= {"function": function} if function else {"name": reward}
+    completions = _stored(stored) if stored else []
+    with Client() as client:
+        if from_run:
+            completions += _of_run(client, from_run)
+        made = client.reward_tests.create(
+            dataset=dataset, split=split, reward=section, model=model,
+            bench={"rows": rows, "samples": samples}, stored=completions,
+        )  # fmt: skip
+        if not wait:
+            show_json(made) if json else print(made.id)
+            return
+        notes.print(f"{made.id}: waiting for {made.run}", markup=False)
+        run = client.runs.wait(made.run)
+        made = client.reward_tests.get(made.id)
+    _tell(made, json=json)
+    if not made.verdict:
+        notes.print(f"error: it ended {run.status}: {run.reason_message}", markup=False)
+        raise typer.Exit(of_run(run) or ExitCode.UNEXPECTED)
+    if made.verdict != "green":
+        raise typer.Exit(ExitCode.GATE_FAILED)
+
+
+@app.command("tests")
+def list_tests(
+    reward: Annotated[str | None, typer.Option(help="only of this reward")] = None, json: JsonOption = False
+) -> None:
+    """The tests so far, the newest first."""
+    with Client() as client:
+        found = list(client.reward_tests.list(reward=reward))
+    if json:
+        show_json(found)
+        return
+    show_table(
+        ("ID", "REWARD", "DATASET", "VERDICT", "STATUS", "BY", "WHEN"),
+        (
+            (
+                item.id, item.reward, item.dataset.ref, item.verdict or None, item.status, item.created_by,
+                f"{item.created_at:%Y-%m-%d %H:%M}",
+            )
+            for item in found
+        ),
+    )  # fmt: skip
+
+
+@app.command()
+def show(
+    test_id: Annotated[str, typer.Argument(metavar="TEST", help="id of a test (rwt_…)")],
+    json: JsonOption = False,
+) -> None:
+    """The report of a test."""
+    with Client() as client:
+        found = client.reward_tests.get(test_id)
+    _tell(found, json=json)
+
+
+def _tell(test: RewardTest, *, json: bool) -> None:
+    if json:
+        show_json(test)
+        return
+    print(f"{test.reward} on {test.dataset.ref}: {test.verdict or test.status}")
+    if test.report is None:
+        return
+    for reason in test.report["reasons"]:
+        print(f"  {reason['level']}: {reason['message']}")
+    show_table(
+        ("CHEAT", "MEAN", "MAX", "COUNTS AS RIGHT"),
+        (
+            (name, _number(cheat["mean"]), _number(cheat["max"]), f"{cheat['success_share']:.0%} of rows")
+            for name, cheat in test.report["cheats"].items()
+        ),
+    )
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:.4g}"
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        notes.print(f"error: --option {text!r}: write NAME=VALUE", markup=False)
+        raise typer.Exit(ExitCode.USAGE)
+    return name, yaml.safe_load(value)
+
+
+def _stored(file: Path) -> list[dict[str, Any]]:
+    samples = []
+    for number, line in enumerate(file.read_text().splitlines(), start=1):
+        try:
+            sample = json_module.loads(line)
+        except ValueError as error:
+            notes.print(f"error: {file}, line {number}: {error}", markup=False)
+            raise typer.Exit(ExitCode.USAGE) from error
+        samples.append(sample)
+    return samples
+
+
+def _of_run(client: Client, run_id: str) -> list[dict[str, Any]]:
+    """Its newest stored trajectories; those of one prompt are one group."""
+    groups: dict[str, int] = {}
+    return [
+        {
+            "group": groups.setdefault(found.group_id, len(groups)), "prompt": found.prompt,
+            "answer": found.answer, "completion": found.completion, "special_tokens": True,
+            "finish_reason": found.finish_reason if found.finish_reason in ("stop", "length") else "stop",
+        }
+        for found in islice(client.runs.trajectories(run_id), MOST_TRAJECTORIES)
+    ]  # fmt: skip

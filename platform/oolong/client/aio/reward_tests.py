@@ -1,0 +1,38 @@
+"""Tests of rewards, as the client offers them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from oolong.client import calls, models
+from oolong.client.aio.connection import AsyncConnection
+
+
+class AsyncRewardTests:
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    def list(
+        self, *, reward: str | None = None, verdict: str | None = None
+    ) -> AsyncIterator[models.RewardTest]:
+        return self._connection.pages(calls.reward_tests.page(reward=reward, verdict=verdict))
+
+    async def get(self, test_id: str) -> models.RewardTest:
+        return await self._connection.send(calls.reward_tests.get(test_id))
+
+    async def create(
+        self,
+        *,
+        dataset: str,
+        reward: Mapping[str, Any],
+        model: str,
+        split: str = "train",
+        bench: Mapping[str, Any] | None = None,
+        stored: Sequence[Mapping[str, Any]] = (),
+    ) -> models.RewardTest:
+        """Queue the test of a reward; `client.runs.wait(test.run)` waits for it. `bench` as in the RunSpec."""
+        call = calls.reward_tests.create(
+            dataset=dataset, split=split, reward=reward, model=model, bench=bench or {}, stored=stored
+        )
+        return await self._connection.send(call)

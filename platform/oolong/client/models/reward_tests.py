@@ -1,0 +1,26 @@
+"""Tests of rewards."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from oolong.client.models.answer import Answer
+from oolong.client.models.runs import DatasetReference
+
+
+class RewardTest(Answer):
+    id: str
+    run: str  # of kind bench
+    status: str  # of that run
+    reason: str = ""
+    reason_message: str = ""
+    waiting_why: str = ""
+    reward: str
+    reward_key: str
+    dataset: DatasetReference
+    verdict: str  # green | amber | red; empty before the end
+    report: dict[str, Any] | None = None
+    created_by: str
+    created_at: datetime
+    ended_at: datetime | None = None

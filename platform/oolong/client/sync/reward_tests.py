@@ -1,0 +1,36 @@
+"""Tests of rewards, as the client offers them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from oolong.client import calls, models
+from oolong.client.sync.connection import Connection
+
+
+class RewardTests:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def list(self, *, reward: str | None = None, verdict: str | None = None) -> Iterator[models.RewardTest]:
+        return self._connection.pages(calls.reward_tests.page(reward=reward, verdict=verdict))
+
+    def get(self, test_id: str) -> models.RewardTest:
+        return self._connection.send(calls.reward_tests.get(test_id))
+
+    def create(
+        self,
+        *,
+        dataset: str,
+        reward: Mapping[str, Any],
+        model: str,
+        split: str = "train",
+        bench: Mapping[str, Any] | None = None,
+        stored: Sequence[Mapping[str, Any]] = (),
+    ) -> models.RewardTest:
+        """Queue the test of a reward; `client.runs.wait(test.run)` waits for it. `bench` as in the RunSpec."""
+        call = calls.reward_tests.create(
+            dataset=dataset, split=split, reward=reward, model=model, bench=bench or {}, stored=stored
+        )
+        return self._connection.send(call)

@@ -1,0 +1,202 @@
+"""Tests of rewards: a run of kind bench, what it said, and projects that take only tested rewards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from control_plane.accounts.models import Role
+from control_plane.catalog import store
+from control_plane.fleet.models import Lease
+from control_plane.runs import records
+from control_plane.runs.models import Attempt, Run
+from oolong.contracts.lifecycle import EndReason
+
+BODY = {"dataset": "sums@1", "split": "train", "model": "tiny", "reward": {"name": "exact_match"}}
+SOURCE = "def score(prompt, completion, answer, bonus=0.0):\n    return float(answer in completion) + bonus\n"
+REPORT = {
+    "verdict": "green",
+    "reasons": [],
+    "cheats": {"empty": {"mean": 0.0, "max": 0.0, "success_share": 0.0}},
+}
+
+
+def create(who: Any, **change: Any) -> Any:
+    return who.post("/reward-tests", {**BODY, **change})
+
+
+def say(test: Any, verdict: str) -> None:
+    """What telemetry does with the summary of the test's controller."""
+    run = Run.objects.get(pk=test["run"])
+    records.record_summary(run, Attempt(run=run, number=1), "bench", {**REPORT, "verdict": verdict})
+
+
+def test_canned_cheats_take_no_slot_and_the_report_is_kept(alice: Any, node: Any, tick: Any) -> None:
+    machine = node(slots=1)
+    test = create(alice).json()
+    assert (test["verdict"], test["report"], test["dataset"]["ref"]) == ("", None, "sums@1")
+    tick()
+    (attempt,) = machine.beat().attempts
+    assert [job.name for job in attempt.jobs] == ["controller", "reward"]
+    assert set(attempt.ports) == {"controller", "reward"}
+    assert not Lease.objects.exists()
+    machine.beat()
+    run = Run.objects.get(pk=test["run"])
+    assert (run.kind, run.status, run.priority) == ("bench", "RUNNING", 0)
+    say(test, "amber")
+    machine.exit(machine.job("controller"), EndReason.COMPLETED, shipped=10)
+    for _ in range(3):
+        machine.beat()
+        tick()
+    seen = alice.get(f"/reward-tests/{test['id']}").json()
+    assert (seen["status"], seen["verdict"], seen["report"]["cheats"]["empty"]["max"]) == (
+        "SUCCEEDED",
+        "amber",
+        0.0,
+    )
+    assert [item["id"] for item in alice.get("/reward-tests?verdict=amber").json()["data"]] == [test["id"]]
+    assert alice.get("/reward-tests?verdict=green").json()["data"] == []
+
+
+def test_samples_of_the_model_take_one_slot(alice: Any, node: Any, tick: Any) -> None:
+    machine = node(slots=1)
+    create(alice, bench={"rows": 8, "samples": 2})
+    tick()
+    (attempt,) = machine.beat().attempts
+    assert [job.name for job in attempt.jobs] == ["controller", "reward", "rollout-0"]
+    assert Lease.objects.filter(released_at=None).count() == 1
+
+
+def test_given_completions_reach_the_node_and_no_other(alice: Any, node: Any, tick: Any) -> None:
+    machine, other = node(slots=1), None
+    stored = [{"row": 0, "completion": "1"}, {"prompt": "q", "answer": "a", "completion": "b"}]
+    assert create(alice, stored=stored).status_code == 201
+    tick()
+    (attempt,) = machine.beat().attempts
+    artifact = attempt.sources["samples"]
+    assert machine.get(f"/artifacts/{artifact.sha256}").status_code == 200
+    other = node("node-2", slots=1)
+    assert other.get(f"/artifacts/{artifact.sha256}").status_code == 404
+    with store.open_blob(artifact.sha256) as file:
+        assert file.read().count(b"\n") == 2
+
+
+def test_a_test_that_left_no_report_has_failed_and_has_no_verdict(alice: Any, node: Any, tick: Any) -> None:
+    machine = node(slots=1)
+    test = create(alice).json()
+    tick()
+    machine.beat()
+    machine.beat()
+    machine.exit(machine.job("controller"), EndReason.COMPLETED, shipped=10)
+    for _ in range(3):
+        machine.beat()
+        tick()
+    seen = alice.get(f"/reward-tests/{test['id']}").json()
+    assert (seen["status"], seen["verdict"]) == ("FAILED", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "code"),
+    [
+        ({"dataset": "none@1"}, "/dataset", "unknown_dataset"),
+        ({"split": "exam"}, "/split", "unknown_split"),
+        ({"model": "none"}, "/model", "unknown_model"),
+        ({"reward": {"name": "nice"}}, "/reward/name", "unknown_reward"),
+        ({"reward": {"function": "none@1"}}, "/reward/function", "unknown_function"),
+        ({"bench": {"rows": 0}}, "/bench/rows", "greater_than_equal"),
+        ({"bench": {"cheats": []}}, "/bench/samples", "nothing_scored"),
+        ({"bench": {"stored": "0" * 64}}, "/bench/stored", "invalid"),
+        ({"stored": [{"completion": "x"}]}, "/stored/0", "no_row"),
+    ],
+)  # fmt: skip
+def test_an_odd_test_is_refused_and_nothing_is_queued(
+    alice: Any, change: Any, pointer: str, code: str
+) -> None:
+    refused = create(alice, **change)
+    assert refused.status_code == 422
+    assert (pointer, code) in {(error["pointer"], error["code"]) for error in refused.json()["errors"]}
+    assert alice.get("/reward-tests").json()["data"] == [] and not Run.objects.exists()
+
+
+def test_it_is_no_run_that_one_submits(alice: Any) -> None:
+    refused = alice.post("/runs", {"spec": alice.spec(kind="bench", bench={"rows": 4})})
+    assert [(e["pointer"], e["code"]) for e in refused.json()["errors"]] == [("/kind", "not_a_run")]
+
+
+def test_a_viewer_reads_tests_and_starts_none_and_another_team_sees_nothing(alice: Any, person: Any) -> None:
+    test = create(alice).json()
+    viewer, charlie = person("vera", role=Role.VIEWER), person("charlie", team="blue")
+    assert viewer.get(f"/reward-tests/{test['id']}").status_code == 200
+    assert create(viewer).json()["code"] == "missing_scope"
+    assert charlie.get(f"/reward-tests/{test['id']}").status_code == 404
+    assert charlie.get("/reward-tests").json()["data"] == []
+
+
+# --- projects that take only tested rewards
+
+
+@pytest.fixture
+def strict(alice: Any) -> Any:
+    assert alice.call("PATCH", "/project", {"tested_rewards": True}).json()["tested_rewards"] is True
+    return alice
+
+
+def refusal(who: Any, **changes: Any) -> dict[str, Any]:
+    reply = who.post("/runs", {"spec": who.spec(**changes)})
+    assert reply.status_code == 422, reply.content
+    [fault] = reply.json()["errors"]
+    return dict(fault)
+
+
+def test_a_run_is_taken_with_a_green_test_and_refused_without_naming_the_command(strict: Any) -> None:
+    fault = refusal(strict)
+    assert (fault["pointer"], fault["code"]) == ("/reward/name", "reward_not_tested")
+    assert "oolong reward test --dataset sums@1 --split train --reward exact_match" in fault["message"]
+    test = create(strict).json()
+    assert "never tested" in refusal(strict)["message"], "it has not ended yet"
+    say(test, "green")
+    strict.run()
+    assert strict.post("/runs/validate", {"spec": strict.spec()}).json()["errors"] == []
+
+
+def test_the_newest_test_decides(strict: Any, clock: Any) -> None:
+    for verdict in ("green", "amber"):
+        clock.forward(1)
+        say(create(strict).json(), verdict)
+    assert "was amber" in refusal(strict)["message"]
+
+
+def test_a_test_of_other_options_source_or_data_does_not_count(strict: Any) -> None:
+    strict.post("/functions", {"name": "near", "kind": "reward", "source": SOURCE})
+    say(create(strict, reward={"function": "near@1"}).json(), "green")
+    strict.run(reward={"function": "near@latest"})
+    strict.run(reward={"function": "near@1", "scale": 5.0})
+    assert (
+        refusal(strict, reward={"function": "near@1", "options": {"bonus": 1.0}})["code"]
+        == "reward_not_tested"
+    )
+    strict.post("/functions", {"name": "near", "kind": "reward", "source": SOURCE + "# 2\n"})
+    assert refusal(strict, reward={"function": "near@latest"})["pointer"] == "/reward/function"
+    strict.dataset("more")
+    assert (
+        "more@1" in refusal(strict, dataset={"version": "more@1"}, reward={"function": "near@1"})["message"]
+    )
+
+
+def test_what_is_no_rl_run_needs_no_test(strict: Any) -> None:
+    strict.run(kind="eval", dataset={"version": "sums@1", "split": "eval"}, evaluation={"prompts": 8})
+
+
+def test_the_command_tests_and_shows(oolong: Any, alice: Any) -> None:
+    Path("s.jsonl").write_text('{"row": 0, "completion": "1"}\n')
+    common = ("reward", "test", "--dataset", "sums@1", "--model", "tiny")
+    made = oolong(*common, "--stored", "s.jsonl", "--option", "extract=whole", "--no-wait")
+    assert made.code == 0, made.err
+    say(alice.get(f"/reward-tests/{made.out.strip()}").json(), "red")
+    assert "exact_match on sums@1: red" in oolong("reward", "show", made.out.strip()).out
+    assert "red" in oolong("reward", "tests").out
+    assert oolong(*common, "--option", "oops").code == 2
+    assert oolong("project", "set", "--tested-rewards", "on").code == 0
+    assert oolong("project", "set").code == 2

@@ -1,0 +1,145 @@
+"""The test bench of rewards: what is tried, how it is scored, and what the report makes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_agents.bench.cheats import CHEATS, cheats_of
+from gpu_agents.bench.nouns import MODEL, Outcome, Sample, Scored
+from gpu_agents.bench.report import report
+from gpu_agents.bench.scoring import score_twice, stored_samples
+from gpu_agents.channel import Peer
+from gpu_agents.rewards.reward import Completion, NoScore
+from gpu_agents.rewards.service import InThisProcess, RewardService
+from gpu_agents.rewards.table import build_reward
+from oolong.contracts.rollout import EvaluationPrompt
+
+ROWS = [
+    EvaluationPrompt(index=n, prompt_token_ids=[1], prompt=f"what is {n} + 1?", answer=str(n + 1))
+    for n in range(4)
+]
+Score = Callable[[Completion], float]
+
+
+async def tried(reward: Score, samples: list[Sample] | None = None) -> dict[str, Any]:
+    """The report on a reward that runs behind a real reward service."""
+    service = RewardService(InThisProcess(reward), token="t")
+    port = await service.door.open("127.0.0.1", 0)
+    peer = Peer("the reward service", f"http://127.0.0.1:{port}", "t", connect_seconds=5)
+    try:
+        chosen = cheats_of(list(CHEATS), ROWS) if samples is None else samples
+        scored = await score_twice(chosen, peer, timeout_seconds=5.0, done=lambda _: None)
+    finally:
+        await peer.close()
+        await service.door.close()
+    return report(scored, rows=len(ROWS), success_score=1.0, timeout_seconds=5.0, max_error_share=0.01)
+
+
+def sampled(*completions: str, row: int = 0) -> list[Sample]:
+    answer = ROWS[row].answer
+    return [Sample(row=row, source=MODEL, prompt="p", answer=answer, completion=text) for text in completions]
+
+
+def codes(document: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(reason["level"], reason["code"]) for reason in document["reasons"]}
+
+
+async def test_a_reward_that_looks_at_the_whole_answer_is_green() -> None:
+    document = await tried(build_reward("exact_match", {"extract": "whole"}))
+    assert (document["verdict"], document["reasons"]) == ("green", [])
+    assert document["cheats"]["leaked_answer"]["success_share"] == 1.0
+    assert document["cheats"]["all_answers"]["success_share"] == 0.0
+    assert document["calls"] == 2 * 6 * len(ROWS)
+    assert set(document["latency_seconds"]) == {"p50", "p95", "max"}
+
+
+async def test_a_reward_that_seeks_the_answer_anywhere_pays_for_a_list_of_all_answers() -> None:
+    document = await tried(lambda completion: float(completion.answer in completion.text))
+    assert document["verdict"] == "red"
+    assert ("red", "cheat_all_answers") in codes(document)
+    assert "'1 2 3 4'" in str(document["cheats"]["all_answers"]["example"])
+
+
+async def test_a_reward_that_pays_for_length_is_red_and_says_which_cheat() -> None:
+    document = await tried(lambda completion: min(len(completion.text) / 1000, 1.0))
+    assert ("red", "cheat_longest") in codes(document)
+    assert ("note", "bare_answer_is_not_enough") in codes(document)
+
+
+async def test_a_reward_that_pays_a_cheat_more_than_the_model_is_amber() -> None:
+    samples = [*sampled("a", "b"), Sample(row=0, source="empty", prompt="p", answer="1", completion="")]
+    document = await tried(lambda completion: 0.0 if completion.text else 0.5, samples)
+    assert (document["verdict"], ("amber", "cheat_empty") in codes(document)) == ("amber", True)
+
+
+async def test_a_reward_that_changes_its_mind_is_red() -> None:
+    calls = iter(range(1000))
+    document = await tried(lambda completion: float(next(calls)) / 1e6)
+    assert ("red", "not_deterministic") in codes(document)
+    example = document["determinism"]["examples"][0]
+    assert example["scores"][0] != example["scores"][1]
+
+
+async def test_exceptions_are_counted_with_what_they_said() -> None:
+    def fails_on_nothing(completion: Completion) -> float:
+        if not completion.text:
+            raise NoScore("there is no text")
+        return float(len(completion.text) % 2)
+
+    document = await tried(fails_on_nothing, [*sampled("", "a", "bb")])
+    assert ("red", "exceptions") in codes(document)
+    assert document["exceptions"]["count"] == 2, "each completion is scored twice"
+    assert document["exceptions"]["examples"][0]["error"] == "there is no text"
+    assert document["range"]["scored"] == 2, "an error is no score of 0"
+
+
+async def test_a_reward_that_says_the_same_of_everything_is_red() -> None:
+    document = await tried(lambda completion: 0.3, sampled("a", "b"))
+    assert ("red", "constant") in codes(document)
+
+
+async def test_groups_without_variance_are_amber() -> None:
+    samples = [sample for row in range(4) for sample in sampled("x", "y", row=row)] + sampled("1")
+    document = await tried(build_reward("exact_match", {"extract": "whole"}), samples)
+    assert document["zero_variance_share"] == 0.75
+    equal = [sample for row in range(4) for sample in sampled("x", "y", row=row)] + sampled("1", row=3)[:0]
+    equal += [Sample(row=9, source=MODEL, prompt="p", answer="1", completion="1")]
+    document = await tried(build_reward("exact_match", {"extract": "whole"}), equal)
+    assert (document["zero_variance_share"], document["verdict"]) == (1.0, "amber")
+
+
+def test_a_slow_reward_is_amber() -> None:
+    slow = Outcome(score=1.0, seconds=4.0)
+    quick = Outcome(score=0.0, seconds=0.1)
+    scored = [
+        Scored(sample=sample, first=outcome, second=outcome)
+        for sample, outcome in zip(sampled("a", "b"), (slow, quick), strict=True)
+    ]
+    document = report(scored, rows=1, success_score=1.0, timeout_seconds=5.0, max_error_share=0.01)
+    assert codes(document) == {("amber", "slow")}
+
+
+def test_given_completions_take_the_rows_prompt_or_bring_their_own(tmp_path: Path) -> None:
+    given = [
+        {"row": 2, "completion": "3"},
+        {"group": 7, "prompt": "q", "answer": "", "completion": "x<|end|>", "special_tokens": True},
+        {"group": 7, "prompt": "q", "answer": "", "completion": "y"},
+    ]
+    file = tmp_path / "samples.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in given))
+    rows = {row.index: row for row in ROWS}
+    found = stored_samples(file, rows, without_specials=lambda text: text.replace("<|end|>", ""))
+    assert [(s.row, s.prompt, s.answer, s.completion) for s in found] == [
+        (2, "what is 2 + 1?", "3", "3"), (-8, "q", "", "x"), (-8, "q", "", "y"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(CHEATS))
+def test_every_cheat_is_of_its_row(name: str) -> None:
+    samples = cheats_of([name], ROWS)
+    assert [(sample.row, sample.answer) for sample in samples] == [(row.index, row.answer) for row in ROWS]

@@ -1066,6 +1066,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/reward-tests": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_reward_tests"];
+        put?: never;
+        post: operations["create_reward_test"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reward-tests/{reward_test_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_reward_test"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs": {
         parameters: {
             query?: never;
@@ -1968,6 +2000,8 @@ export interface components {
         AxisEnum: "step" | "time";
         /** @enum {string} */
         BestModeEnum: "max" | "min";
+        /** @enum {unknown} */
+        BlankEnum: "";
         CanonicalRow: {
             messages: components["schemas"]["Message"][];
             answer: string;
@@ -2306,6 +2340,8 @@ export interface components {
             code: string;
             message: string;
         };
+        /** @enum {string} */
+        FinishReasonEnum: "stop" | "length";
         FoundLine: {
             job: string;
             name: string;
@@ -2404,7 +2440,7 @@ export interface components {
         GateVerdict: {
             alias: string;
             checkpoint: string;
-            verdict: components["schemas"]["VerdictEnum"];
+            verdict: components["schemas"]["GateVerdictVerdictEnum"];
             /** @description the newest eval run of this checkpoint by the gate's spec */
             run: string | null;
             checks: components["schemas"]["Check"][];
@@ -2412,6 +2448,8 @@ export interface components {
             /** @description what to run next; empty when it has passed */
             command: string;
         };
+        /** @enum {string} */
+        GateVerdictVerdictEnum: "passed" | "failed" | "missing" | "pending";
         Health: {
             /** @description ok, or what is wrong */
             db: string;
@@ -2777,6 +2815,7 @@ export interface components {
         PatchedProjectChangeRequest: {
             name?: string;
             trainer_code?: boolean;
+            tested_rewards?: boolean;
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PatchedQuotaChangeRequest: {
@@ -2900,6 +2939,8 @@ export interface components {
             team: components["schemas"]["Named"];
             /** @description runs may bring losses, which run inside the trainer */
             trainer_code: boolean;
+            /** @description an rl run is taken only with a green test of its reward on its dataset version */
+            tested_rewards: boolean;
         };
         ProjectEvent: {
             id: string;
@@ -3000,6 +3041,55 @@ export interface components {
              */
             automatic: boolean;
         };
+        RewardTest: {
+            id: string;
+            /** @description of kind bench: its events and logs, its place in the queue */
+            run: string;
+            status: components["schemas"]["RunStatus"];
+            reason: string;
+            reason_message: string;
+            waiting_why: string;
+            reward: string;
+            /** @description sha256 of the source, or the name, and the options */
+            reward_key: string;
+            dataset: components["schemas"]["DatasetRef"];
+            /** @description empty before the end */
+            verdict: components["schemas"]["RewardTestVerdictEnum"] | components["schemas"]["BlankEnum"];
+            report: {
+                [key: string]: unknown;
+            } | null;
+            created_by: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            ended_at: string | null;
+        };
+        RewardTestPage: {
+            data: components["schemas"]["RewardTest"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        RewardTestRequestRequest: {
+            /** @description dataset version: id, name@3 or name@latest */
+            dataset: string;
+            /** @default train */
+            split: string;
+            /** @description as in a RunSpec: name or function, and options */
+            reward: {
+                [key: string]: unknown;
+            };
+            /** @description base model: its chat template renders the prompts, and samples come from it */
+            model: string;
+            /** @description rows, samples, temperature, max_new_tokens, cheats, success_score, max_error_share */
+            bench?: {
+                [key: string]: unknown;
+            };
+            /** @description completions to score besides */
+            stored?: components["schemas"]["StoredSampleRequest"][];
+        };
+        /** @enum {string} */
+        RewardTestVerdictEnum: "green" | "amber" | "red";
         /** @enum {string} */
         Role: "viewer" | "editor" | "operator" | "admin";
         Run: {
@@ -3111,7 +3201,7 @@ export interface components {
             metrics_seq: number;
         };
         /** @enum {string} */
-        RunKind: "rl" | "sft" | "eval";
+        RunKind: "rl" | "sft" | "eval" | "bench";
         RunModel: {
             id: string;
             name: string;
@@ -3264,6 +3354,19 @@ export interface components {
             /** @description by the checkpoint's manifest; empty for the manifest itself */
             sha256: string;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        StoredSampleRequest: {
+            /** @description its prompt and answer are taken */
+            row?: number;
+            /** @description without a row: completions of one prompt have the same number */
+            group?: number;
+            prompt?: string;
+            answer?: string;
+            completion: string;
+            finish_reason?: components["schemas"]["FinishReasonEnum"];
+            /** @description the completion holds the model's special tokens, as stored trajectories do */
+            special_tokens?: boolean;
+        };
         /** @enum {string} */
         StratifyEnum: "answer" | "split";
         StreamTicket: {
@@ -3413,8 +3516,6 @@ export interface components {
             bytes: number;
             kept_because: string[];
         };
-        /** @enum {string} */
-        VerdictEnum: "passed" | "failed" | "missing" | "pending";
         Version: {
             id: string;
             dataset: components["schemas"]["Named"];
@@ -3467,6 +3568,7 @@ export type AuditEntryPage = components['schemas']['AuditEntryPage'];
 export type AuditTarget = components['schemas']['AuditTarget'];
 export type AxisEnum = components['schemas']['AxisEnum'];
 export type BestModeEnum = components['schemas']['BestModeEnum'];
+export type BlankEnum = components['schemas']['BlankEnum'];
 export type CanonicalRow = components['schemas']['CanonicalRow'];
 export type CanonicalRowPage = components['schemas']['CanonicalRowPage'];
 export type ChangeRequest = components['schemas']['ChangeRequest'];
@@ -3500,6 +3602,7 @@ export type Event = components['schemas']['Event'];
 export type EventPage = components['schemas']['EventPage'];
 export type FetchRequest = components['schemas']['FetchRequest'];
 export type FieldError = components['schemas']['FieldError'];
+export type FinishReasonEnum = components['schemas']['FinishReasonEnum'];
 export type FoundLine = components['schemas']['FoundLine'];
 export type FoundLines = components['schemas']['FoundLines'];
 export type Function = components['schemas']['Function'];
@@ -3511,6 +3614,7 @@ export type GateChangeRequest = components['schemas']['GateChangeRequest'];
 export type GatePage = components['schemas']['GatePage'];
 export type GateRunRequest = components['schemas']['GateRunRequest'];
 export type GateVerdict = components['schemas']['GateVerdict'];
+export type GateVerdictVerdictEnum = components['schemas']['GateVerdictVerdictEnum'];
 export type Health = components['schemas']['Health'];
 export type HeartbeatReply = components['schemas']['HeartbeatReply'];
 export type Histogram = components['schemas']['Histogram'];
@@ -3591,6 +3695,10 @@ export type Rendered = components['schemas']['Rendered'];
 export type Retention = components['schemas']['Retention'];
 export type RetentionPlan = components['schemas']['RetentionPlan'];
 export type RetentionRequest = components['schemas']['RetentionRequest'];
+export type RewardTest = components['schemas']['RewardTest'];
+export type RewardTestPage = components['schemas']['RewardTestPage'];
+export type RewardTestRequestRequest = components['schemas']['RewardTestRequestRequest'];
+export type RewardTestVerdictEnum = components['schemas']['RewardTestVerdictEnum'];
 export type Role = components['schemas']['Role'];
 export type Run = components['schemas']['Run'];
 export type RunDetail = components['schemas']['RunDetail'];
@@ -3616,6 +3724,7 @@ export type SourceKind = components['schemas']['SourceKind'];
 export type SpecRequest = components['schemas']['SpecRequest'];
 export type Status852Enum = components['schemas']['Status852Enum'];
 export type StoredFile = components['schemas']['StoredFile'];
+export type StoredSampleRequest = components['schemas']['StoredSampleRequest'];
 export type StratifyEnum = components['schemas']['StratifyEnum'];
 export type StreamTicket = components['schemas']['StreamTicket'];
 export type Team = components['schemas']['Team'];
@@ -3632,7 +3741,6 @@ export type UploadSession = components['schemas']['UploadSession'];
 export type Validation = components['schemas']['Validation'];
 export type ValidationCreateRequest = components['schemas']['ValidationCreateRequest'];
 export type Verdict = components['schemas']['Verdict'];
-export type VerdictEnum = components['schemas']['VerdictEnum'];
 export type Version = components['schemas']['Version'];
 export type VersionCreateRequest = components['schemas']['VersionCreateRequest'];
 export type $defs = Record<string, never>;
@@ -6329,12 +6437,113 @@ export interface operations {
             };
         };
     };
+    list_reward_tests: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+                /** @description only of this reward: name@3, exact_match */
+                reward?: string;
+                verdict?: "amber" | "green" | "red";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RewardTestPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_reward_test: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RewardTestRequestRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RewardTest"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_reward_test: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                reward_test_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RewardTest"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_runs: {
         parameters: {
             query?: {
                 /** @description next_cursor of the page before */
                 cursor?: string;
-                kind?: "eval" | "rl" | "sft";
+                kind?: "bench" | "eval" | "rl" | "sft";
                 /** @description 1 to 200; 50 when left out */
                 limit?: number;
                 /** @description part of the name */

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+TLS_OPTIONS = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey"})
 
 
 class MissingSetting(Exception):
     pass
+
+
+class UnsafeSetting(Exception):
+    """A value that must not be used in production."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +43,7 @@ class Environment:
     public_url: str  # how browsers reach us; printed in login links
     secure_cookies: bool
     debug: bool
+    production: bool  # OOLONG_ENV=production: unsafe values are refused at the start
     log_format: str  # json, text, or empty: text at a terminal, JSON elsewhere
     metrics_token: str  # bearer of GET /metrics; empty: there are no metrics
     rate_quotas: Quotas
@@ -44,17 +53,79 @@ class Environment:
 
 
 def read_environment() -> Environment:
-    """Raises MissingSetting naming the variable and an example."""
+    """Raises MissingSetting naming the variable and an example, and UnsafeSetting in production."""
+    environment = _read()
+    if environment.production:
+        refuse_unsafe(environment, environ=os.environ)
+    return environment
+
+
+def refuse_unsafe(environment: Environment, *, environ: Mapping[str, str]) -> None:
+    """What may do on a laptop and must not face a network. Raises UnsafeSetting with all that is wrong."""
+    faults = []
+    if environment.debug:
+        faults.append("OOLONG_DEBUG=1 shows code and settings to whoever meets an error: unset it")
+    if len(environment.secret_key) < 32 or len(set(environment.secret_key)) < 10:
+        faults.append(
+            "SECRET_KEY is too weak to sign anything: `manage.py init` makes one, or take 64 random digits"
+        )
+    if not environ.get("ALLOWED_HOSTS", "").strip():
+        faults.append(
+            "ALLOWED_HOSTS is not set: name the hosts of the public address, say oolong.example.org"
+        )
+    if "*" in environment.allowed_hosts:
+        faults.append("ALLOWED_HOSTS=* lets anybody put words into our links: name the hosts")
+    public = urlsplit(environment.public_url)
+    if public.scheme != "https" and not _is_loopback(public.hostname or ""):
+        faults.append(
+            f"OOLONG_PUBLIC_URL={environment.public_url!r}: passwords and tokens would travel readable; say https://…"
+        )
+    if not environ.get("OOLONG_DATA_DIR"):
+        faults.append("OOLONG_DATA_DIR is not set: name a folder that outlives the process")
+    if not (environ.get("REDIS_URL") or environ.get("REDIS_URL_FILE")):
+        faults.append("REDIS_URL is not set: name the broker, say redis://:password@valkey:6379/0")
+    if faults:
+        raise UnsafeSetting("these settings are refused in production:\n  - " + "\n  - ".join(faults))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _mode() -> str:
+    mode = os.environ.get("OOLONG_ENV", "") or "development"
+    if mode not in ("production", "development"):
+        raise MissingSetting(f"OOLONG_ENV={mode!r}: production or development")
+    return mode
+
+
+def secret_value(name: str) -> str:
+    """A variable, or the content of the file that NAME_FILE names, as container engines hand secrets over."""
+    file = os.environ.get(f"{name}_FILE", "")
+    if not file:
+        return os.environ.get(name, "")
+    if os.environ.get(name):
+        raise MissingSetting(f"both {name} and {name}_FILE are set; leave one of them")
+    try:
+        return Path(file).read_text().strip()
+    except OSError as error:
+        raise MissingSetting(f"{name}_FILE={file!r} cannot be read: {error.strerror}") from error
+
+
+def _read() -> Environment:
     repository = Path(__file__).resolve().parents[2]
     data_dir = Path(os.environ.get("OOLONG_DATA_DIR") or repository / "var" / "data")
     public_url = os.environ.get("OOLONG_PUBLIC_URL", "")
     return Environment(
         database_url=_required("DATABASE_URL", "postgresql://oolong:secret@127.0.0.1:5432/oolong"),
-        redis_url=os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0"),
+        redis_url=secret_value("REDIS_URL") or "redis://127.0.0.1:6379/0",
         secret_key=_required(
             "SECRET_KEY", "the output of `python3 -c 'import secrets; print(secrets.token_hex(32))'`"
         ),
-        secrets_keys=_list("OOLONG_SECRETS_KEYS"),
+        secrets_keys=_words(secret_value("OOLONG_SECRETS_KEYS")),
         data_dir=data_dir,
         storage_url=os.environ.get("STORAGE_URL", ""),
         webui_dist=Path(os.environ.get("OOLONG_WEBUI_DIST") or repository / "webui" / "dist"),
@@ -68,8 +139,9 @@ def read_environment() -> Environment:
             user=int(os.environ.get("OOLONG_RATE_USER", "3000")),
         ),
         debug=os.environ.get("OOLONG_DEBUG", "") == "1",
+        production=_mode() == "production",
         log_format=os.environ.get("OOLONG_LOG_FORMAT", ""),
-        metrics_token=os.environ.get("OOLONG_METRICS_TOKEN", ""),
+        metrics_token=secret_value("OOLONG_METRICS_TOKEN"),
         node_lease_seconds=float(os.environ.get("OOLONG_NODE_LEASE_SECONDS", "45")),
         orphan_seconds=float(os.environ.get("OOLONG_ORPHAN_SECONDS", "4500")),
         heartbeat_seconds=float(os.environ.get("OOLONG_HEARTBEAT_SECONDS", "10")),
@@ -80,7 +152,7 @@ def database_settings(url: str) -> dict[str, object]:
     """Django's form of a postgresql:// URL, with a connection pool (CONN_MAX_AGE must stay 0 with it)."""
     parts = urlsplit(url)
     if parts.scheme not in ("postgresql", "postgres"):
-        raise MissingSetting(f"DATABASE_URL={url!r}: only postgresql:// is supported")
+        raise MissingSetting(f"DATABASE_URL begins with {parts.scheme!r}; only postgresql:// is supported")
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": unquote(parts.path.lstrip("/")),
@@ -89,16 +161,34 @@ def database_settings(url: str) -> dict[str, object]:
         "HOST": parts.hostname or "",
         "PORT": str(parts.port or ""),
         "CONN_MAX_AGE": 0,
-        "OPTIONS": {"pool": {"min_size": 1, "max_size": 20, "timeout": 20}, "connect_timeout": 10},
+        "OPTIONS": {
+            **_tls(parts.query),
+            "pool": {"min_size": 1, "max_size": 20, "timeout": 20},
+            "connect_timeout": 10,
+        },
     }
 
 
+def _tls(query: str) -> dict[str, str]:
+    """`?sslmode=verify-full&sslrootcert=/etc/…`; nothing else may stand there."""
+    given = dict(parse_qsl(query))
+    if unknown := sorted(set(given) - TLS_OPTIONS):
+        raise MissingSetting(
+            f"DATABASE_URL has the option {unknown[0]!r}; known are {', '.join(sorted(TLS_OPTIONS))}"
+        )
+    return given
+
+
 def _required(name: str, example: str) -> str:
-    value = os.environ.get(name, "")
+    value = secret_value(name)
     if not value:
         raise MissingSetting(f"the environment variable {name} is not set; say {name}={example}")
     return value
 
 
 def _list(name: str) -> list[str]:
-    return [item.strip() for item in os.environ.get(name, "").split(",") if item.strip()]
+    return _words(os.environ.get(name, ""))
+
+
+def _words(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+from pathlib import Path
 
 from control_plane.environment import database_settings, read_environment
 
 ENVIRONMENT = read_environment()
+BASE_DIR = Path(__file__).resolve().parents[2]  # of the checkout
 
 SECRET_KEY = ENVIRONMENT.secret_key
 DEBUG = ENVIRONMENT.debug

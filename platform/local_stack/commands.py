@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from local_stack import configuration, dashboard, environments, pictures, preflight, selftest, stack
+from local_stack import configuration, dashboard, environments, init, pictures, preflight, selftest, stack
 from local_stack.errors import StackError
 from local_stack.places import Places, places_here
 
@@ -32,6 +32,11 @@ usage: python3 manage.py COMMAND [OPTIONS]
   preflight     check this machine, say what is missing
   setup         make the environments only
   node-python   the path of the node environment's Python, for an agent that is started by hand
+  init          make this a production installation: settings, secrets, tables, first user (--help)
+  backup DIR    back up rows and blobs, while everything runs
+  restore DIR   restore a backup into an empty installation
+  verify        compare every row with the bytes that it names (--backup DIR: of a backup)
+  doctor        look for faults, say what to do; --out FILE: a bundle without secrets
   clean         delete this clone's data, after naming its size and asking (--yes, --all)
 
 Any other command is Django's, run in .venv against the services of this clone (`up` first).
@@ -270,7 +275,13 @@ def _screenshots(places: Places, rest: list[str]) -> int:
 
 
 # Django's commands that people type: without a database they would wait long and end in a traceback.
-NEED_THE_DATABASE = frozenset({"create_token", "login_link", "enrolment_token", "dbshell"})
+NEED_THE_DATABASE = frozenset(
+    {"create_token", "login_link", "enrolment_token", "dbshell", "backup", "restore", "verify"}
+)
+
+
+# What a caller's environment says goes before var/stack.env.
+OWN_SETTINGS = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "STORAGE_URL", "ALLOWED_HOSTS")
 
 
 def run_django(places: Places, arguments: list[str]) -> int:
@@ -282,16 +293,18 @@ def run_django(places: Places, arguments: list[str]) -> int:
         )
         return 1
     chosen = configuration.read_configuration(places)
-    embedded = "DATABASE_URL" not in os.environ and (chosen is None or chosen.embedded_postgres)
+    production = os.environ.get("OOLONG_ENV") == "production"  # then the environment says everything
+    embedded = (
+        not production and "DATABASE_URL" not in os.environ and (chosen is None or chosen.embedded_postgres)
+    )
     if arguments[0] in NEED_THE_DATABASE and embedded and not stack.is_running(places):
         print(
             f"{arguments[0]}: nothing of this clone is running. Start it: python3 manage.py up",
             file=sys.stderr,
         )
         return 1
-    variables = configuration.read_env_file(places) | {
-        name: os.environ[name] for name in ("DATABASE_URL", "REDIS_URL", "SECRET_KEY") if name in os.environ
-    }
+    variables = {} if production else configuration.read_env_file(places)
+    variables |= {name: os.environ[name] for name in OWN_SETTINGS if name in os.environ}
     environment = {**os.environ, **configuration.child_environment(places, variables)}
     environment.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
     python = str(places.venv_python)
@@ -313,4 +326,5 @@ COMMANDS: dict[str, Command] = {
     "preflight": _preflight,
     "setup": _setup,
     "clean": _clean,
+    "init": init.main,
 }

@@ -20,6 +20,8 @@ CONTROL_PLANE_ONLY = frozenset(
         "DATABASE_URL",
         "REDIS_URL",
         "OOLONG_METRICS_TOKEN",
+        "OOLONG_SECRETS_KEYS",
+        "STORAGE_URL",
         "OOLONG_DATA_DIR",
         "PROMETHEUS_MULTIPROC_DIR",
         "DJANGO_SETTINGS_MODULE",

@@ -14,6 +14,12 @@ from control_plane.fleet.models import Lease, Liveness, Node, Slot
 
 def collect() -> Iterable[Metric]:
     nodes = Counter(node.status for node in Node.objects.only("liveness", "intent"))
+    yield labelled(GaugeMetricFamily, "oolong_nodes", "Nodes by status.", "status", dict(nodes))
+    yield labelled(GaugeMetricFamily, "oolong_slots", "Slots by state.", "state", slot_states())
+
+
+def slot_states() -> dict[str, int]:
+    """How many slots are free, held, unhealthy, or on a node that is silent."""
     states: Counter[str] = Counter({"free": 0, "held": 0, "unhealthy": 0, "unreachable": 0})
     held = Exists(Lease.objects.filter(slot=OuterRef("pk"), released_at=None))
     rows = (
@@ -24,8 +30,7 @@ def collect() -> Iterable[Metric]:
     )
     for is_held, healthy, liveness, count in rows:
         states[_state(is_held, healthy, liveness)] += count
-    yield labelled(GaugeMetricFamily, "oolong_nodes", "Nodes by status.", "status", dict(nodes))
-    yield labelled(GaugeMetricFamily, "oolong_slots", "Slots by state.", "state", dict(states))
+    return dict(states)
 
 
 def _state(held: bool, healthy: bool, liveness: str) -> str:

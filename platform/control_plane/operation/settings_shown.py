@@ -11,7 +11,7 @@ from django.conf import settings
 PLAIN = frozenset(
     {
         "data_dir", "webui_dist", "allowed_hosts", "trusted_origins", "public_url", "secure_cookies", "debug",
-        "log_format", "node_lease_seconds", "orphan_seconds", "heartbeat_seconds",
+        "production", "log_format", "node_lease_seconds", "orphan_seconds", "heartbeat_seconds",
     }
 )  # fmt: skip
 ADDRESSES = frozenset({"database_url", "redis_url", "storage_url"})

@@ -42,7 +42,7 @@ def restore_backup(folder: Path, *, say: Say) -> Manifest:
     programs.run(
         [
             pg_restore, "--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction",
-            "--dbname", settings.DATABASES["default"]["NAME"], str(folder / manifest.database),
+            "--dbname", str(connection.settings_dict["NAME"]), str(folder / manifest.database),
         ]
     )  # fmt: skip
     say("The rows are restored. Applying migrations …")

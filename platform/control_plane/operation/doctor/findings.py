@@ -1,0 +1,156 @@
+"""What looks wrong, and what to do about it: pure rules over what was collected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+TICK_STALE_SECONDS = 60.0
+DISK_LOW_SHARE = 0.10
+QUEUE_LONG_SECONDS = 600.0
+# Their period is a minute or more, or nothing is wrong when they rest.
+SLOW_TICKS = frozenset({"clean-up"})
+
+
+@dataclass(frozen=True)
+class Advice:
+    level: str  # fault, warning
+    what: str
+    do: str
+
+
+def findings(collected: dict[str, Any]) -> list[Advice]:
+    """Faults first."""
+    found = [
+        *_services(collected["services"]),
+        *_migrations(collected["migrations"]),
+        *_ticks(collected["ticks"]),
+        *_queue(collected["runs"], collected["slots"]),
+        *_nodes(collected["nodes"]),
+        *_disk(collected["disk"]),
+        *_settings(collected["settings"]),
+    ]
+    return sorted(found, key=lambda advice: advice.level != "fault")
+
+
+def _services(services: list[dict[str, Any]]) -> list[Advice]:
+    return [
+        Advice(
+            "fault",
+            f"{service['service']}: {service['said']}",
+            "`manage.py init --check-only` checks it again",
+        )
+        for service in services
+        if not service["well"]
+    ]
+
+
+def _migrations(migrations: dict[str, Any]) -> list[Advice]:
+    missing = migrations.get("not_applied", [])
+    if not missing:
+        return []
+    return [
+        Advice(
+            "fault", f"{len(missing)} migration(s) are not applied: {missing[0]}", "run `manage.py migrate`"
+        )
+    ]
+
+
+def _ticks(ticks: list[dict[str, Any]]) -> list[Advice]:
+    found = []
+    if not ticks:
+        found.append(Advice("fault", "no tick has ever run", "start a worker and beat"))
+    stale = [
+        tick for tick in ticks if tick["age_seconds"] > TICK_STALE_SECONDS and tick["name"] not in SLOW_TICKS
+    ]
+    if stale and len(stale) == len([tick for tick in ticks if tick["name"] not in SLOW_TICKS]):
+        age = min(tick["age_seconds"] for tick in stale)
+        found.append(
+            Advice(
+                "fault", f"nothing has ticked for {age:.0f} s", "a worker and beat must run; see their logs"
+            )
+        )
+    else:
+        found += [
+            Advice(
+                "warning", f"the tick {tick['name']} has not run for {tick['age_seconds']:.0f} s",
+                "see the worker's log; a worker that hangs may be killed at any time",
+            )
+            for tick in stale
+        ]  # fmt: skip
+    found += [
+        Advice(
+            "warning", f"the tick {tick['name']} has failed {tick['failures']} times", "see the worker's log"
+        )
+        for tick in ticks
+        if tick["failures"]
+    ]
+    return found
+
+
+def _queue(runs: dict[str, Any], slots: dict[str, int]) -> list[Advice]:
+    waited = runs.get("oldest_queued_seconds", 0.0)
+    if waited > QUEUE_LONG_SECONDS and slots.get("free", 0) > 0:
+        return [
+            Advice(
+                "warning", f"a run has waited for {waited / 60:.0f} min while {slots['free']} slot(s) are free",
+                f"its page says why: {runs.get('oldest_queued_why') or 'nothing yet'}",
+            )
+        ]  # fmt: skip
+    return []
+
+
+def _nodes(nodes: list[dict[str, Any]]) -> list[Advice]:
+    if not nodes:
+        return [Advice("warning", "no node has joined", "`oolong pool enrol` gives a token for one")]
+    found = [
+        Advice(
+            "fault" if node["status"] == "LOST" else "warning",
+            f"node {node['name']} is {node['status']}, silent for {node['silent_seconds']:.0f} s",
+            "see the agent's log on that machine: its network, its credential, its disk",
+        )
+        for node in nodes
+        if node["status"] in ("UNRESPONSIVE", "LOST")
+    ]
+    found += [
+        Advice(
+            "warning",
+            f"node {node['name']}: {node['unhealthy']} unhealthy slot(s)",
+            "see `oolong pool slots`",
+        )
+        for node in nodes
+        if node["unhealthy"]
+    ]
+    versions = sorted({node["agent_version"] for node in nodes if node["status"] != "LOST"})
+    if len(versions) > 1:
+        found.append(
+            Advice(
+                "warning", f"agents of several versions: {', '.join(versions)}", "upgrade them, one by one"
+            )
+        )
+    return found
+
+
+def _disk(disk: list[dict[str, Any]]) -> list[Advice]:
+    return [
+        Advice(
+            "fault" if place["free_bytes"] < place["total_bytes"] * DISK_LOW_SHARE / 5 else "warning",
+            f"{place['what']} has {place['free_bytes'] / 1e9:.1f} GB free of {place['total_bytes'] / 1e9:.1f} GB",
+            "make room: `oolong ckpt retention` frees checkpoints, `manage.py verify` names blobs of nobody",
+        )
+        for place in disk
+        if place["free_bytes"] < place["total_bytes"] * DISK_LOW_SHARE
+    ]
+
+
+def _settings(settings: dict[str, str]) -> list[Advice]:
+    found = []
+    if settings.get("debug") == "True":
+        found.append(
+            Advice("fault", "OOLONG_DEBUG=1 shows code and settings to whoever meets an error", "unset it")
+        )
+    if settings.get("production") == "True" and settings.get("metrics_token") == "not set":
+        found.append(
+            Advice("warning", "nobody measures: OOLONG_METRICS_TOKEN is not set", "set it, scrape /metrics")
+        )
+    return found

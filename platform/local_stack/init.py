@@ -1,0 +1,189 @@
+"""`manage.py init`: the settings file of a production installation, and everything behind it made ready.
+
+Idempotent. What the file says stays: a secret is never made anew, and a value that the command line contradicts is
+an error and not a change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from local_stack.configuration import child_environment
+from local_stack.errors import StackError
+from local_stack.files import write_atomically
+from local_stack.places import Places
+
+Ask = Callable[[str, str], str]  # question, default -> answer
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One variable of the file: what to ask for, and an example."""
+
+    name: str
+    flag: str
+    question: str
+    example: str
+    default: str = ""
+    needed: bool = True
+
+
+WANTED = (
+    Wanted(
+        "OOLONG_PUBLIC_URL", "--public-url", "Address under which browsers and nodes reach this installation",
+        "https://oolong.example.org",
+    ),
+    Wanted("DATABASE_URL", "--database-url", "PostgreSQL", "postgresql://oolong:password@127.0.0.1:5432/oolong"),
+    Wanted("REDIS_URL", "--redis-url", "Valkey or Redis", "redis://:password@127.0.0.1:6379/0"),
+    Wanted("OOLONG_DATA_DIR", "--data-dir", "Folder for uploads", "/var/lib/oolong/store", "/var/lib/oolong/store"),
+    Wanted(
+        "STORAGE_URL", "--storage-url", "Where blobs are kept; empty: in that folder",
+        "s3://bucket/prefix?endpoint=https://s3.example.org", needed=False,
+    ),
+)  # fmt: skip
+GENERATED = ("SECRET_KEY", "OOLONG_SECRETS_KEYS", "OOLONG_METRICS_TOKEN")
+
+
+def main(places: Places, rest: list[str]) -> int:
+    options = parser().parse_args(rest)
+    interactive = sys.stdin.isatty() and not options.no_input
+    given = {wanted.name: getattr(options, _attribute(wanted)) for wanted in WANTED}
+    file: Path = options.env_file
+    known = read_file(file)
+    values = decide(
+        known, {name: value for name, value in given.items() if value}, ask=_ask if interactive else None
+    )
+    if values != known:
+        write_file(file, values)
+        made = [name for name in GENERATED if name not in known]
+        print(f"{file}: {'made' if not known else 'completed'}, readable by its owner only", end="")
+        print(f"; new secrets: {', '.join(made)}" if made else "")
+    else:
+        print(f"{file}: nothing to change")
+    environment = {
+        **{name: value for name, value in os.environ.items() if name.startswith("AWS_")},
+        **child_environment(places, values),
+        "OOLONG_LOG_FORMAT": "text",
+    }
+    words = ["init_production", "--admin", options.admin]
+    words += ["--password"] if options.password else []
+    words += ["--check-only"] if options.check_only else []
+    status = subprocess.run(
+        [str(places.venv_python), "-m", "django", *words], env=environment, cwd=places.root
+    ).returncode
+    if status == 0 and not options.check_only:
+        print(advice(values, file))
+    return status
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="manage.py init", description=__doc__)
+    found.add_argument(
+        "--env-file", type=Path, default=Path("/etc/oolong/oolong.env"), help="default: %(default)s"
+    )
+    for wanted in WANTED:
+        found.add_argument(wanted.flag, dest=_attribute(wanted), default="", help=f"say {wanted.example}")
+    found.add_argument("--admin", default="admin", help="name of the first user (default: admin)")
+    found.add_argument(
+        "--password",
+        action="store_true",
+        help="ask for the admin's password; otherwise a single-use login link",
+    )
+    found.add_argument(
+        "--check-only", action="store_true", help="check settings and services, change nothing there"
+    )
+    found.add_argument(
+        "--no-input", action="store_true", help="ask nothing: every value by a flag or the file"
+    )
+    return found
+
+
+def decide(known: Mapping[str, str], given: Mapping[str, str], *, ask: Ask | None) -> dict[str, str]:
+    """The values of the file. Raises StackError for one that is missing, or that the file contradicts."""
+    values = dict(known)
+    for wanted in WANTED:
+        if wanted.name in known and given.get(wanted.name, known[wanted.name]) != known[wanted.name]:
+            raise StackError(
+                f"the file has another {wanted.name} than {wanted.flag}: init never overwrites. Edit the file if the "
+                "new value is meant"
+            )
+        if wanted.name in known:
+            continue
+        value = given.get(wanted.name, "")
+        if not value and ask is not None:
+            value = ask(f"{wanted.question}, say {wanted.example}", wanted.default)
+        value = value or wanted.default
+        if not value and wanted.needed:
+            raise StackError(f"{wanted.flag} is missing, say {wanted.flag} {shlex.quote(wanted.example)}")
+        values[wanted.name] = value
+    host = urlsplit(values["OOLONG_PUBLIC_URL"]).hostname
+    if not host:
+        raise StackError(
+            f"--public-url {values['OOLONG_PUBLIC_URL']!r} is no address; say https://oolong.example.org"
+        )
+    values.setdefault("OOLONG_ENV", "production")
+    values.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
+    values.setdefault("ALLOWED_HOSTS", ",".join(dict.fromkeys([host, "127.0.0.1", "localhost"])))
+    values.setdefault("OOLONG_LOG_FORMAT", "json")
+    for name in GENERATED:
+        values.setdefault(name, secrets.token_hex(32))
+    return values
+
+
+def read_file(file: Path) -> dict[str, str]:
+    """NAME=value lines, as systemd's EnvironmentFile and a shell read them; nothing when there is no file."""
+    try:
+        text = file.read_text()
+    except FileNotFoundError:
+        return {}
+    values = {}
+    for line in text.splitlines():
+        name, sign, value = line.strip().partition("=")
+        if sign and not name.startswith("#"):
+            values[name] = "".join(shlex.split(value))
+    return values
+
+
+def write_file(file: Path, values: Mapping[str, str]) -> None:
+    lines = [
+        "# Settings of Oolong; made by `manage.py init`. Holds secrets: SECRET_KEY signs sessions and links,"
+    ]
+    lines += ["# OOLONG_SECRETS_KEYS opens project secrets. Keep a copy apart from the backups."]
+    lines += [f"{name}={shlex.quote(value)}" for name, value in values.items()]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, "\n".join(lines) + "\n", mode=0o600)
+
+
+def advice(values: Mapping[str, str], file: Path) -> str:
+    host = urlsplit(values["OOLONG_PUBLIC_URL"]).hostname or ""
+    return f"""
+Next:
+  Start the processes with this file, under systemd or by hand:
+    set -a; . {shlex.quote(str(file))}; set +a
+    web     python -m uvicorn control_plane.asgi:application --host 127.0.0.1 --port 8400 --lifespan off
+    worker  python -m celery --app control_plane worker --concurrency 2
+    beat    python -m celery --app control_plane beat
+  TLS: browsers and nodes must come by https. With Caddy two lines do, and it fetches the certificate itself:
+    {host} {{
+      reverse_proxy 127.0.0.1:8400
+    }}
+  An agent refuses plain HTTP to anything but its own machine.
+  docs/how-to/operate.md has the rest: containers, several processes, metrics, backup."""
+
+
+def _attribute(wanted: Wanted) -> str:
+    return wanted.flag.lstrip("-").replace("-", "_")
+
+
+def _ask(question: str, default: str) -> str:
+    answer = input(f"{question}{f' [{default}]' if default else ''}: ").strip()
+    return answer or default

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0006_member_is_editor'),
+        ('accounts', '0007_stream_tickets'),
     ]
 
     operations = [

@@ -4,7 +4,7 @@ DEVICE ?= cpu
 export DEVICE
 
 .PHONY: help preflight setup demo up down ps clean login-link webui screenshots \
-	test test-unit test-integration test-e2e test-faults test-sandbox test-sim test-gpu bench lint format lock
+	test test-unit test-integration test-e2e test-faults test-sandbox test-sim test-api test-gpu audit bench lint format lock
 
 help:
 	@$(PYTHON) manage.py help
@@ -21,7 +21,7 @@ test-unit:
 test-integration:
 	@$(PYTHON) manage.py selftest --lanes integration,trainer-integration
 
-test-e2e test-faults test-sandbox test-sim:
+test-e2e test-faults test-sandbox test-sim test-api:
 	@$(PYTHON) manage.py selftest --lanes $(@:test-%=%)
 
 # With a GPU the node environment is the CUDA one; without, every test of the lane is a skip that says so.
@@ -31,6 +31,10 @@ test-gpu:
 # All measures, or ONLY=key,key.
 bench:
 	@$(PYTHON) manage.py bench --only "$(ONLY)"
+
+# What is known against the pinned packages; asks the package index.
+audit:
+	@$(PYTHON) manage.py selftest --lanes audit
 
 lint:
 	@$(PYTHON) manage.py selftest --lanes static

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -45,6 +46,7 @@ LANES = (
             ("tests/unit/rollout",),
         ),
     ),
+    Lane("audit", part_of_the_suite=False),
     Lane("web"),
     Lane("trainer", paths=("tests/unit/trainers",), in_node_environment=True),
     Lane("integration", paths=("tests/integration",), ignored=("tests/integration/trainers",)),
@@ -67,8 +69,13 @@ CHECKERS: dict[str, list[str]] = {
         "platform/control_plane",
     ],
     "import-linter": ["lint-imports"],
+    "bandit": ["python", "tests/tools/security_checks.py", "code"],
     "django check --deploy": ["python", "-m", "django", "check", "--deploy", "--fail-level", "WARNING"],
 }
+
+# Asks the package index, so it is a lane of its own. Status 77: it could not, and the last line says why.
+AUDITS: dict[str, list[str]] = {"pip-audit": ["python", "tests/tools/security_checks.py", "packages"]}
+NOT_MADE = 77
 
 
 @dataclass
@@ -103,7 +110,9 @@ def run_lanes(places: Places, *, names: list[str], device: str, more: list[str])
         print(f"\n===== {lane.name}", flush=True)
         lane_began = time.monotonic()
         if lane.name == "static":
-            outcome = run_checkers(places)
+            outcome = run_checkers(places, CHECKERS)
+        elif lane.name == "audit":
+            outcome = run_checkers(places, AUDITS)
         elif lane.name == "web":
             outcome = run_web_tests(places, lane, report=results / "web.xml")
         else:
@@ -139,8 +148,8 @@ def _print_end(
     print(f"{total.passed} passed, {failed} failed, {len(total.skipped) - len(refused)} skipped", flush=True)
 
 
-def run_checkers(places: Places) -> Outcome:
-    """Ruff, mypy and the import rules; each counts as one test."""
+def run_checkers(places: Places, checkers: Mapping[str, list[str]]) -> Outcome:
+    """Each checker counts as one test."""
     outcome = Outcome()
     # Settings as in production, for Django's own check and for mypy's plugin; nothing opens a connection.
     settings = {
@@ -152,7 +161,7 @@ def run_checkers(places: Places) -> Outcome:
         "ALLOWED_HOSTS": "oolong.example",
     }
     environment = _environment(places, None) | settings
-    for name, words in CHECKERS.items():
+    for name, words in checkers.items():
         done = subprocess.run(
             [str(places.venv / "bin" / words[0]), *words[1:]],
             cwd=places.root,
@@ -163,6 +172,10 @@ def run_checkers(places: Places) -> Outcome:
         if done.returncode == 0:
             outcome.passed += 1
             print(f"{name}: ok", flush=True)
+        elif done.returncode == NOT_MADE:
+            reason = (done.stdout.strip().splitlines() or ["it says nothing"])[-1]
+            outcome.skipped.append((name, reason))
+            print(f"{name}: NOT MADE: {reason}", flush=True)
         else:
             outcome.failed += 1
             outcome.problems.append(name)
@@ -279,9 +292,15 @@ def _environment(places: Places, node: Path | None) -> dict[str, str]:
 
 
 def _is_about_the_network(name: str) -> bool:
-    return name in ("node_extra_ca_certs", "ssl_cert_dir", "http_proxy", "https_proxy", "no_proxy") or (
-        name.startswith("npm_config_")
-    )
+    return name in (
+        "node_extra_ca_certs",
+        "ssl_cert_dir",
+        "ssl_cert_file",
+        "requests_ca_bundle",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+    ) or (name.startswith("npm_config_"))
 
 
 def read_report(report: Path) -> Outcome:

@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0007_tested_rewards'),
+        ('accounts', '0008_tested_rewards'),
         ('catalog', '0007_alias_gates'),
         ('runs', '0008_dedupe_key'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),

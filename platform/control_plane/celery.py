@@ -70,6 +70,16 @@ app.conf.update(
             "schedule": 60.0,
             "options": {"expires": 60},
         },
+        "deliver-webhooks": {
+            "task": "control_plane.webhooks.tasks.deliver_webhooks",
+            "schedule": 2.0,
+            "options": {"expires": 10},
+        },
+        "forget-old-deliveries": {
+            "task": "control_plane.webhooks.tasks.forget_old_deliveries",
+            "schedule": 3600.0,
+            "options": {"expires": 600},
+        },
         "prune-stream": {
             "task": "control_plane.telemetry.tasks.prune_frames",
             "schedule": 60.0,

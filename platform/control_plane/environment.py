@@ -50,6 +50,7 @@ class Environment:
     node_lease_seconds: float  # silence after which a node is UNRESPONSIVE
     orphan_seconds: float  # silence after which a node ends its own jobs
     heartbeat_seconds: float
+    webhook_networks: list[str]  # private networks that webhooks may lead to: 10.1.0.0/16; none by default
 
 
 def read_environment() -> Environment:
@@ -145,6 +146,7 @@ def _read() -> Environment:
         node_lease_seconds=float(os.environ.get("OOLONG_NODE_LEASE_SECONDS", "45")),
         orphan_seconds=float(os.environ.get("OOLONG_ORPHAN_SECONDS", "4500")),
         heartbeat_seconds=float(os.environ.get("OOLONG_HEARTBEAT_SECONDS", "10")),
+        webhook_networks=_networks("OOLONG_WEBHOOK_NETWORKS"),
     )
 
 
@@ -184,6 +186,16 @@ def _required(name: str, example: str) -> str:
     if not value:
         raise MissingSetting(f"the environment variable {name} is not set; say {name}={example}")
     return value
+
+
+def _networks(name: str) -> list[str]:
+    found = _list(name)
+    for text in found:
+        try:
+            ipaddress.ip_network(text, strict=False)
+        except ValueError as error:
+            raise MissingSetting(f"{name}: {text!r} is no network, such as 10.1.0.0/16: {error}") from error
+    return found
 
 
 def _list(name: str) -> list[str]:

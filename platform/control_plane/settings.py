@@ -25,6 +25,7 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "control_plane.common",
     "control_plane.accounts",
+    "control_plane.webhooks",
     "control_plane.catalog",
     "control_plane.fleet",
     "control_plane.runs",

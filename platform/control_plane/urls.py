@@ -14,6 +14,7 @@ api: list[URLPattern | URLResolver] = [
     path("openapi.json", SpectacularJSONAPIView.as_view(**_open), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="schema", **_open)),
     path("", include("control_plane.accounts.urls")),
+    path("", include("control_plane.webhooks.urls")),
     path("", include("control_plane.catalog.urls")),
     path("", include("control_plane.fleet.urls")),
     path("", include("control_plane.runs.urls")),

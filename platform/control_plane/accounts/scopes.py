@@ -17,6 +17,7 @@ SCOPES = (
     "project:read", "project:admin",
     "audit:read",
     "secrets:read", "secrets:write",
+    "webhooks:admin",
     "team:admin",
     "installation:admin",
 )  # fmt: skip
@@ -27,7 +28,14 @@ _EDITOR = _VIEWER | {
     "runs:write", "sessions:write", "datasets:write", "models:write", "functions:write", "checkpoints:write",
 }  # fmt: skip
 _OPERATOR = _EDITOR | {"runs:admin", "checkpoints:admin", "pool:admin"}
-_ADMIN = _OPERATOR | {"tokens:admin", "members:admin", "project:admin", "audit:read", "secrets:write"}
+_ADMIN = _OPERATOR | {
+    "tokens:admin",
+    "members:admin",
+    "project:admin",
+    "audit:read",
+    "secrets:write",
+    "webhooks:admin",
+}
 
 ROLE_SCOPES: dict[str, frozenset[str]] = {
     Role.VIEWER: frozenset(_VIEWER),

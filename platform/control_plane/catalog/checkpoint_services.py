@@ -26,7 +26,8 @@ from control_plane.catalog.models import (
     Upload,
 )
 from control_plane.catalog.retention import Candidate, Policy, Verdict, judge
-from control_plane.common.errors import Problem, conflict, not_found
+from control_plane.common.errors import FieldError, Problem, conflict, not_found, unprocessable
+from control_plane.webhooks import outbox
 
 LINK_SALT = "checkpoint-download"
 Judge = Callable[[AliasGate, Checkpoint], dict[str, Any]]  # raises Problem when the gate is not passed
@@ -49,6 +50,9 @@ def set_alias(
     may not move it without, when `expected` was given and the alias means another checkpoint by now, or when the
     checkpoint's bytes are gone.
     """
+    if name == "latest":
+        message = "latest always means a run's newest checkpoint; give the alias another name"
+        raise unprocessable("invalid", message, [FieldError("/alias", "reserved", message)])
     with transaction.atomic():
         held = Checkpoint.objects.select_for_update().get(pk=checkpoint.pk)
         if held.state == CheckpointState.FREED:
@@ -80,6 +84,9 @@ def set_alias(
             caller, "checkpoint_alias", f"{name} → {held.run_name} step {held.step} ({held.pk})", now=now,
             data={"alias": name, "from": before, "to": held.pk, "protected": becomes, "evidence": evidence},
         )  # fmt: skip
+        shown = {"id": held.pk, "run_id": held.run_id, "run_name": held.run_name, "step": held.step}
+        told = {"alias": name, "from": before, "checkpoint": shown, "by": caller.user.username}
+        outbox.emit(caller.project.pk, "checkpoint.promoted", told, now=now)
     return alias
 
 

@@ -104,5 +104,17 @@ def reward_test_id() -> str:
     return new_id("rwt")
 
 
+def webhook_id() -> str:
+    return new_id("whk")
+
+
+def webhook_event_id() -> str:
+    return new_id("msg")
+
+
+def webhook_delivery_id() -> str:
+    return new_id("whd")
+
+
 def lease_id() -> str:
     return new_id("lease")

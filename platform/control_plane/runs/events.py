@@ -9,7 +9,10 @@ from control_plane.common import live
 from control_plane.runs.models import Run, RunEvent
 from control_plane.runs.show import event_as_json, run_as_json
 from control_plane.runs.status import may_move
-from oolong.contracts.lifecycle import ENDED, RunStatus
+from control_plane.webhooks import outbox
+from oolong.contracts.lifecycle import ENDED, OUTCOMES, EndReason, RunStatus
+
+MOST_SAID = 1000  # characters of a message that webhooks carry
 
 
 class RefusedMove(Exception):
@@ -44,8 +47,20 @@ def move_run(run: Run, status: RunStatus, *, now: datetime, message: str = "", *
     for name, value in fields.items():
         setattr(run, name, value)
     note(run, "status", message, at=now, before=before, after=status)
+    told = {"run": run_in_brief(run), "before": before, "status": status, "message": message[:MOST_SAID]}
+    outbox.emit(run.project_id, f"run.{status.lower()}", told, now=now)
     announce_run(run)
     return True
+
+
+def run_in_brief(run: Run) -> dict[str, Any]:
+    """A run as webhooks show it; the rest is a GET away."""
+    return {
+        "id": run.pk, "name": run.name, "kind": run.kind, "status": str(run.status), "reason": str(run.reason),
+        "reason_message": run.reason_message[:MOST_SAID], "fault": str(run.fault), "tags": run.tags,
+        "advice": OUTCOMES[EndReason(run.reason)].advice if run.reason else "",
+        "attempt_number": run.attempt_number, "train_step": run.train_step,
+    }  # fmt: skip
 
 
 def announce_run(run: Run) -> None:

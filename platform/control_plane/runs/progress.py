@@ -17,13 +17,14 @@ from control_plane.runs.ending import (
     rest,
     verdict_of,
 )
-from control_plane.runs.events import announce_run, move_run, note
+from control_plane.runs.events import announce_run, move_run, note, run_in_brief
 from control_plane.runs.locking import each_locked
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.quiet import final_is_stored, gap_of, is_quiet, quiet_since, results_are_kept
 from control_plane.runs.selectors import live_attempt, newest_stored_checkpoint
 from control_plane.runs.show import checkpoint_as_json
 from control_plane.runs.status import WORKING, Broken, Done, JobView, Working, judge, pause_before_retry
+from control_plane.webhooks import outbox
 from oolong.contracts.lifecycle import (
     ENDED,
     OUTCOMES,
@@ -65,6 +66,14 @@ def note_stored(run: Run, checkpoint: Checkpoint, *, now: datetime) -> None:
     message = f"checkpoint of step {checkpoint.step} stored"
     note(run, "checkpoint_stored", message, at=now, attempt_number=checkpoint.attempt_number)
     live.publish(f"run:{run.pk}", "checkpoint", checkpoint_as_json(checkpoint))
+    stored = {
+        "id": checkpoint.pk,
+        "step": checkpoint.step,
+        "final": checkpoint.final,
+        "bytes": checkpoint.bytes,
+    }
+    told = {"run": run_in_brief(run), "checkpoint": stored}
+    outbox.emit(run.project_id, "checkpoint.stored", told, now=now)
     announce_run(run)
     advance_run(run, now=now)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django.db import transaction
+
+from control_plane.common.clock import rfc3339
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Intent, Liveness
 from control_plane.runs.ending import ask_stop, end_attempt
@@ -13,12 +16,16 @@ from control_plane.runs.models import Attempt, Run
 from control_plane.runs.placement import fits_elsewhere
 from control_plane.runs.selectors import live_attempt
 from control_plane.runs.status import WORKING
+from control_plane.webhooks import outbox
 from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobKind, RunStatus
 
 
 def sweep_leases(*, now: datetime) -> None:
     """Judge the nodes by their silence, and move runs off those that fell silent or are to be emptied."""
-    fleet.sweep(now=now)
+    for node in fleet.sweep(now=now):
+        with transaction.atomic():
+            told = {"node": {"id": node.pk, "name": node.name}, "last_seen_at": rfc3339(node.last_seen_at)}
+            outbox.emit_everywhere(f"node.{node.liveness.lower()}", told, now=now)
     troubled = (
         Attempt.objects.exclude(status=AttemptStatus.ENDED)
         .exclude(node__liveness=Liveness.READY, node__intent__in=[Intent.ACTIVE, Intent.CORDONED])

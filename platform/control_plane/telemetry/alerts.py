@@ -10,11 +10,12 @@ from django.db.models import QuerySet
 
 from control_plane.common import live
 from control_plane.common.clock import rfc3339
-from control_plane.runs.events import note
+from control_plane.runs.events import note, run_in_brief
 from control_plane.runs.locking import each_locked
 from control_plane.runs.models import Run
 from control_plane.telemetry import alert_rules as rules
 from control_plane.telemetry.models import Alert
+from control_plane.webhooks import outbox
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.run_spec import RunSpec
 
@@ -112,3 +113,5 @@ def _tell(run: Run, said: dict[str, str], *, now: datetime) -> None:
         word = "over" if alert.closed_at else "alert"
         note(run, "alert", f"{word}: {shown['title']}: {alert.message}", at=now, rule=alert.rule)
         live.publish(f"run:{run.pk}", "alert", shown)
+        told = {"run": run_in_brief(run), "alert": shown}
+        outbox.emit(run.project_id, "alert.resolved" if alert.closed_at else "alert.fired", told, now=now)

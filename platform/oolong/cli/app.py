@@ -20,6 +20,7 @@ from oolong.cli import (
     secrets,
     sessions,
     tokens,
+    webhooks,
 )
 from oolong.cli.exit_codes import ExitCode, of_error
 from oolong.cli.output import JsonOption, notes, show_json
@@ -44,6 +45,7 @@ app.add_typer(sessions.app, name="session")
 app.add_typer(tokens.app, name="token")
 app.add_typer(secrets.app, name="secret")
 app.add_typer(audit.app, name="audit")
+app.add_typer(webhooks.app, name="webhook")
 
 
 @app.command()

@@ -24,6 +24,7 @@ from oolong.client.aio.sessions import AsyncSessions
 from oolong.client.aio.streams import stream
 from oolong.client.aio.tokens import AsyncTokens
 from oolong.client.aio.uploads import upload
+from oolong.client.aio.webhooks import AsyncWebhooks
 from oolong.client.archives import Progress
 from oolong.client.calls import Call
 from oolong.client.exchange import RetryPolicy
@@ -66,6 +67,7 @@ class AsyncClient:
         self.checkpoints = AsyncCheckpoints(self._connection)
         self.pool = AsyncPool(self._connection)
         self.tokens = AsyncTokens(self._connection)
+        self.webhooks = AsyncWebhooks(self._connection)
         self.secrets = AsyncSecrets(self._connection)
         self.audit = AsyncAudit(self._connection)
 

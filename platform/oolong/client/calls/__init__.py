@@ -20,6 +20,7 @@ from oolong.client.calls import (
     telemetry,
     tokens,
     uploads,
+    webhooks,
 )
 from oolong.client.calls.call import Call
 
@@ -41,4 +42,5 @@ __all__ = [
     "telemetry",
     "tokens",
     "uploads",
+    "webhooks",
 ]

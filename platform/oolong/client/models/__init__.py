@@ -107,3 +107,18 @@ from oolong.client.models.uploads import (
     Upload,
     UploadSession,
 )
+from oolong.client.models.webhooks import (
+    CreatedWebhook as CreatedWebhook,
+)
+from oolong.client.models.webhooks import (
+    DeliveryTry as DeliveryTry,
+)
+from oolong.client.models.webhooks import (
+    Webhook as Webhook,
+)
+from oolong.client.models.webhooks import (
+    WebhookDelivery as WebhookDelivery,
+)
+from oolong.client.models.webhooks import (
+    WebhookEvent as WebhookEvent,
+)

@@ -28,6 +28,7 @@ from oolong.client.sync.sessions import Sessions
 from oolong.client.sync.streams import stream
 from oolong.client.sync.tokens import Tokens
 from oolong.client.sync.uploads import upload
+from oolong.client.sync.webhooks import Webhooks
 
 T = TypeVar("T")
 
@@ -66,6 +67,7 @@ class Client:
         self.checkpoints = Checkpoints(self._connection)
         self.pool = Pool(self._connection)
         self.tokens = Tokens(self._connection)
+        self.webhooks = Webhooks(self._connection)
         self.secrets = Secrets(self._connection)
         self.audit = Audit(self._connection)
 

@@ -170,7 +170,11 @@ def _run(alice: str, credential: str, node: Node) -> dict[str, str]:
     api(alice, "POST", "/checkpoint-gates", gate, status=201)
     reward_test = {"dataset": "sums@1", "split": "train", "model": "tiny", "reward": {"name": "exact_match"}}
     reward_test = api(alice, "POST", "/reward-tests", reward_test, status=201)
+    hook = {"name": "red hook", "url": "https://192.0.9.1/red", "events": ["run.*"]}
+    webhook = api(alice, "POST", "/webhooks", hook, status=201)
+    delivery = api(alice, "POST", f"/webhooks/{webhook['id']}/test", status=202)
     return {
+        "webhook_id": webhook["id"], "delivery_id": delivery["id"],
         "run_id": run["id"], "attempt_id": attempt.pk, "job_id": job.pk, "checkpoint_id": checkpoint.pk,
         "upload_id": begun, "alias": "prod", "reward_test_id": reward_test["id"],
     }  # fmt: skip

@@ -67,6 +67,17 @@ ROUTES = {
     "GET /project": "project:read",
     "PATCH /project": "project:admin",
     "GET /project/events": "project:read",
+    # --- webhooks
+    "GET /webhooks": "webhooks:admin",
+    "POST /webhooks": "webhooks:admin",
+    "GET /webhooks/{webhook_id}": "webhooks:admin",
+    "PATCH /webhooks/{webhook_id}": "webhooks:admin",
+    "DELETE /webhooks/{webhook_id}": "webhooks:admin",
+    "POST /webhooks/{webhook_id}/rotate-secret": "webhooks:admin",
+    "POST /webhooks/{webhook_id}/test": "webhooks:admin",
+    "GET /webhooks/{webhook_id}/deliveries": "webhooks:admin",
+    "GET /webhook-deliveries/{delivery_id}": "webhooks:admin",
+    "POST /webhook-deliveries/{delivery_id}/redeliver": "webhooks:admin",
     # --- catalog
     "POST /uploads": KNOWN,  # by purpose, as the four below
     "POST /uploads/fetch": "datasets:write",
@@ -220,6 +231,7 @@ LOWEST_ROLE = {
     "project:admin": "admin",
     "audit:read": "admin",
     "secrets:write": "admin",
+    "webhooks:admin": "admin",  # they carry what happens in the project out of it
     "team:admin": "admin of the team",
     "installation:admin": "admin of the installation",
 }

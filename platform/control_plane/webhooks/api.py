@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts.caller import caller_of
+from control_plane.common import clock
+from control_plane.common.errors import unprocessable
+from control_plane.common.pagination import paginate, read_page
+from control_plane.common.parsing import StrictSerializer, name_field
+from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.webhooks import selectors, services
+from control_plane.webhooks.selectors import delivery_as_json, webhook_as_json
+
+_NAME = (r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$", "letters, digits, spaces and . _ -, a letter or digit first")
+
+
+class WebhookFormSerializer(StrictSerializer):
+    name = name_field(*_NAME, max_length=120)
+    url = serializers.CharField(
+        max_length=2000, help_text="https on the open internet, or in an allowed network"
+    )
+    events = serializers.ListField(
+        child=serializers.CharField(max_length=60), min_length=1, max_length=50,
+        help_text="types, or patterns such as run.*; the webhook how-to lists them",
+    )  # fmt: skip
+
+
+class WebhookPatchSerializer(StrictSerializer):
+    name = name_field(*_NAME, max_length=120, required=False)
+    url = serializers.CharField(max_length=2000, required=False)
+    events = serializers.ListField(
+        child=serializers.CharField(max_length=60), min_length=1, max_length=50, required=False
+    )
+    enabled = serializers.BooleanField(required=False)
+
+
+class WebhookSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    url = serializers.CharField()
+    events = serializers.ListField(child=serializers.CharField())
+    enabled = serializers.BooleanField()
+    disabled_why = serializers.CharField()
+    failing_since = serializers.DateTimeField(allow_null=True, help_text="since when every try has failed")
+    previous_secret_until = serializers.DateTimeField(
+        allow_null=True, help_text="until then two secrets sign"
+    )
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class CreatedWebhookSerializer(WebhookSerializer):
+    secret = serializers.CharField(help_text="whsec_…; shown this once")
+
+
+class WebhookEventSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField(help_text="the header webhook-id: the same at every try")
+    type = serializers.CharField()
+    at = serializers.DateTimeField()
+    data = serializers.DictField()
+
+
+class DeliveryTrySerializer(serializers.Serializer[Any]):
+    number = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    status = serializers.IntegerField(allow_null=True, help_text="null: there was no answer")
+    milliseconds = serializers.IntegerField()
+    error = serializers.CharField()
+    excerpt = serializers.CharField(help_text="the beginning of the answer")
+
+
+class DeliverySerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    webhook = serializers.CharField()
+    event = WebhookEventSerializer()
+    state = serializers.ChoiceField(choices=["PENDING", "DELIVERED", "FAILED"])
+    message = serializers.CharField(help_text="why the last try failed")
+    tries = serializers.IntegerField()
+    next_at = serializers.DateTimeField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+    log = DeliveryTrySerializer(many=True)
+
+
+class WebhooksView(APIView):
+    scopes = {"GET": "webhooks:admin", "POST": "webhooks:admin"}
+
+    @extend_schema(
+        operation_id="list_webhooks", parameters=PAGE_PARAMETERS, responses=page_of(WebhookSerializer)
+    )
+    def get(self, request: Request) -> Response:
+        found = selectors.webhooks(caller_of(request))
+        return Response(paginate(found, read_page(request), webhook_as_json))
+
+    # Without an Idempotency-Key: its answer holds a secret, and would be kept to be shown again.
+    @extend_schema(
+        operation_id="create_webhook",
+        request=WebhookFormSerializer,
+        responses={201: CreatedWebhookSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        form = WebhookFormSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        webhook, secret = services.create_webhook(caller_of(request), **form.validated_data, now=clock.now())
+        return Response({**webhook_as_json(webhook), "secret": secret}, status=201)
+
+
+class WebhookView(APIView):
+    scopes = {"GET": "webhooks:admin", "PATCH": "webhooks:admin", "DELETE": "webhooks:admin"}
+
+    @extend_schema(operation_id="get_webhook", responses=WebhookSerializer)
+    def get(self, request: Request, webhook_id: str) -> Response:
+        return Response(webhook_as_json(selectors.webhook_for(caller_of(request), webhook_id)))
+
+    @extend_schema(operation_id="update_webhook", request=WebhookPatchSerializer, responses=WebhookSerializer)
+    def patch(self, request: Request, webhook_id: str) -> Response:
+        webhook = selectors.webhook_for(caller_of(request), webhook_id)
+        form = WebhookPatchSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        if not form.validated_data:
+            raise unprocessable("invalid", "nothing to change: give name, url, events or enabled")
+        webhook = services.update_webhook(webhook.pk, form.validated_data, now=clock.now())
+        return Response(webhook_as_json(webhook))
+
+    @extend_schema(operation_id="delete_webhook", responses={204: OpenApiResponse(description="it is gone")})
+    def delete(self, request: Request, webhook_id: str) -> Response:
+        services.delete_webhook(selectors.webhook_for(caller_of(request), webhook_id).pk, now=clock.now())
+        return Response(status=204)
+
+
+class RotateSecretView(APIView):
+    scopes = {"POST": "webhooks:admin"}
+
+    @extend_schema(
+        operation_id="rotate_webhook_secret", request=None, responses={200: CreatedWebhookSerializer}
+    )
+    def post(self, request: Request, webhook_id: str) -> Response:
+        webhook = selectors.webhook_for(caller_of(request), webhook_id)
+        webhook, secret = services.rotate_secret(webhook.pk, now=clock.now())
+        return Response({**webhook_as_json(webhook), "secret": secret})
+
+
+class TestWebhookView(APIView):
+    scopes = {"POST": "webhooks:admin"}
+
+    @extend_schema(operation_id="send_test_webhook", request=None, responses={202: DeliverySerializer})
+    def post(self, request: Request, webhook_id: str) -> Response:
+        caller = caller_of(request)
+        delivery = services.send_test(selectors.webhook_for(caller, webhook_id), by=caller, now=clock.now())
+        return Response(delivery_as_json(delivery), status=202)
+
+
+class DeliveriesView(APIView):
+    scopes = {"GET": "webhooks:admin"}
+
+    @extend_schema(
+        operation_id="list_webhook_deliveries",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(DeliverySerializer),
+    )
+    def get(self, request: Request, webhook_id: str) -> Response:
+        found = selectors.deliveries(selectors.webhook_for(caller_of(request), webhook_id))
+        return Response(paginate(found, read_page(request), delivery_as_json))
+
+
+class DeliveryView(APIView):
+    scopes = {"GET": "webhooks:admin"}
+
+    @extend_schema(operation_id="get_webhook_delivery", responses=DeliverySerializer)
+    def get(self, request: Request, delivery_id: str) -> Response:
+        return Response(delivery_as_json(selectors.delivery_for(caller_of(request), delivery_id)))
+
+
+class RedeliverView(APIView):
+    scopes = {"POST": "webhooks:admin"}
+
+    @extend_schema(operation_id="redeliver_webhook", request=None, responses={202: DeliverySerializer})
+    def post(self, request: Request, delivery_id: str) -> Response:
+        delivery = selectors.delivery_for(caller_of(request), delivery_id)
+        again = services.redeliver(delivery, now=clock.now())
+        return Response(delivery_as_json(selectors.delivery_for(caller_of(request), again.pk)), status=202)

@@ -1,0 +1,149 @@
+"""Every write that people ask of webhooks."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from control_plane.accounts import audit
+from control_plane.accounts.caller import Caller
+from control_plane.common import ids
+from control_plane.common.errors import FieldError, conflict, unprocessable
+from control_plane.common.outbound import AddressRefused, FetchFailed
+from control_plane.common.sealing import seal
+from control_plane.webhooks import outbox, signing
+from control_plane.webhooks.address import check
+from control_plane.webhooks.event_types import EVENT_TYPES, NEVER_ASKED, unknown
+from control_plane.webhooks.models import Delivery, DeliveryState, Webhook
+from control_plane.webhooks.secret_place import place_of
+
+OVERLAP = timedelta(hours=24)  # after a rotation both secrets sign
+MOST_WEBHOOKS = 50
+
+
+def create_webhook(
+    caller: Caller, *, name: str, url: str, events: list[str], now: datetime
+) -> tuple[Webhook, str]:
+    """The row and its secret, which is shown this once."""
+    _refuse_odd(url=url, events=events)
+    secret = signing.new_secret()
+    identity = ids.webhook_id()
+    sealed = seal(secret, place=place_of(identity))
+    with transaction.atomic():
+        if Webhook.objects.filter(project=caller.project).count() >= MOST_WEBHOOKS:
+            raise conflict("too_many", f"a project has at most {MOST_WEBHOOKS} webhooks; delete one first")
+        try:
+            with transaction.atomic():
+                webhook = Webhook.objects.create(
+                    id=identity, project=caller.project, created_by=caller.user, name=name, url=url, events=events,
+                    secret=sealed.sealed, secret_key_id=sealed.key_id, created_at=now, updated_at=now,
+                )  # fmt: skip
+        except IntegrityError as error:
+            raise _taken(name) from error
+        _record("create", webhook, now=now, data={"events": events})
+    return webhook, secret
+
+
+def update_webhook(webhook_id: str, fields: dict[str, Any], *, now: datetime) -> Webhook:
+    """Name, URL, events, or whether it is on. Turned on again it begins anew: what had failed stays failed."""
+    _refuse_odd(**{key: fields[key] for key in ("url", "events") if key in fields})
+    with transaction.atomic():
+        webhook = Webhook.objects.select_for_update().get(pk=webhook_id)
+        if fields.get("enabled") and not webhook.enabled:
+            webhook.disabled_why, webhook.failing_since = "", None
+        if fields.get("enabled") is False and webhook.enabled:
+            webhook.disabled_why = "turned off by hand"
+            webhook.deliveries.filter(state=DeliveryState.PENDING).update(
+                state=DeliveryState.FAILED, ended_at=now, message="the webhook was turned off"
+            )
+        for name, value in fields.items():
+            setattr(webhook, name, value)
+        webhook.updated_at = now
+        try:
+            with transaction.atomic():
+                webhook.save()
+        except IntegrityError as error:
+            raise _taken(webhook.name) from error
+        _record("edit", webhook, now=now, data={"changed": sorted(fields)})
+    return webhook
+
+
+def rotate_secret(webhook_id: str, *, now: datetime) -> tuple[Webhook, str]:
+    """A new secret, shown this once. For a day both sign, so that the receiver may change over at any moment of it."""
+    secret = signing.new_secret()
+    sealed = seal(secret, place=place_of(webhook_id))
+    with transaction.atomic():
+        webhook = Webhook.objects.select_for_update().get(pk=webhook_id)
+        webhook.previous_secret, webhook.previous_key_id = webhook.secret, webhook.secret_key_id
+        webhook.previous_until = now + OVERLAP
+        webhook.secret, webhook.secret_key_id, webhook.updated_at = sealed.sealed, sealed.key_id, now
+        webhook.save()
+        _record("rotate_secret", webhook, now=now)
+    return webhook, secret
+
+
+def delete_webhook(webhook_id: str, *, now: datetime) -> None:
+    with transaction.atomic():
+        webhook = Webhook.objects.select_for_update().get(pk=webhook_id)
+        _record("delete", webhook, now=now)
+        webhook.delete()
+
+
+def send_test(webhook: Webhook, *, by: Caller, now: datetime) -> Delivery:
+    """A `webhook.test` to this webhook alone. 409 when it is off."""
+    with transaction.atomic():
+        _refuse_off(webhook)
+        data = {"asked_by": by.user.username}
+        (delivery,) = outbox.send([webhook], webhook.project_id, "webhook.test", data, now=now)
+    return delivery
+
+
+def redeliver(delivery: Delivery, *, now: datetime) -> Delivery:
+    """The same event once more, under the same `webhook-id`. 409 while the delivery is pending or the webhook off."""
+    with transaction.atomic():
+        _refuse_off(delivery.webhook)
+        held = Delivery.objects.select_for_update().get(pk=delivery.pk)
+        if held.state == DeliveryState.PENDING:
+            raise conflict("pending", f"it is tried again at {held.next_at:%H:%M:%S} by itself")
+        return Delivery.objects.create(
+            webhook_id=held.webhook_id, event_id=held.event_id, next_at=now, created_at=now
+        )
+
+
+def _refuse_off(webhook: Webhook) -> None:
+    if not webhook.enabled:
+        raise conflict(
+            "webhook_off", f"webhook {webhook.name!r} is off: {webhook.disabled_why}; turn it on first"
+        )
+
+
+def _refuse_odd(*, url: str | None = None, events: list[str] | None = None) -> None:
+    if events is not None and (odd := unknown(events)):
+        known = ", ".join(type for type in EVENT_TYPES if type not in NEVER_ASKED)
+        message = f"no event is called {odd[0]!r}; there are {known}; run.* is all of runs, * is all"
+        at = events.index(odd[0])
+        raise unprocessable("invalid", message, [FieldError(f"/events/{at}", "unknown", message)])
+    if url is not None:
+        try:
+            check(url, networks=settings.ENVIRONMENT.webhook_networks)
+        except (AddressRefused, FetchFailed) as error:
+            raise unprocessable(
+                "address_refused", str(error), [FieldError("/url", "address_refused", str(error))]
+            ) from error
+
+
+def _taken(name: str) -> Exception:
+    return conflict("name_taken", f"the project has a webhook {name!r} already")
+
+
+def _record(verb: str, webhook: Webhook, *, now: datetime, data: dict[str, Any] | None = None) -> None:
+    audit.record(
+        f"webhook.{verb}",
+        target=("webhook", webhook.pk, webhook.name),
+        project=webhook.project_id,
+        at=now,
+        data=data,
+    )

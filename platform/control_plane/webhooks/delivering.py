@@ -98,6 +98,7 @@ def _note_answer(delivery: Delivery, answer: Answer, *, now: datetime) -> None:
     held = Delivery.objects.select_for_update().filter(pk=delivery.pk, claim=delivery.claim).first()
     if webhook is None or held is None:
         return  # it was deleted, or somebody else has it by now
+    failing_since = webhook.failing_since or now
     held.tries += 1
     held.claim, held.claimed_until = "", None
     DeliveryTry.objects.create(
@@ -114,11 +115,11 @@ def _note_answer(delivery: Delivery, answer: Answer, *, now: datetime) -> None:
             held.state, held.ended_at = DeliveryState.FAILED, now
         else:
             held.next_at = now + wait
-        webhook.failing_since = webhook.failing_since or now
+        webhook.failing_since = failing_since
     held.save()
     webhook.save(update_fields=["failing_since"])
     gone = answer.status == 410
-    if webhook.enabled and not answer.accepted and (gone or now - webhook.failing_since >= DISABLE_AFTER):
+    if webhook.enabled and not answer.accepted and (gone or now - failing_since >= DISABLE_AFTER):
         why = (
             "the receiver answered 410 Gone"
             if gone

@@ -1862,6 +1862,118 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/webhook-deliveries/{delivery_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_webhook_delivery"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhook-deliveries/{delivery_id}/redeliver": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["redeliver_webhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_webhooks"];
+        put?: never;
+        post: operations["create_webhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{webhook_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_webhook"];
+        put?: never;
+        post?: never;
+        delete: operations["delete_webhook"];
+        options?: never;
+        head?: never;
+        patch: operations["update_webhook"];
+        trace?: never;
+    };
+    "/api/v1/webhooks/{webhook_id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_webhook_deliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{webhook_id}/rotate-secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["rotate_webhook_secret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{webhook_id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["send_test_webhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2155,6 +2267,31 @@ export interface components {
             /** @description shown this once */
             token: string;
         };
+        CreatedWebhook: {
+            id: string;
+            name: string;
+            url: string;
+            events: string[];
+            enabled: boolean;
+            disabled_why: string;
+            /**
+             * Format: date-time
+             * @description since when every try has failed
+             */
+            failing_since: string | null;
+            /**
+             * Format: date-time
+             * @description until then two secrets sign
+             */
+            previous_secret_until: string | null;
+            created_by: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+            /** @description whsec_…; shown this once */
+            secret: string;
+        };
         Csrf: {
             csrf_token: string;
         };
@@ -2240,6 +2377,40 @@ export interface components {
         };
         /** @enum {string} */
         DatasetValidationStateEnum: "QUEUED" | "RUNNING" | "VALID" | "INVALID" | "FAILED";
+        Delivery: {
+            id: string;
+            webhook: string;
+            event: components["schemas"]["WebhookEvent"];
+            state: components["schemas"]["DeliveryStateEnum"];
+            /** @description why the last try failed */
+            message: string;
+            tries: number;
+            /** Format: date-time */
+            next_at: string | null;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            ended_at: string | null;
+            log: components["schemas"]["DeliveryTry"][];
+        };
+        DeliveryPage: {
+            data: components["schemas"]["Delivery"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        /** @enum {string} */
+        DeliveryStateEnum: "PENDING" | "DELIVERED" | "FAILED";
+        DeliveryTry: {
+            number: number;
+            /** Format: date-time */
+            at: string;
+            /** @description null: there was no answer */
+            status: number | null;
+            milliseconds: number;
+            error: string;
+            /** @description the beginning of the answer */
+            excerpt: string;
+        };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         DeriveRequest: {
             /** @description {"train": 0.9, "eval": 0.1} */
@@ -2836,6 +3007,13 @@ export interface components {
             tags?: string[];
             /** @description of a run that waits or is paused; higher goes first */
             priority?: number;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        PatchedWebhookPatchRequest: {
+            name?: string;
+            url?: string;
+            events?: string[];
+            enabled?: boolean;
         };
         Plan: {
             valid: boolean;
@@ -3545,6 +3723,52 @@ export interface components {
             /** @description of a VALID validation of a whole file with a mapping: POST /api/v1/dataset-validations */
             validation_id: string;
         };
+        Webhook: {
+            id: string;
+            name: string;
+            url: string;
+            events: string[];
+            enabled: boolean;
+            disabled_why: string;
+            /**
+             * Format: date-time
+             * @description since when every try has failed
+             */
+            failing_since: string | null;
+            /**
+             * Format: date-time
+             * @description until then two secrets sign
+             */
+            previous_secret_until: string | null;
+            created_by: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        WebhookEvent: {
+            /** @description the header webhook-id: the same at every try */
+            id: string;
+            type: string;
+            /** Format: date-time */
+            at: string;
+            data: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        WebhookFormRequest: {
+            name: string;
+            /** @description https on the open internet, or in an allowed network */
+            url: string;
+            /** @description types, or patterns such as run.*; the webhook how-to lists them */
+            events: string[];
+        };
+        WebhookPage: {
+            data: components["schemas"]["Webhook"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
     };
     responses: never;
     parameters: never;
@@ -3584,6 +3808,7 @@ export type CreateRunRequest = components['schemas']['CreateRunRequest'];
 export type CreatedInvitation = components['schemas']['CreatedInvitation'];
 export type CreatedTeam = components['schemas']['CreatedTeam'];
 export type CreatedToken = components['schemas']['CreatedToken'];
+export type CreatedWebhook = components['schemas']['CreatedWebhook'];
 export type Csrf = components['schemas']['Csrf'];
 export type Dataset = components['schemas']['Dataset'];
 export type DatasetCreateRequest = components['schemas']['DatasetCreateRequest'];
@@ -3592,6 +3817,10 @@ export type DatasetRef = components['schemas']['DatasetRef'];
 export type DatasetValidation = components['schemas']['DatasetValidation'];
 export type DatasetValidationPage = components['schemas']['DatasetValidationPage'];
 export type DatasetValidationStateEnum = components['schemas']['DatasetValidationStateEnum'];
+export type Delivery = components['schemas']['Delivery'];
+export type DeliveryPage = components['schemas']['DeliveryPage'];
+export type DeliveryStateEnum = components['schemas']['DeliveryStateEnum'];
+export type DeliveryTry = components['schemas']['DeliveryTry'];
 export type DeriveRequest = components['schemas']['DeriveRequest'];
 export type Difference = components['schemas']['Difference'];
 export type Document = components['schemas']['Document'];
@@ -3672,6 +3901,7 @@ export type PatchedProjectChangeRequest = components['schemas']['PatchedProjectC
 export type PatchedQuotaChangeRequest = components['schemas']['PatchedQuotaChangeRequest'];
 export type PatchedRoleRequest = components['schemas']['PatchedRoleRequest'];
 export type PatchedRunPatchRequest = components['schemas']['PatchedRunPatchRequest'];
+export type PatchedWebhookPatchRequest = components['schemas']['PatchedWebhookPatchRequest'];
 export type Plan = components['schemas']['Plan'];
 export type PlannedJob = components['schemas']['PlannedJob'];
 export type PlannedPlace = components['schemas']['PlannedPlace'];
@@ -3743,6 +3973,10 @@ export type ValidationCreateRequest = components['schemas']['ValidationCreateReq
 export type Verdict = components['schemas']['Verdict'];
 export type Version = components['schemas']['Version'];
 export type VersionCreateRequest = components['schemas']['VersionCreateRequest'];
+export type Webhook = components['schemas']['Webhook'];
+export type WebhookEvent = components['schemas']['WebhookEvent'];
+export type WebhookFormRequest = components['schemas']['WebhookFormRequest'];
+export type WebhookPage = components['schemas']['WebhookPage'];
 export type $defs = Record<string, never>;
 export interface operations {
     agent_artifact: {
@@ -8567,6 +8801,319 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Upload"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_webhook_delivery: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                delivery_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    redeliver_webhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                delivery_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_webhooks: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_webhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookFormRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedWebhook"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_webhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_webhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description it is gone */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    update_webhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedWebhookPatchRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_webhook_deliveries: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveryPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rotate_webhook_secret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedWebhook"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    send_test_webhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

@@ -23,6 +23,7 @@ from control_plane.accounts.models import (
     TeamMembership,
     User,
 )
+from control_plane.accounts.notices import announce_power_change
 from control_plane.accounts.scopes import SCOPES, expand, known, unknown
 from control_plane.accounts.secrets import TOKEN_PREFIX, digest, new_secret
 from control_plane.common.errors import FieldError, Problem, conflict, unprocessable
@@ -199,9 +200,13 @@ def log_in(request: HttpRequest, *, username: str, password: str, address: str, 
 
 
 def log_out(request: HttpRequest) -> None:
-    if request.user.is_authenticated:
-        audit.record("logout", target=("user", request.user.pk, request.user.get_username()))
-    logout(request)
+    """End the session, and the streams that it has open."""
+    with transaction.atomic():
+        user = request.user
+        logout(request)
+        if isinstance(user, User):
+            audit.record("logout", target=("user", user.pk, user.username))
+            announce_power_change([user.pk])
 
 
 def note_login(user: User, how: str, *, now: datetime) -> None:

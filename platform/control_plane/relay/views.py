@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 from django.http import HttpRequest, HttpResponseBase, JsonResponse, StreamingHttpResponse
@@ -20,6 +20,7 @@ from control_plane.relay.exchange import NodeAway, exchange
 from control_plane.runs import selectors
 from control_plane.runs.models import Attempt
 from control_plane.telemetry.credentials import in_database
+from control_plane.telemetry.power import power_watch
 from oolong.contracts.lifecycle import AttemptStatus
 from oolong.contracts.relay.endpoints import ENDPOINTS, Endpoint, allowed, plain_path, ports_of
 from oolong.contracts.relay.frames import CancelCode, Open
@@ -64,10 +65,39 @@ async def _relay(request: HttpRequest, run_id: str, name: str, path: str) -> Htt
     except NodeAway as error:
         message = f"{error}; the run goes on meanwhile, try again"
         raise Problem(503, "node_away", message, headers=_retry(), retryable=True) from error
-    return await _answer(pipe, content, endpoint)
+    leave = _end_with_power(pipe, request, caller, endpoint)
+    try:
+        return await _answer(pipe, content, endpoint, leave)
+    except BaseException:
+        leave()
+        raise
 
 
-async def _answer(pipe: Pipe, content: bytes, endpoint: Endpoint) -> HttpResponseBase:
+def _end_with_power(
+    pipe: Pipe, request: HttpRequest, caller: Caller, endpoint: Endpoint
+) -> Callable[[], None]:
+    """A caller who loses the token or the scope loses the stream; returns what ends the watching."""
+    checks: set[asyncio.Task[None]] = set()
+
+    async def check() -> None:
+        try:
+            again = await in_database(_caller)(request)
+        except Problem:
+            again = None
+        if again is None or endpoint.scope not in again.scopes:
+            pipe.cancel("gone", "the token does not allow this any more")
+
+    def wake() -> None:
+        task = asyncio.create_task(check())
+        checks.add(task)
+        task.add_done_callback(checks.discard)
+
+    return power_watch().follow(caller.user.pk, wake)
+
+
+async def _answer(
+    pipe: Pipe, content: bytes, endpoint: Endpoint, leave: Callable[[], None]
+) -> HttpResponseBase:
     sending = asyncio.create_task(_send(pipe, content))
     try:
         async with asyncio.timeout(endpoint.head_seconds):
@@ -86,7 +116,7 @@ async def _answer(pipe: Pipe, content: bytes, endpoint: Endpoint) -> HttpRespons
     headers = dict(allowed(head.headers, endpoint.response_headers))
     content_type = headers.pop("content-type", "application/octet-stream")
     return StreamingHttpResponse(
-        Answer(pipe, sending, endpoint, is_event_stream=content_type.startswith("text/event-stream")),
+        Answer(pipe, sending, endpoint, leave, is_event_stream=content_type.startswith("text/event-stream")),
         status=head.status,
         content_type=content_type,
         headers={**headers, "Cache-Control": "no-store", "X-Accel-Buffering": "no"},
@@ -97,11 +127,18 @@ class Answer:
     """The body of an answer as it arrives. Django closes it when the caller is gone, and with it the stream."""
 
     def __init__(
-        self, pipe: Pipe, sending: asyncio.Task[None], endpoint: Endpoint, *, is_event_stream: bool
+        self,
+        pipe: Pipe,
+        sending: asyncio.Task[None],
+        endpoint: Endpoint,
+        leave: Callable[[], None],
+        *,
+        is_event_stream: bool,
     ) -> None:
         self._pipe = pipe
         self._sending = sending
         self._endpoint = endpoint
+        self._leave = leave
         self._is_event_stream = is_event_stream
         self._loop = asyncio.get_running_loop()
 
@@ -132,6 +169,7 @@ class Answer:
     def _end(self) -> None:
         self._pipe.cancel("gone")
         self._sending.cancel()
+        self._leave()
 
 
 async def _send(pipe: Pipe, content: bytes) -> None:

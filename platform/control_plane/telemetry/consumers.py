@@ -1,7 +1,7 @@
 """The live stream over a WebSocket: /ws/v1.
 
-A browser is known by its session cookie and must come from our own origin; a program sends
-{"op": "auth", "token": "ool_…"} as its first message, or a "ticket" in its place. Then
+A browser is known by its session cookie and must come from our own origin (?project=prj_… names one of several
+projects); a program sends {"op": "auth", "token": "ool_…"} as its first message, or a "ticket" in its place. Then
 {"op": "subscribe", "topic", "after_seq"?} and {"op": "unsubscribe", "topic"}. Close codes: 4401 not (or no longer)
 authenticated, 4403 foreign origin, 4404 no such topic for this caller, 4408 too slow, 4429 too many messages or topics.
 """
@@ -11,16 +11,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
+from urllib.parse import parse_qs
 
 import msgspec
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
+from control_plane.accounts.caller import Caller
 from control_plane.common import clock, metrics
 from control_plane.common.hub import Mailbox, hub
-from control_plane.telemetry.credentials import Credential, in_database, is_own_origin, redeem
+from control_plane.telemetry.credentials import (
+    Credential,
+    in_database,
+    is_own_origin,
+    redeem,
+    seconds_left,
+)
+from control_plane.telemetry.power import power_watch, woken
 from control_plane.telemetry.topics import readable_topic
 
 AUTHENTICATE_SECONDS = 10.0
@@ -47,6 +57,8 @@ class StreamConsumer(AsyncWebsocketConsumer):
         self.mailbox = Mailbox()
         self.topics: dict[str, str] = {}  # as the client names them -> as they are published
         self.credential: Credential | None = None
+        self.woken = asyncio.Event()  # it has said who it is, or may have lost power since
+        self.stop_following: Callable[[], None] | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self.heard: deque[float] = deque(maxlen=MOST_MESSAGES)
         # Accepted even when it is refused at once: only then does the client see the close code.
@@ -57,12 +69,13 @@ class StreamConsumer(AsyncWebsocketConsumer):
             if not is_own_origin(origin=self._header("origin"), host=self._header("host")):
                 await self._end(FOREIGN_ORIGIN)
                 return
-            await self._authenticate(Credential(session=session))
+            await self._authenticate(Credential(session=session, project=self._named_project()))
         self.tasks = [asyncio.create_task(self._send_frames()), asyncio.create_task(self._watch())]
 
     async def disconnect(self, code: int) -> None:
         metrics.SOCKETS.dec()
         hub().leave(self.mailbox)
+        self._stop_following()
         for task in self.tasks:
             task.cancel()
 
@@ -99,9 +112,14 @@ class StreamConsumer(AsyncWebsocketConsumer):
                 self._notify("error", code="unknown_op", message=message)
 
     async def _authenticate(self, credential: Credential) -> bool:
-        if await in_database(credential.caller)() is None:
+        caller = await in_database(credential.caller)()
+        if caller is None:
             return False
         self.credential = credential
+        self.lasts_until = time.monotonic() + seconds_left(caller, clock.now())
+        self._stop_following()
+        self.stop_following = power_watch().follow(caller.user.pk, self.woken.set)
+        self.woken.set()
         self._notify("authenticated")
         return True
 
@@ -113,16 +131,19 @@ class StreamConsumer(AsyncWebsocketConsumer):
             await self._end(TOO_MUCH)
             return
         published = await in_database(self._readable)(self.credential, topic)
-        if published is None:
-            await self._end(NO_SUCH_TOPIC)
+        if isinstance(published, int):
+            await self._end(published)
             return
         self.topics[topic] = published
         await hub().subscribe(self.mailbox, published, after_seq)
 
     @staticmethod
-    def _readable(credential: Credential, topic: str) -> str | None:
+    def _readable(credential: Credential, topic: str) -> str | int:
+        """The topic as it is published, or the close code."""
         caller = credential.caller()
-        return readable_topic(caller, topic) if caller else None
+        if caller is None:
+            return NOT_AUTHENTICATED
+        return readable_topic(caller, topic) or NO_SUCH_TOPIC
 
     # --- tasks of the socket ------------------------------------------------------------------------------
 
@@ -138,36 +159,45 @@ class StreamConsumer(AsyncWebsocketConsumer):
 
     async def _watch(self) -> None:
         """Ends a socket that does not say who it is, or no longer may; pings the others."""
-        await asyncio.sleep(AUTHENTICATE_SECONDS)
+        await woken(self.woken, AUTHENTICATE_SECONDS)
         if self.credential is None:
             await self._end(NOT_AUTHENTICATED)
             return
         checked = time.monotonic()
         while True:
             self._notify("ping")
-            await asyncio.sleep(PING_SECONDS)
-            if time.monotonic() - checked >= RECHECK_SECONDS:
-                checked = time.monotonic()
-                code = await in_database(self._refusal)(self.credential, list(self.topics))
-                if code is not None:
-                    await self._end(code)
+            quiet = min(PING_SECONDS, max(0.0, self.lasts_until - time.monotonic()))
+            told = await woken(self.woken, quiet)
+            now = time.monotonic()
+            if told or now >= self.lasts_until or now - checked >= RECHECK_SECONDS:
+                checked = now
+                found = await in_database(self._still)(self.credential, list(self.topics))
+                if isinstance(found, int):
+                    await self._end(found)
                     return
+                self.lasts_until = now + seconds_left(found, clock.now())
 
     @staticmethod
-    def _refusal(credential: Credential, topics: list[str]) -> int | None:
+    def _still(credential: Credential, topics: list[str]) -> Caller | int:
+        """Who this is now; the close code when it is nobody, or one of the topics is no longer theirs."""
         caller = credential.caller()
         if caller is None:
             return NOT_AUTHENTICATED
         if not all(readable_topic(caller, topic) for topic in topics):
             return NO_SUCH_TOPIC
-        return None
+        return caller
 
     async def _end(self, code: int) -> None:
         hub().leave(self.mailbox)
+        self._stop_following()
         for task in self.tasks:
             if task is not asyncio.current_task():
                 task.cancel()
         await self.close(code)
+
+    def _stop_following(self) -> None:
+        if self.stop_following is not None:
+            self.stop_following()
 
     def _notify(self, type: str, **data: Any) -> None:
         frame = {"topic": None, "seq": None, "type": type, "ts": clock.rfc3339(clock.now()), "data": data}
@@ -177,6 +207,9 @@ class StreamConsumer(AsyncWebsocketConsumer):
         return next(
             (value.decode("latin-1") for key, value in self.scope["headers"] if key == name.encode()), ""
         )
+
+    def _named_project(self) -> str:
+        return parse_qs(self.scope.get("query_string", b"").decode("latin-1")).get("project", [""])[0]
 
     def _session_cookie(self) -> str:
         try:

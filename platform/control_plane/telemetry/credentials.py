@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from importlib import import_module
+from math import inf
 from urllib.parse import urlsplit
 
 from channels.db import database_sync_to_async
@@ -20,8 +22,27 @@ from control_plane.accounts.models import User
 from control_plane.accounts.tickets import caller_of_ticket, take_ticket
 from control_plane.common import clock
 
+LATE_SECONDS = 0.1
+
 # Any thread will do: on the usual single one, a thousand sockets that come back at once would queue up.
 in_database = partial(database_sync_to_async, thread_sensitive=False)
+
+
+def seconds_left(caller: Caller, now: datetime) -> float:
+    """Until the caller's token ends by itself, or its secret before a rotation does; infinite for a session.
+
+    A little late rather than early: who asks the database again then finds it ended.
+    """
+    if caller.token is None:
+        return inf
+    ends = []
+    if caller.token.expires_at is not None:
+        ends.append((caller.token.expires_at - now).total_seconds())
+    if caller.token.previous_until is not None:
+        overlap = (caller.token.previous_until - now).total_seconds()
+        if overlap > -LATE_SECONDS:  # otherwise it is over, and this is the newer secret
+            ends.append(overlap)
+    return max(0.0, min(ends, default=inf)) + LATE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -31,6 +52,7 @@ class Credential:
     token: str = ""
     session: str = ""
     ticket: str = ""  # see accounts.tickets
+    project: str = ""  # of a session's user: the one that is named, otherwise what the session remembers
 
     def caller(self) -> Caller | None:
         """Who this is now; None when it is unknown, expired, revoked or logged out."""
@@ -41,7 +63,7 @@ class Credential:
         request = HttpRequest()
         request.session = import_module(settings.SESSION_ENGINE).SessionStore(self.session)
         user = get_user(request)
-        return session_caller(user, request.session) if isinstance(user, User) else None
+        return session_caller(user, request.session, self.project) if isinstance(user, User) else None
 
 
 def redeem(text: str) -> Credential | None:

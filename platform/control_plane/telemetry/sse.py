@@ -17,11 +17,13 @@ import msgspec
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 
-from control_plane.common import live
+from control_plane.accounts.caller import Caller
+from control_plane.common import clock, live
 from control_plane.common.errors import LOG_IN, problem_response
 from control_plane.common.hub import Mailbox, hub
 from control_plane.runs.models import Run
-from control_plane.telemetry.credentials import Credential, in_database, redeem
+from control_plane.telemetry.credentials import Credential, in_database, redeem, seconds_left
+from control_plane.telemetry.power import power_watch
 from control_plane.telemetry.topics import readable_topic, run_of_topic
 from oolong.contracts.lifecycle import ENDED, RunStatus
 
@@ -52,7 +54,7 @@ async def stream(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
         )
     after_seq = int(after_text) if after_text else None
     return StreamingHttpResponse(
-        _events(credential, topic, published, after_seq),
+        _events(credential, caller, topic, published, after_seq),
         content_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -63,15 +65,24 @@ def _credential(request: HttpRequest) -> Credential | None:
     if kind.lower() == "bearer":
         return Credential(token=token.strip())
     session = request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")
-    return Credential(session=session) if session else None
+    return Credential(session=session, project=request.GET.get("project", "")) if session else None
 
 
 async def _events(
-    credential: Credential, topic: str, published: str, after_seq: int | None
+    credential: Credential, caller: Caller, topic: str, published: str, after_seq: int | None
 ) -> AsyncIterator[str]:
     mailbox = Mailbox()
     run_id = run_of_topic(topic)
     checked = time.monotonic()
+    lasts_until = checked + seconds_left(caller, clock.now())
+    told = False  # that the caller may have lost power
+
+    def wake() -> None:
+        nonlocal told
+        told = True
+        mailbox.filled.set()
+
+    stop_following = power_watch().follow(caller.user.pk, wake)
     final: int | None = None  # the last number there will be, once the run has ended
     status = ""
     first = True
@@ -82,7 +93,8 @@ async def _events(
             may_have_ended = first
             first = False
             try:
-                async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                quiet = min(KEEP_ALIVE_SECONDS, max(0.0, lasts_until - time.monotonic()))
+                async with asyncio.timeout(quiet):
                     taken = await mailbox.take()
             except TimeoutError:
                 yield ": keep-alive\n\n"
@@ -102,12 +114,15 @@ async def _events(
             if final is not None and sent >= final:
                 yield f"event: end\ndata: {msgspec.json.encode({'topic': topic, 'status': status}).decode()}\n\n"
                 return
-            if time.monotonic() - checked >= RECHECK_SECONDS:
-                checked = time.monotonic()
-                caller = await in_database(credential.caller)()
-                if caller is None or await in_database(readable_topic)(caller, topic) is None:
+            now = time.monotonic()
+            if told or now >= lasts_until or now - checked >= RECHECK_SECONDS:
+                checked, told = now, False
+                again = await in_database(credential.caller)()
+                if again is None or await in_database(readable_topic)(again, topic) is None:
                     return
+                lasts_until = now + seconds_left(again, clock.now())
     finally:
+        stop_following()
         hub().leave(mailbox)
 
 

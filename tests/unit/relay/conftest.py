@@ -120,6 +120,7 @@ def save_ports(world: Any, ports: dict[str, int]) -> None:
 async def site(transactional_db: None, valkey_url: str) -> AsyncIterator[Site]:
     from django.core.asgi import get_asgi_application
 
+    from control_plane.common.hub import hub
     from control_plane.relay.exchange import exchange
     from control_plane.relay.routing import websocket_urlpatterns
     from tests.unit.telemetry.world import build_world
@@ -139,5 +140,6 @@ async def site(transactional_db: None, valkey_url: str) -> AsyncIterator[Site]:
     async with AsyncExitStack() as stack:
         yield Site(stack, world, port)
     await exchange().close()
+    await hub().close()
     server.should_exit = True
     await serving

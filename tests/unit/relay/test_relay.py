@@ -14,6 +14,7 @@ from channels.db import database_sync_to_async
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from control_plane.accounts import selectors, tokens
 from control_plane.accounts.models import ApiToken
 from control_plane.common import clock
 from control_plane.relay import consumers, views
@@ -229,6 +230,25 @@ async def test_an_event_stream_that_breaks_says_so_as_openai_clients_expect(site
         rest = b"".join([part async for part in parts])
     error = json.loads(rest.removeprefix(b"data: "))["error"]
     assert error["code"] == "relay_lost"
+
+
+async def test_a_caller_who_loses_the_token_loses_the_stream_at_once(site: Site) -> None:
+    job = await site.job(hang)
+    await site.node(job)
+    client = await site.client("sessions:write")
+    asking = asyncio.create_task(client.get(site.path("/0-a")))
+    await until(lambda: job.open_now == 1)
+    await database_sync_to_async(revoke_all)()
+    refused = await asking
+    assert (refused.status_code, refused.json()["code"]) == (502, "relay_gone")
+    await until(lambda: job.open_now == 0)
+
+
+def revoke_all() -> None:
+    token = ApiToken.objects.get()
+    caller = selectors.caller_in(token.user, token.project)
+    assert caller is not None
+    tokens.revoke_token(caller, token.pk, now=clock.now())
 
 
 async def test_a_job_that_is_silent_for_too_long_is_given_up(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ from channels.routing import URLRouter
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
+from django.test import AsyncClient
 
+from control_plane.accounts import membership, selectors, services, tokens
 from control_plane.accounts.caller import Caller
-from control_plane.accounts.models import ApiToken
+from control_plane.accounts.models import ApiToken, Membership, User
 from control_plane.accounts.selectors import caller_of_token
 from control_plane.accounts.tickets import create_ticket
 from control_plane.common import clock
@@ -178,6 +181,66 @@ async def test_a_revoked_token_ends_the_socket(world: World, monkeypatch: pytest
     await client.hear("ping")
     await database_sync_to_async(ApiToken.objects.update)(revoked_at=clock.now())
     assert await client.close_code() == 4401
+
+
+async def test_whoever_loses_power_loses_the_socket_at_once(world: World) -> None:
+    """Nothing here is hurried: the slow recheck of a minute is not what ends these sockets."""
+    colleague = await database_sync_to_async(admin_of)(world)
+
+    client = await known(world)
+    token = await database_sync_to_async(ApiToken.objects.latest)("pk")
+    await database_sync_to_async(tokens.revoke_token)(colleague, token.pk, now=clock.now())
+    assert await client.close_code() == 4401
+
+    client = await known(world)
+    await client.say(op="subscribe", topic=f"run:{world.run.pk}")
+    await client.hear("subscribed")
+    remove = database_sync_to_async(membership.remove_member)
+    await remove(colleague, "project", world.user.pk, now=clock.now())
+    assert await client.close_code() == 4401
+
+
+async def test_whoever_loses_power_loses_the_sse_twin_at_once(world: World) -> None:
+    colleague = await database_sync_to_async(admin_of)(world)
+    text = await database_sync_to_async(world.token)()
+    token = await database_sync_to_async(ApiToken.objects.latest)("pk")
+    headers = {"authorization": f"Bearer {text}"}
+    reply = await AsyncClient().get(f"/api/v1/stream?topic=run:{world.run.pk}", headers=headers)
+    heard = aiter(reply.streaming_content)
+    assert b"event: subscribed" in await anext(heard)
+    await database_sync_to_async(tokens.revoke_token)(colleague, token.pk, now=clock.now())
+    async with asyncio.timeout(10):
+        assert [part async for part in heard] == []
+
+
+async def test_an_expired_token_ends_the_socket_then(world: World) -> None:
+    client = await Client().connect()
+    text = await database_sync_to_async(world.token)()
+    soon = clock.now() + timedelta(seconds=0.3)
+    await database_sync_to_async(ApiToken.objects.update)(expires_at=soon)
+    await client.say(op="auth", token=text)
+    await client.hear("authenticated")
+    assert await client.close_code() == 4401
+
+
+async def test_the_socket_of_somebody_else_stays(world: World) -> None:
+    client = await known(world)
+    colleague = await database_sync_to_async(admin_of)(world)
+    made, _ = await database_sync_to_async(services.create_token)(
+        user=colleague.user, project=world.project, name="t", scopes=["*"]
+    )
+    await database_sync_to_async(tokens.revoke_token)(colleague, made.pk, now=clock.now())
+    await client.say(op="subscribe", topic=f"run:{world.run.pk}")
+    await client.hear("subscribed")
+    await client.leave()
+
+
+def admin_of(world: World) -> Caller:
+    user = User.objects.create(username="colleague")
+    Membership.objects.create(user=user, project=world.project, role="admin")
+    caller = selectors.caller_in(user, world.project)
+    assert caller is not None
+    return caller
 
 
 async def test_a_malformed_message_is_answered_and_a_flood_ends_the_socket(

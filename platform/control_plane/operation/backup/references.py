@@ -26,6 +26,7 @@ COLUMNS = (
     Column("catalog.DatasetValidation", "report_sha256"),
     Column("catalog.BaseModel", "sha256", "bytes"),
     Column("catalog.FunctionVersion", "sha256", "bytes"),
+    Column("runs.RewardTest", "samples_sha256", "samples_bytes"),
     Column("catalog.Checkpoint", "tar_sha256", "bytes", Q(state=CheckpointState.STORED)),
 )
 
@@ -38,6 +39,8 @@ NO_BLOBS = frozenset(
         "accounts.ApiToken.sha256",
         "accounts.ApiToken.previous_sha256",
         "accounts.LoginLink.sha256",
+        "accounts.StreamTicket.sha256",
+        "runs.Run.dedupe_sha256",
         "catalog.UploadSession.sha256",  # announced by the client
         "catalog.Checkpoint.manifest_sha256",  # of a file inside the tar
         "catalog.CheckpointUpload.tar_sha256",  # of an upload that has not ended

@@ -21,7 +21,7 @@ from oolong.contracts.lifecycle import OUTCOMES, RUN_MOVES
 from oolong.contracts.metrics import HISTOGRAMS, METRICS, Metric
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.run_spec.lint import RULES as LINT_RULES
-from tests.tools import sync_client
+from tests.tools import cli_page, sync_client
 from tests.unit.control_plane.access import routes as access
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -35,6 +35,7 @@ def pages() -> dict[str, str]:
         "lifecycle.md": _lifecycle(),
         "alerts.md": _alerts(),
         "access.md": _access(),
+        "cli.md": cli_page.page(),
         "lint.md": _lint(),
     }
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
+from typer.exceptions import TyperException
 
 from oolong.cli import (
     audit,
     checkpoints,
+    completion,
     datasets,
     functions,
+    login,
     models,
     pool,
     project,
@@ -23,16 +27,18 @@ from oolong.cli import (
     webhooks,
 )
 from oolong.cli.exit_codes import ExitCode, of_error
-from oolong.cli.output import JsonOption, notes, show_json
-from oolong.client import Client, OolongError
-from oolong.client.settings import ClientSettings, write_settings
+from oolong.cli.output import notes, show_error_json
+from oolong.client import OolongError
 
 app = typer.Typer(
     name="oolong",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    add_completion=False,  # `oolong completion` prints the script
     help="Asynchronous reinforcement learning of language models on a shared pool.",
 )
+app.add_typer(login.app)
+app.add_typer(completion.app)
 app.add_typer(runs.app, name="run")
 app.add_typer(datasets.app, name="dataset")
 app.add_typer(models.app, name="model")
@@ -48,40 +54,41 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(webhooks.app, name="webhook")
 
 
-@app.command()
-def login(
-    url: Annotated[str, typer.Option(help="URL of the control plane")],
-    token: Annotated[str | None, typer.Option(help="API token; asked for when left out")] = None,
+@app.callback()
+def options(
+    profile: Annotated[
+        str | None, typer.Option(help="a profile that `oolong login` keeps", envvar="OOLONG_PROFILE")
+    ] = None,
 ) -> None:
-    """Check a token and remember it, with the URL, in ~/.config/oolong/config.toml (readable by you only)."""
-    secret = token or typer.prompt("API token", hide_input=True, err=True)
-    with Client(url, secret) as client:
-        me = client.me()
-    path = write_settings(ClientSettings(url.rstrip("/"), secret))
-    notes.print(f"logged in as {me.user.username}, project {me.project.name}; kept in {path}", markup=False)
-
-
-@app.command()
-def whoami(json: JsonOption = False) -> None:
-    """Whose token this is, and what it may do."""
-    with Client() as client:
-        me = client.me()
-    show_json(me) if json else print(
-        f"{me.user.username} ({me.team.name}/{me.project.name}): {', '.join(me.scopes)}"
-    )
+    if profile is not None:
+        os.environ["OOLONG_PROFILE"] = profile  # where clients read it
 
 
 def main() -> None:
     try:
-        app()
+        code = app(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else ExitCode.SUCCEEDED)
+    except TyperException as refusal:  # of the arguments
+        _tell(refusal, ExitCode.USAGE)
     except (OolongError, TimeoutError) as error:
-        notes.print(f"error: {error}", markup=False)
-        sys.exit(of_error(error))
-    except KeyboardInterrupt:
+        _tell(error, of_error(error))
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(ExitCode.INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()  # the reader left (`oolong run logs | head`): nothing more to say
         sys.exit(ExitCode.UNEXPECTED)
+
+
+def _tell(error: Exception, code: ExitCode) -> NoReturn:
+    """On stderr: text, or with --json a JSON object of one line."""
+    if "--json" in sys.argv[1:]:
+        show_error_json(error, code)
+    elif isinstance(error, TyperException):
+        if said := error.format_message():  # without: a group of commands has shown its help
+            notes.print(f"error: {said}", markup=False)
+    else:
+        notes.print(f"error: {error}", markup=False)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,16 @@ from __future__ import annotations
 from enum import IntEnum
 
 from oolong.client.errors import (
+    BadAddress,
+    Conflict,
+    Gone,
     Invalid,
     NotAllowed,
     NotAuthenticated,
     NotConfigured,
     NotFound,
     ServerError,
+    TooManyRequests,
     Unreachable,
 )
 from oolong.client.models import Run
@@ -19,13 +23,13 @@ from oolong.client.models import Run
 class ExitCode(IntEnum):
     SUCCEEDED = 0
     UNEXPECTED = 1
-    USAGE = 2  # wrong arguments, an invalid spec or dataset, something that does not exist
+    USAGE = 2  # wrong arguments, an invalid spec or dataset, what does not exist or does not allow this now
     TIMEOUT = 3
     AUTH = 4
     FAILED = 5  # the run failed by its own fault
-    GATE_FAILED = 6  # the run succeeded, an assertion did not hold
+    GATE_FAILED = 6  # the run succeeded, an assertion or comparison did not hold
     STOPPED = 7
-    INFRASTRUCTURE = 8  # not the run's fault: safe to try again
+    INFRASTRUCTURE = 8  # not the run's fault, nor the caller's: safe to try again
     INTERRUPTED = 130
 
 
@@ -45,9 +49,9 @@ def of_error(error: Exception) -> ExitCode:
     match error:
         case NotAuthenticated() | NotAllowed() | NotConfigured():
             return ExitCode.AUTH
-        case Invalid() | NotFound():
+        case Invalid() | NotFound() | Conflict() | Gone() | BadAddress():
             return ExitCode.USAGE
-        case Unreachable() | ServerError():
+        case Unreachable() | ServerError() | TooManyRequests():
             return ExitCode.INFRASTRUCTURE
         case TimeoutError():
             return ExitCode.TIMEOUT

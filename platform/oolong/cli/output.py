@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,9 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 from rich.text import Text
+from typer.exceptions import TyperException
+
+from oolong.client.errors import ApiError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
 
@@ -28,6 +32,19 @@ def show_json(value: BaseModel | Iterable[BaseModel] | dict[str, Any]) -> None:
     else:
         document = [item.model_dump(mode="json") for item in value]
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def show_error_json(error: Exception, exit_code: int) -> None:
+    """One line on stderr: what a program needs to branch on."""
+    document: dict[str, Any] = {"error": str(error), "exit_code": int(exit_code)}
+    if isinstance(error, TyperException):
+        document = {"error": error.format_message(), "exit_code": int(exit_code), "code": "usage"}
+    elif isinstance(error, ApiError):
+        document = {
+            "error": error.detail, "exit_code": int(exit_code), "code": error.code, "status": error.status,
+            "request_id": error.request_id, "errors": [asdict(field) for field in error.errors],
+        }  # fmt: skip
+    sys.stderr.write(json.dumps(document, ensure_ascii=False) + "\n")
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.live import Live
-from rich.text import Text
 
-from oolong.cli import assertions, run_compare, run_control, run_plan
-from oolong.cli.exit_codes import ExitCode, of_run
+from oolong.cli import run_compare, run_control, run_plan, run_wait
+from oolong.cli.exit_codes import ExitCode
+from oolong.cli.gate.gate import Gate
 from oolong.cli.logs import follow_logs, print_logs
 from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
-from oolong.cli.run_output import RunArgument, progress_line, state_of, step_of
+from oolong.cli.run_output import RunArgument, state_of, step_of
+from oolong.cli.run_wait import Reports, wait_for
 from oolong.cli.spec_file import read_spec
 from oolong.client import Client
-from oolong.client.models import Run
 
 app = typer.Typer(no_args_is_help=True, help="Training runs: create, watch, wait, pause, stop.")
 app.add_typer(run_control.app)
 app.add_typer(run_compare.app)
 app.add_typer(run_plan.app)
+app.add_typer(run_wait.app)
 
 
 @app.command()
@@ -35,6 +33,12 @@ def create(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="validate only, and print the resolved spec")
     ] = False,
+    dedupe_key: Annotated[
+        str | None,
+        typer.Option(
+            help="once for this key: the same spec gives the run that is there, another one is refused"
+        ),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="then wait for its end, as `oolong run wait` does")
     ] = False,
@@ -53,12 +57,12 @@ def create(
                 raise typer.Exit(ExitCode.USAGE)
             show_json(answer.resolved or {})
             return
-        run = client.runs.create(spec)
+        run = client.runs.create(spec, dedupe_key=dedupe_key)
         if not wait:
             show_json(run) if json else print(run.id)
             return
         notes.print(f"{run.id} is submitted", markup=False)
-        raise typer.Exit(_wait(client, run.id, timeout=None, quiet=False, checks=[], json=json))
+        raise typer.Exit(wait_for(client, run.id, Gate(), Reports(), json=json))
 
 
 @app.command("list")
@@ -147,102 +151,3 @@ def logs(
             follow_logs(client, run, job=job, tail_bytes=tail)
         else:
             print_logs(client, run, job=job, tail_bytes=tail)
-
-
-@app.command()
-def wait(
-    run: RunArgument,
-    timeout: Annotated[float | None, typer.Option(help="seconds; afterwards exit 3, the run goes on")] = None,
-    check: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--assert", help="exit 6 unless it holds at the end, e.g. 'reward/mean >= 0.8'; repeatable"
-        ),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress lines")] = False,
-    json: JsonOption = False,
-) -> None:
-    """Wait for a run's end. Exits 0 succeeded, 3 timeout, 5 failed, 6 assertion, 7 stopped, 8 infrastructure.
-
-    Ctrl-C stops the waiting, not the run.
-    """
-    checks = []
-    for text in check or []:
-        try:
-            checks.append(assertions.parse(text))
-        except ValueError as error:
-            raise typer.BadParameter(str(error), param_hint="--assert") from error
-    with Client() as client:
-        raise typer.Exit(_wait(client, run, timeout=timeout, quiet=quiet, checks=checks, json=json))
-
-
-@app.command()
-def watch(run: RunArgument) -> None:
-    """Show a run live until it ends; exits as `wait` does."""
-    with Client() as client:
-        if not sys.stdout.isatty():
-            raise typer.Exit(_wait(client, run, timeout=None, quiet=False, checks=[], json=False))
-        with Live(Text("…"), refresh_per_second=4) as live:
-            began = time.monotonic()
-            ended = client.runs.wait(
-                run, on_change=lambda found: live.update(Text(_panel(found, time.monotonic() - began)))
-            )
-        raise typer.Exit(of_run(ended))
-
-
-def _wait(
-    client: Client,
-    run_id: str,
-    *,
-    timeout: float | None,
-    quiet: bool,
-    checks: list[assertions.Assertion],
-    json: bool,
-) -> ExitCode:
-    last = ""
-
-    def tell(run: Run) -> None:
-        nonlocal last
-        line = progress_line(run)
-        if line != last:
-            notes.print(line, markup=False)
-        last = line
-
-    run = client.runs.wait(run_id, timeout_seconds=timeout, on_change=None if quiet else tell)
-    code = of_run(run)
-    if code is ExitCode.SUCCEEDED:
-        for check in checks:
-            value = assertions.measured(client, run, check)
-            held = check.holds(value)
-            shown = "not measured" if value is None else f"{value:.6g}"
-            notes.print(f"{'holds' if held else 'FAILS'}: {check}, measured {shown}", markup=False)
-            code = code if held else ExitCode.GATE_FAILED
-    elif run.advice:
-        notes.print(run.advice, markup=False)
-    show_json(run) if json else print(run.status)
-    return code
-
-
-def _panel(run: Run, seconds: float) -> str:
-    lines = [
-        f"{run.name}  {run.id}",
-        state_of(run),
-        f"watched for {seconds:.0f} s, attempt {run.attempt_number}",
-    ]
-    if run.progress is not None and not run.ended:
-        share = run.progress.done / run.progress.total if run.progress.total else 0.0
-        lines.append(
-            f"{run.progress.phase:<12} {_bar(share)} {run.progress.done}/{run.progress.total} {run.progress.message}"
-        )
-    if run.total_train_steps:
-        lines.append(f"{'train steps':<12} {_bar(run.train_step / run.total_train_steps)} {step_of(run)}")
-    if run.reward_mean is not None:
-        lines.append(f"{'reward':<12} {run.reward_mean:.4f}")
-    if run.staleness_mean is not None:
-        lines.append(f"{'staleness':<12} {run.staleness_mean:.2f}")
-    return "\n".join(lines)
-
-
-def _bar(share: float, width: int = 30) -> str:
-    filled = round(width * min(1.0, max(0.0, share)))
-    return "█" * filled + "░" * (width - filled)

@@ -3,6 +3,7 @@
 from oolong.client.aio.client import AsyncClient
 from oolong.client.errors import (
     ApiError,
+    BadAddress,
     Conflict,
     Gone,
     Invalid,
@@ -22,6 +23,7 @@ from oolong.client.sync.client import Client
 __all__ = [
     "ApiError",
     "AsyncClient",
+    "BadAddress",
     "Client",
     "Conflict",
     "Gone",

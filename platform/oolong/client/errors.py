@@ -21,6 +21,10 @@ class NotConfigured(OolongError):
     """No control plane or no token is known; the message says how to name them."""
 
 
+class BadAddress(OolongError):
+    """What was given as the URL of the control plane is none."""
+
+
 class Unreachable(OolongError):
     """The control plane did not answer, also after the retries."""
 
@@ -45,10 +49,11 @@ class ApiError(OolongError):
         self.request_id = request_id
 
     def __str__(self) -> str:
-        lines = [super().__str__()]
+        said = super().__str__()
+        lines = [said]
         for error in self.errors:
-            # The detail of a single fault often is that fault with its pointer: it need not be said twice.
-            if error.message not in lines[0] or error.pointer not in lines[0]:
+            # The detail tells of a single fault, often word by word: it need not be said twice.
+            if error.message not in said or (len(self.errors) > 1 and error.pointer not in said):
                 lines.append(f"  {error.pointer or '/'}: {error.message}")
         if self.status >= 500 and self.request_id:
             lines.append(f"  request id {self.request_id}")

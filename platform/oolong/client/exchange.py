@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,13 @@ def retry_after(response: httpx.Response) -> float | None:
 
 def read_answer(call: Call[T], response: httpx.Response) -> T:
     """The typed answer, or the typed error."""
+    if "Deprecation" in response.headers:
+        warnings.warn(
+            f"{call.method} {call.path} goes away on {response.headers.get('Sunset', 'a day to be announced')}; "
+            f"instead: {response.headers.get('Link', 'see the changelog')}",
+            DeprecationWarning,
+            stacklevel=2,
+        )
     if not response.is_success:
         raise error_answer(response)
     if call.answer is None:

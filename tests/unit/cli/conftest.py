@@ -34,6 +34,7 @@ def oolong(api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             patch.setenv("COLUMNS", "200")
             patch.delenv("OOLONG_URL", raising=False)
             patch.delenv("OOLONG_TOKEN", raising=False)
+            patch.setenv("OOLONG_PROFILE", "")  # --profile sets it for its process
             if token is not None:
                 patch.setenv("OOLONG_URL", api.url)
                 patch.setenv("OOLONG_TOKEN", token)

@@ -24,7 +24,7 @@ def test_a_refused_pause_says_why(api: ScriptedApi, oolong: Oolong) -> None:
         problem("cannot_pause", "the run is FAILED and cannot be paused"), status=409
     )
     done = oolong("run", "pause", "run_1")
-    assert done.returncode == 1 and "cannot be paused" in done.stderr
+    assert done.returncode == 2 and "cannot be paused" in done.stderr
 
 
 def test_clone_sends_the_changes_as_one_patch_and_prints_the_new_id(api: ScriptedApi, oolong: Oolong) -> None:

@@ -401,6 +401,8 @@ def oolong(
 
     for waits in (connection, datasets, runs):
         monkeypatch.setattr(waits, "sleep", tick)
+    for waits in (datasets, runs):  # here nothing moves while a request waits
+        monkeypatch.setattr(waits, "LONG_POLL_SECONDS", 0)
     monkeypatch.setattr(httpx, "Client", connected)
     monkeypatch.setenv("OOLONG_URL", "http://testserver")
     monkeypatch.setenv("OOLONG_TOKEN", alice.token)

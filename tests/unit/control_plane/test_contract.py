@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from oolong.client import calls
 from oolong.client.calls import Call
+from tests.tools import cli_page
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -232,6 +233,20 @@ def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> dict[st
     if "$ref" in document:
         return _resolved(schema, schema["components"]["schemas"][document["$ref"].rsplit("/", 1)[1]])
     return dict(document)
+
+
+def test_every_command_is_on_its_page_with_its_options() -> None:
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    found = dict(cli_page.verbs())
+    assert {"run wait", "ckpt promote", "dataset upload", "login", "completion"} <= set(found)
+    for name, command in found.items():
+        assert f"\n## oolong {name}\n" in page, name
+        for parameter in command.params:
+            for option in getattr(parameter, "opts", []):
+                assert not option.startswith("--") or option == "--help" or f"`{option}`" in page, (
+                    name,
+                    option,
+                )
 
 
 def test_commands_reach_the_server_through_the_sdk_only() -> None:

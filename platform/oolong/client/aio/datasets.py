@@ -15,6 +15,8 @@ from oolong.client.archives import Progress
 from oolong.client.errors import NotFound, OolongError
 from oolong.client.validations import refuse_invalid
 
+LONG_POLL_SECONDS = 30  # that one request waits for a validation to move
+
 
 class AsyncDatasets:
     def __init__(self, connection: AsyncConnection) -> None:
@@ -81,8 +83,11 @@ class AsyncDatasets:
         while not found.ended:
             if time.monotonic() - began > timeout_seconds:
                 raise TimeoutError(f"validation {found.id} is {found.state} after {timeout_seconds:g} s")
-            await sleep(poll_seconds)
-            found = await self._connection.send(calls.datasets.get_validation(found.id))
+            asked = time.monotonic()
+            call = calls.datasets.get_validation(found.id, wait=LONG_POLL_SECONDS or None, seen=found.state)
+            found = await self._connection.send(call)
+            if not found.ended and (took := time.monotonic() - asked) < poll_seconds:
+                await sleep(poll_seconds - took)
         if found.state == "FAILED":
             raise OolongError(f"the rows could not be checked: {found.message}")
         return found

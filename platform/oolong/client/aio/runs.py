@@ -12,6 +12,8 @@ from oolong.client.aio.streams import stream
 from oolong.client.aio.waiting import sleep
 from oolong.client.errors import OolongError, ServerError, Unreachable
 
+LONG_POLL_SECONDS = 30  # that one request waits for a status to move
+
 
 class AsyncRuns:
     def __init__(self, connection: AsyncConnection) -> None:
@@ -37,9 +39,15 @@ class AsyncRuns:
         """What it would take and where it would stand, if it were submitted now."""
         return await self._connection.send(calls.runs.plan(spec))
 
-    async def create(self, spec: Mapping[str, Any], *, draft: bool = False) -> models.Run:
-        """Submit a run; with `draft` only keep its spec, to be edited and submitted later."""
-        return await self._connection.send(calls.runs.create(spec, draft=draft))
+    async def create(
+        self, spec: Mapping[str, Any], *, draft: bool = False, dedupe_key: str | None = None
+    ) -> models.Run:
+        """Submit a run; with `draft` only keep its spec, to be edited and submitted later.
+
+        With a `dedupe_key` the same spec gives the run that is there, however often it is submitted; another spec
+        raises Conflict.
+        """
+        return await self._connection.send(calls.runs.create(spec, draft=draft, dedupe_key=dedupe_key))
 
     async def submit(self, run_id: str) -> models.Run:
         """Queue a draft."""
@@ -170,14 +178,17 @@ class AsyncRuns:
     ) -> models.Run:
         """The run once it has ended, whatever its end, or rests for a fault of its own.
 
-        Raises TimeoutError; bears an outage of the server.
+        The server answers when the status moves; with `on_change` it is also asked for what else moves, about
+        every `poll_seconds`. Raises TimeoutError; bears an outage of the server.
         """
-        began = time.monotonic()
-        answered = began
+        began = answered = time.monotonic()
         seen: models.Run | None = None
+        longest = min(poll_seconds, LONG_POLL_SECONDS) if on_change is not None else LONG_POLL_SECONDS
         while True:
+            asked = time.monotonic()
+            left = longest if timeout_seconds is None else min(longest, began + timeout_seconds - asked)
             try:
-                run = await self.get(run_id)
+                run = await self._look(run_id, seen, left)
                 answered = time.monotonic()
             except (Unreachable, ServerError) as error:
                 if time.monotonic() - answered > outage_seconds:
@@ -190,7 +201,14 @@ class AsyncRuns:
                 seen = run
                 if run.ended or run.rests:
                     return run
-            if timeout_seconds is not None and time.monotonic() - began >= timeout_seconds:
+            now = time.monotonic()
+            if timeout_seconds is not None and now - began >= timeout_seconds:
                 state = f"is {seen.status}" if seen is not None else f"could not be asked: {last_error}"
                 raise TimeoutError(f"run {run_id} {state} after {timeout_seconds:g} s")
-            await sleep(poll_seconds)
+            if now - asked < poll_seconds:  # the server did not wait
+                await sleep(poll_seconds - (now - asked))
+
+    async def _look(self, run_id: str, seen: models.Run | None, seconds: float) -> models.Run:
+        if seen is None or seconds < 1:
+            return await self.get(run_id)
+        return await self._connection.send(calls.runs.get(run_id, wait=int(seconds), seen=seen.status))

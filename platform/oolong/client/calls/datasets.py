@@ -40,8 +40,11 @@ def create_validation(
     return call.post("dataset-validations", DatasetValidation, body=body)
 
 
-def get_validation(validation_id: str) -> Call[DatasetValidation]:
-    return call.get("dataset-validations/{}", DatasetValidation, validation_id)
+def get_validation(
+    validation_id: str, *, wait: int | None = None, seen: str | None = None
+) -> Call[DatasetValidation]:
+    """With `wait` the answer comes when the state is another than `seen`, or after so many seconds."""
+    return call.get("dataset-validations/{}", DatasetValidation, validation_id, wait=wait, seen=seen)
 
 
 def validation_report(validation_id: str) -> Call[bytes]:

@@ -28,8 +28,9 @@ def plan(spec: Mapping[str, Any]) -> Call[Plan]:
     return call.post("runs/plan", Plan, body={"spec": dict(spec)})
 
 
-def create(spec: Mapping[str, Any], *, draft: bool = False) -> Call[Run]:
-    return call.post("runs", Run, body={"spec": dict(spec), **({"draft": True} if draft else {})})
+def create(spec: Mapping[str, Any], *, draft: bool = False, dedupe_key: str | None = None) -> Call[Run]:
+    body = {"spec": dict(spec), **({"draft": True} if draft else {}), **given({"dedupe_key": dedupe_key})}
+    return call.post("runs", Run, body=body)
 
 
 def submit(run_id: str) -> Call[Run]:
@@ -40,8 +41,9 @@ def delete(run_id: str) -> Call[None]:
     return call.delete("runs/{}", run_id)
 
 
-def get(run_id: str) -> Call[Run]:
-    return call.get("runs/{}", Run, run_id)
+def get(run_id: str, *, wait: int | None = None, seen: str | None = None) -> Call[Run]:
+    """With `wait` the answer comes when the status is another than `seen`, or after so many seconds."""
+    return call.get("runs/{}", Run, run_id, wait=wait, seen=seen)
 
 
 def stop(run_id: str) -> Call[Run]:

@@ -15,6 +15,8 @@ from oolong.client.sync.uploads import upload
 from oolong.client.sync.waiting import sleep
 from oolong.client.validations import refuse_invalid
 
+LONG_POLL_SECONDS = 30  # that one request waits for a validation to move
+
 
 class Datasets:
     def __init__(self, connection: Connection) -> None:
@@ -77,8 +79,11 @@ class Datasets:
         while not found.ended:
             if time.monotonic() - began > timeout_seconds:
                 raise TimeoutError(f"validation {found.id} is {found.state} after {timeout_seconds:g} s")
-            sleep(poll_seconds)
-            found = self._connection.send(calls.datasets.get_validation(found.id))
+            asked = time.monotonic()
+            call = calls.datasets.get_validation(found.id, wait=LONG_POLL_SECONDS or None, seen=found.state)
+            found = self._connection.send(call)
+            if not found.ended and (took := time.monotonic() - asked) < poll_seconds:
+                sleep(poll_seconds - took)
         if found.state == "FAILED":
             raise OolongError(f"the rows could not be checked: {found.message}")
         return found

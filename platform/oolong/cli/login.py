@@ -1,0 +1,103 @@
+"""`oolong login`, `logout`, `whoami` and `profile …`: which server, and as whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.client import Client, NotConfigured
+from oolong.client.settings import (
+    DEFAULT_PROFILE,
+    ClientSettings,
+    Profiles,
+    checked_url,
+    read_profiles,
+    write_profiles,
+    write_settings,
+)
+
+app = typer.Typer()
+profiles = typer.Typer(no_args_is_help=True, help="Servers that you are logged in to, each under a name.")
+app.add_typer(profiles, name="profile")
+
+
+@app.command()
+def login(
+    url: Annotated[str, typer.Option(help="URL of the control plane")],
+    token: Annotated[
+        str | None, typer.Option(help="API token; asked for when left out; - reads standard input")
+    ] = None,
+    profile: Annotated[str, typer.Option(help="keep it under this name")] = DEFAULT_PROFILE,
+) -> None:
+    """Check a token and remember it, with the URL, in ~/.config/oolong/config.toml (readable by you only)."""
+    url = checked_url(url)
+    if token is None:
+        notes.print(f"Make a token at {url}/settings/tokens and paste it here.", markup=False)
+        token = typer.prompt("API token", hide_input=True, err=True)
+    elif token == "-":
+        token = typer.get_text_stream("stdin").readline().strip()
+    with Client(url, token) as client:
+        me = client.me()
+    path = write_settings(ClientSettings(url, token or ""), profile=profile)
+    notes.print(f"logged in as {me.user.username}, project {me.project.name}; kept in {path}", markup=False)
+
+
+@app.command()
+def logout(
+    profile: Annotated[
+        str | None, typer.Option(help="of this profile; the current one when left out")
+    ] = None,
+) -> None:
+    """Forget a kept token. It stays valid: `oolong token revoke` ends it."""
+    kept = read_profiles()
+    name = profile or kept.current
+    _known(kept, name)
+    rest = {known: settings for known, settings in kept.by_name.items() if known != name}
+    current = kept.current if kept.current in rest else next(iter(rest), DEFAULT_PROFILE)
+    write_profiles(Profiles(current, rest))
+    notes.print(f"the token of {name} is forgotten here", markup=False)
+
+
+@app.command()
+def whoami(json: JsonOption = False) -> None:
+    """Whose token this is, and what it may do."""
+    with Client() as client:
+        me = client.me()
+    show_json(me) if json else print(
+        f"{me.user.username} ({me.team.name}/{me.project.name}): {', '.join(me.scopes)}"
+    )
+
+
+@profiles.command("list")
+def list_profiles(json: JsonOption = False) -> None:
+    """Names and addresses; tokens are not shown."""
+    kept = read_profiles()
+    if json:
+        show_json(
+            {
+                "current": kept.current,
+                "profiles": {name: {"url": found.url} for name, found in kept.by_name.items()},
+            }
+        )
+        return
+    show_table(
+        ("PROFILE", "URL", "CURRENT"),
+        ((name, found.url, "*" if name == kept.current else "") for name, found in kept.by_name.items()),
+    )
+
+
+@profiles.command()
+def use(name: Annotated[str, typer.Argument(help="name of a profile")]) -> None:
+    """Take this profile from now on. OOLONG_PROFILE or --profile name one for a single command."""
+    kept = read_profiles()
+    _known(kept, name)
+    write_profiles(replace(kept, current=name))
+
+
+def _known(kept: Profiles, name: str) -> None:
+    if name not in kept.by_name:
+        known = ", ".join(kept.by_name) or "none"
+        raise NotConfigured(f"there is no profile {name!r}; known: {known}")

@@ -1,0 +1,263 @@
+"""`oolong run wait`, `watch` and `baseline`: a run's end, and what CI makes of it."""
+
+from __future__ import annotations
+
+import json as json_module
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.live import Live
+from rich.text import Text
+
+from oolong.cli.exit_codes import ExitCode, of_run
+from oolong.cli.gate.baseline import FORMS, Bounds, NoBaseline, parse_comparison, read_baselines
+from oolong.cli.gate.gate import Gate, check_run
+from oolong.cli.gate.reports import markdown, write_junit, write_markdown
+from oolong.cli.gate.values import newest_points
+from oolong.cli.gate.verdict import Check, Verdict, worst
+from oolong.cli.output import JsonOption, notes, show_json
+from oolong.cli.run_output import RunArgument, progress_line, state_of, step_of
+from oolong.client import Client, OolongError
+from oolong.client.models import Run
+from oolong.contracts.assertions import parse
+
+app = typer.Typer()
+
+WORDS = {Verdict.PASS: "holds", Verdict.FAIL: "FAILS", Verdict.INVESTIGATE: "INVESTIGATE"}
+
+
+@dataclass(frozen=True)
+class Reports:
+    junit: Path | None = None
+    markdown: Path | None = None
+
+    def write(self, run: Run, checks: list[Check], *, url: str) -> None:
+        if self.junit is not None:
+            write_junit(self.junit, run, checks, url=url)
+        if self.markdown is not None:
+            write_markdown(self.markdown, markdown(run, checks, url=url))
+
+
+@app.command()
+def wait(
+    run: RunArgument,
+    timeout: Annotated[float | None, typer.Option(help="seconds; afterwards exit 3, the run goes on")] = None,
+    check: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--assert",
+            help="exit 6 unless it holds at the end: 'eval/accuracy >= 0.8', 'mean(reward/mean, 20) > 0.5'; repeatable",
+        ),
+    ] = None,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="a metric to hold against the baseline: eval/accuracy, eval/mean_tokens:lower; repeatable"
+        ),
+    ] = None,
+    baseline: Annotated[
+        list[str] | None, typer.Option(help=f"{FORMS}; repeatable: several are seeds")
+    ] = None,
+    tolerance: Annotated[float, typer.Option(min=0, help="how much worse than the baseline is borne")] = 0.0,
+    sigma: Annotated[
+        float | None, typer.Option(min=0, help="standard deviation of one run's value, where it is known")
+    ] = None,
+    investigate: Annotated[
+        str, typer.Option(help="what a comparison within the noise is to the exit code: fail or pass")
+    ] = "fail",
+    junit: Annotated[Path | None, typer.Option(help="write the checks as JUnit XML")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="add a summary to this file, as Markdown")] = None,
+    cancel_on_interrupt: Annotated[
+        bool, typer.Option("--cancel-on-interrupt", help="Ctrl-C or SIGTERM cancels the run too")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress lines")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Wait for a run's end. Exits 0 succeeded, 3 timeout, 5 failed, 6 gate, 7 stopped, 8 infrastructure.
+
+    Ctrl-C stops the waiting, not the run, unless --cancel-on-interrupt; a second one leaves at once.
+    """
+    if bool(baseline) != bool(compare):
+        raise typer.BadParameter("--baseline and --compare go together: what is compared, and with what")
+    if investigate not in ("fail", "pass"):
+        raise typer.BadParameter(f"{investigate!r} is neither fail nor pass", param_hint="--investigate")
+    with Client() as client:
+        gate = _gate(client, check or [], compare or [], baseline or [], Bounds(tolerance, sigma))
+        with _cancelling(client, run) if cancel_on_interrupt else _detaching(run):
+            code = wait_for(
+                client, run, gate, Reports(junit, markdown), timeout=timeout, quiet=quiet, json=json,
+                bear_noise=investigate == "pass",
+            )  # fmt: skip
+    raise typer.Exit(code)
+
+
+@app.command()
+def watch(run: RunArgument) -> None:
+    """Show a run live until it ends; exits as `wait` does."""
+    with Client() as client:
+        if not sys.stdout.isatty():
+            raise typer.Exit(wait_for(client, run, Gate(), Reports()))
+        with Live(Text("…"), refresh_per_second=4) as live:
+            began = time.monotonic()
+            ended = client.runs.wait(
+                run, on_change=lambda found: live.update(Text(_panel(found, time.monotonic() - began)))
+            )
+        raise typer.Exit(of_run(ended))
+
+
+@app.command()
+def baseline(
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="ids of runs that differ by their seed")
+    ],
+    metric: Annotated[list[str], typer.Option(help="eval/accuracy; repeatable")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="file to write")] = None,
+) -> None:
+    """The last values of some metrics, as the file that `run wait --baseline` takes."""
+    document: dict[str, list[float]] = {}
+    with Client() as client:
+        for name in metric:
+            for run in runs:
+                values = newest_points(client, run, name, 1)
+                if not values:
+                    raise typer.BadParameter(f"run {run} has no {name}", param_hint="--metric")
+                document.setdefault(name, []).append(values[-1])
+    if output is None:
+        show_json(document)
+        return
+    output.write_text(json_module.dumps(document, indent=2) + "\n")
+    print(output)
+
+
+def wait_for(
+    client: Client,
+    run_id: str,
+    gate: Gate,
+    reports: Reports,
+    *,
+    timeout: float | None = None,
+    quiet: bool = False,
+    json: bool = False,
+    bear_noise: bool = False,
+) -> ExitCode:
+    """Wait, check, report. Raises TimeoutError after the reports have said so."""
+    try:
+        run = client.runs.wait(run_id, timeout_seconds=timeout, on_change=None if quiet else _Teller())
+    except TimeoutError as error:
+        run = client.runs.get(run_id)
+        late = Check("run", f"run {run.name} ends within {timeout:g} s", Verdict.FAIL, str(error))
+        reports.write(run, [late], url=client.settings.url)
+        raise
+    checks = check_run(client, run, gate)
+    for check in checks[1:]:
+        notes.print(f"{WORDS[check.verdict]}: {check.name}, {check.why}", markup=False)
+    if run.status != "SUCCEEDED" and run.advice:
+        notes.print(run.advice, markup=False)
+    reports.write(run, checks, url=client.settings.url)
+    if json:
+        said = {"verdict": worst(checks), "checks": [asdict(check) for check in checks]}
+        show_json({**run.model_dump(mode="json"), "gate": said})
+    else:
+        print(run.status)
+    return _code(run, checks, bear_noise=bear_noise)
+
+
+def _code(run: Run, checks: list[Check], *, bear_noise: bool) -> ExitCode:
+    ended = of_run(run)
+    verdict = worst(checks)
+    if ended is not ExitCode.SUCCEEDED or verdict is Verdict.PASS:
+        return ended
+    return ExitCode.SUCCEEDED if verdict is Verdict.INVESTIGATE and bear_noise else ExitCode.GATE_FAILED
+
+
+def _gate(
+    client: Client, checks: list[str], compare: list[str], baselines: list[str], bounds: Bounds
+) -> Gate:
+    """Everything is read before the wait: a fault of the command should not cost an hour."""
+    try:
+        assertions = [parse(text) for text in checks]
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--assert") from error
+    try:
+        comparisons = [parse_comparison(text) for text in compare]
+        found = read_baselines(client, baselines)
+    except NoBaseline as error:
+        raise typer.BadParameter(str(error), param_hint="--baseline") from error
+    return Gate(assertions, comparisons, found, bounds)
+
+
+class _Teller:
+    """Says each thing once."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, run: Run) -> None:
+        line = progress_line(run)
+        if line != self._last:
+            notes.print(line, markup=False)
+        self._last = line
+
+
+@contextmanager
+def _detaching(run_id: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        notes.print(f"no longer waiting; {run_id} goes on", markup=False)
+        raise
+
+
+@contextmanager
+def _cancelling(client: Client, run_id: str) -> Iterator[None]:
+    """The first interrupt cancels the run and waits for its end; a second one leaves at once."""
+
+    def interrupted(number: int, frame: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except KeyboardInterrupt:
+        notes.print(f"interrupted: cancelling {run_id}; once more leaves at once", markup=False)
+        try:
+            client.runs.cancel(run_id)
+            notes.print(client.runs.wait(run_id).status, markup=False)
+        except OolongError as error:
+            notes.print(f"error: {error}", markup=False)
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _panel(run: Run, seconds: float) -> str:
+    lines = [
+        f"{run.name}  {run.id}",
+        state_of(run),
+        f"watched for {seconds:.0f} s, attempt {run.attempt_number}",
+    ]
+    if run.progress is not None and not run.ended:
+        share = run.progress.done / run.progress.total if run.progress.total else 0.0
+        lines.append(
+            f"{run.progress.phase:<12} {_bar(share)} {run.progress.done}/{run.progress.total} {run.progress.message}"
+        )
+    if run.total_train_steps:
+        lines.append(f"{'train steps':<12} {_bar(run.train_step / run.total_train_steps)} {step_of(run)}")
+    if run.reward_mean is not None:
+        lines.append(f"{'reward':<12} {run.reward_mean:.4f}")
+    if run.staleness_mean is not None:
+        lines.append(f"{'staleness':<12} {run.staleness_mean:.2f}")
+    return "\n".join(lines)
+
+
+def _bar(share: float, width: int = 30) -> str:
+    filled = round(width * min(1.0, max(0.0, share)))
+    return "█" * filled + "░" * (width - filled)

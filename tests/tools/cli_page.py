@@ -11,6 +11,18 @@ import typer
 from oolong.cli.app import app
 from oolong.cli.exit_codes import ExitCode
 
+INTRODUCTION = """\
+# The `oolong` command
+
+Results go to stdout: a table on a terminal, tab-separated lines elsewhere, JSON with `--json`. Everything else
+goes to stderr. With `--json` an error is one line of JSON there: `error`, `code`, `exit_code`, and of an answer
+of the server `status`, `request_id` and `errors` with a pointer to each field.
+
+Server and token come from `OOLONG_URL` and `OOLONG_TOKEN`, or from a profile that `oolong login` keeps in
+`~/.config/oolong/config.toml` (mode 600); `--profile NAME` before the verb, or `OOLONG_PROFILE`, names one. A
+kept token is sent to its own server only. `oolong completion bash|zsh|fish` prints the script for your shell.
+"""
+
 EXIT_CODES = {
     ExitCode.SUCCEEDED: "done; of `run wait`: the run succeeded and everything asked of it holds",
     ExitCode.UNEXPECTED: "what the command does not know how to name",
@@ -32,15 +44,7 @@ def verbs() -> Iterator[tuple[str, Any]]:
 
 def page() -> str:
     lines = [
-        "# The `oolong` command",
-        "",
-        "Results go to stdout: a table on a terminal, tab-separated lines elsewhere, JSON with `--json`. Everything else",
-        "goes to stderr. With `--json` an error is one line of JSON there: `error`, `code`, `exit_code`, and of an answer",
-        "of the server `status`, `request_id` and `errors` with a pointer to each field.",
-        "",
-        "Server and token come from `OOLONG_URL` and `OOLONG_TOKEN`, or from a profile that `oolong login` keeps in",
-        "`~/.config/oolong/config.toml` (mode 600); `--profile NAME` before the verb, or `OOLONG_PROFILE`, names one. A",
-        "kept token is sent to its own server only. `oolong completion bash|zsh|fish` prints the script for your shell.",
+        *INTRODUCTION.splitlines(),
         "",
         "## Exit codes",
         "",

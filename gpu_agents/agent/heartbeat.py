@@ -11,7 +11,14 @@ from gpu_agents.agent.api import AgentApi, Refused, Unreachable
 from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.identity import inventory_of
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
-from oolong.contracts.agent import DesiredAttempt, HeartbeatReply, HeartbeatRequest, Inventory, ObservedJob
+from oolong.contracts.agent import (
+    PROTOCOL,
+    DesiredAttempt,
+    HeartbeatReply,
+    HeartbeatRequest,
+    Inventory,
+    ObservedJob,
+)
 from oolong.contracts.lifecycle import JobState
 
 log = logging.getLogger(__name__)
@@ -56,7 +63,9 @@ class Heart:
         self._nudged.clear()
         jobs = self._observed()
         news = _news(jobs) != self._reported
-        request = HeartbeatRequest(inventory=self._take_inventory(), jobs=jobs, started_at=self._started_at)
+        request = HeartbeatRequest(
+            inventory=self._take_inventory(), jobs=jobs, started_at=self._started_at, protocol=PROTOCOL
+        )
         try:
             if news:
                 reply = await self._api.heartbeat(request)

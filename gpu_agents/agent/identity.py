@@ -8,7 +8,9 @@ from gpu_agents.agent.api import AgentApi, Refused
 from gpu_agents.agent.inventory import take_inventory
 from gpu_agents.agent.records import Node, read_json, write_json
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
-from oolong.contracts.agent import EnrolRequest, Inventory
+from oolong.contracts.agent import PROTOCOL, EnrolRequest, Inventory
+
+OTHER_PROTOCOL = frozenset({"agent_too_old", "agent_too_new"})
 
 
 class EnrolmentError(Exception):
@@ -27,8 +29,12 @@ async def enrol(settings: AgentSettings) -> Node:
         )
     api = AgentApi(settings.server, settings.enrol_token)
     try:
-        reply = await api.enrol(EnrolRequest(name=settings.name, inventory=inventory_of(settings)))
+        reply = await api.enrol(
+            EnrolRequest(name=settings.name, inventory=inventory_of(settings), protocol=PROTOCOL)
+        )
     except Refused as refusal:
+        if refusal.code in OTHER_PROTOCOL:
+            raise EnrolmentError(str(refusal)) from refusal
         raise EnrolmentError(
             f"the control plane refused the enrolment token ({refusal}); a token works once, get a new one"
         ) from refusal

@@ -41,6 +41,9 @@ class Node(models.Model):
     credential_sha256 = models.CharField(max_length=64, unique=True)
     hostname = models.CharField(max_length=255, default="", blank=True)
     agent_version = models.CharField(max_length=60, default="", blank=True)
+    protocol = models.PositiveSmallIntegerField(
+        default=1, db_default=1
+    )  # contracts.agent.PROTOCOL of its agent
     boot_id = models.CharField(max_length=80, default="", blank=True)
     cpu_count = models.PositiveIntegerField(default=0)
     memory_bytes = models.BigIntegerField(default=0)

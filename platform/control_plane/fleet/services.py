@@ -29,7 +29,7 @@ from control_plane.fleet.models import (
     Slot,
     Watch,
 )
-from oolong.contracts.agent import Inventory
+from oolong.contracts.agent import PROTOCOL, Inventory
 
 ENROLMENT_LIFE = timedelta(minutes=15)
 PORTS_FROM, PORTS_TO = 20_000, 32_000  # below the range that Linux gives to outgoing connections
@@ -57,7 +57,9 @@ def create_enrolment_token(*, now: datetime, pool: str = DEFAULT_POOL) -> tuple[
     return text, expires_at
 
 
-def enrol(*, token: str, name: str, inventory: Inventory, now: datetime) -> tuple[Node, str]:
+def enrol(
+    *, token: str, name: str, inventory: Inventory, now: datetime, protocol: int = PROTOCOL
+) -> tuple[Node, str]:
     """A new node and its credential. 401 for an unknown token, 409 for one that was used, 410 for an old one."""
     with transaction.atomic():
         row = EnrolmentToken.objects.select_for_update().filter(sha256=digest(token)).first()
@@ -77,7 +79,7 @@ def enrol(*, token: str, name: str, inventory: Inventory, now: datetime) -> tupl
             )
         credential = new_secret(NODE_PREFIX)
         node = Node.objects.create(
-            pool=row.pool, name=name, credential_sha256=digest(credential), last_seen_at=now,
+            pool=row.pool, name=name, credential_sha256=digest(credential), last_seen_at=now, protocol=protocol,
             next_port=random.randrange(PORTS_FROM, PORTS_TO - 500, 20),
         )  # fmt: skip
         row.used_at, row.node = now, node

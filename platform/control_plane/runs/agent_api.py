@@ -17,6 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+import oolong
 from control_plane.accounts.authentication import bearer
 from control_plane.catalog import parts, store
 from control_plane.catalog.serve import blob_response
@@ -26,7 +27,16 @@ from control_plane.fleet import services as fleet
 from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
 from control_plane.fleet.models import Node
 from control_plane.runs import agent_services as services
-from oolong.contracts.agent import EnrolReply, EnrolRequest, HeartbeatReply, HeartbeatRequest, UploadReply
+from oolong.contracts.agent import (
+    OLDEST_PROTOCOL,
+    PROTOCOL,
+    EnrolReply,
+    EnrolRequest,
+    Greeting,
+    HeartbeatReply,
+    HeartbeatRequest,
+    UploadReply,
+)
 
 MAX_WAIT_SECONDS = 20.0
 POLL_SECONDS = 0.25
@@ -55,6 +65,7 @@ class EnrolReplySerializer(serializers.Serializer[Any]):
     heartbeat_seconds = serializers.FloatField()
     lease_ttl_seconds = serializers.FloatField()
     orphan_ttl_seconds = serializers.FloatField()
+    protocol = serializers.IntegerField()
 
 
 class HeartbeatReplySerializer(serializers.Serializer[Any]):
@@ -82,9 +93,10 @@ class EnrolView(APIView):
         token = bearer(request)
         if token is None:
             raise exceptions.NotAuthenticated("send the enrolment token as bearer token")
+        refuse_other_protocol(_decode(request, Greeting).protocol)
         asked = _decode(request, EnrolRequest)
         node, credential = fleet.enrol(
-            token=token, name=asked.name, inventory=asked.inventory, now=clock.now()
+            token=token, name=asked.name, inventory=asked.inventory, protocol=asked.protocol, now=clock.now()
         )
         environment = settings.ENVIRONMENT
         return _json(
@@ -94,6 +106,7 @@ class EnrolView(APIView):
                 heartbeat_seconds=environment.heartbeat_seconds,
                 lease_ttl_seconds=environment.node_lease_seconds,
                 orphan_ttl_seconds=environment.orphan_seconds,
+                protocol=PROTOCOL,
             ),
             status=201,
         )
@@ -115,6 +128,7 @@ class HeartbeatView(NodeView):
     )
     def post(self, request: Request) -> HttpResponse:
         node = node_of(request)
+        refuse_other_protocol(_decode(request, Greeting).protocol)
         report = _decode(request, HeartbeatRequest)
         revision = _known_revision(request, node)
         acknowledged = services.take_heartbeat(node, report, now=clock.now())
@@ -132,6 +146,24 @@ class HeartbeatView(NodeView):
                 heartbeat_seconds=settings.ENVIRONMENT.heartbeat_seconds,
             )
         )
+
+
+def refuse_other_protocol(protocol: int) -> None:
+    """426, with the way out. The agent's jobs run on meanwhile, for as long as an outage may last."""
+    if protocol < OLDEST_PROTOCOL:
+        raise Problem(
+            426, "agent_too_old",
+            f"this agent speaks protocol {protocol}; this server speaks {OLDEST_PROTOCOL} to {PROTOCOL}. Upgrade the "
+            f"agent: stop it, check out Oolong {oolong.__version__} on its machine, run `python3 manage.py setup`, "
+            "start it again; its jobs run on meanwhile",
+        )  # fmt: skip
+    if protocol > PROTOCOL:
+        raise Problem(
+            426, "agent_too_new",
+            f"this agent speaks protocol {protocol}; this server, Oolong {oolong.__version__}, speaks "
+            f"{OLDEST_PROTOCOL} to {PROTOCOL}. The server is upgraded first: check out the agent's version there, run "
+            "`python3 manage.py setup` and `python3 manage.py migrate`, start it again",
+        )  # fmt: skip
 
 
 def _wait_seconds(request: Request) -> float:

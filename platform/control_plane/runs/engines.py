@@ -20,6 +20,7 @@ from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import GRACE_SECONDS, RESTARTS_IN_PLACE
 from control_plane.runs.selectors import live_attempt
+from oolong.contracts.agent import JOINING_ENGINES
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
 from oolong.contracts.run_spec import RunSpec
 
@@ -104,11 +105,17 @@ def _join(run_id: str, attempt_id: str, slots: Sequence[str], *, short: bool, no
         return False
     if node.liveness != Liveness.READY or node.intent != Intent.ACTIVE:
         return False
+    if node.protocol < JOINING_ENGINES:
+        slots, short = (), True
     if slots:
         _make_jobs(run, attempt, node, slots, now=now)
     conditions = [WAITING] if short else []
     if set(run.conditions) <= {WAITING} and run.conditions != conditions:
         said = f"it waits for more idle slots on {node.name}, for {run.live['engines']} engines"
+        if node.protocol < JOINING_ENGINES:
+            said = (
+                f"the agent on {node.name} is too old to take engines in; upgrade it, or place the run anew"
+            )
         set_conditions(
             run, conditions, now=now, message=said if short else "it has the engines that it wants"
         )

@@ -11,6 +11,13 @@ import msgspec
 from oolong.contracts.lifecycle import EndReason, JobKind, JobState
 from oolong.contracts.live_changes import LiveSettings
 
+# Raised when a reply asks for something that an older agent would not do or would misread; a field that an older
+# agent may overlook needs no new number. The server speaks all numbers from OLDEST_PROTOCOL on: those of the
+# version before this one. docs/how-to/upgrade.md says in which order to upgrade.
+PROTOCOL = 2
+OLDEST_PROTOCOL = 1
+JOINING_ENGINES = 2  # since when an agent takes engines into a live attempt (DesiredJob.engine_port)
+
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
     pass
@@ -40,6 +47,7 @@ class EnrolRequest(Wire, frozen=True, kw_only=True):
 
     name: str
     inventory: Inventory
+    protocol: int = 1  # agents of protocol 1 do not say it
 
 
 class EnrolReply(Wire, frozen=True, kw_only=True):
@@ -48,6 +56,7 @@ class EnrolReply(Wire, frozen=True, kw_only=True):
     heartbeat_seconds: float = 10.0
     lease_ttl_seconds: float = 45.0
     orphan_ttl_seconds: float = 4500.0
+    protocol: int = 1  # of the server
 
 
 class OutboxOffset(Wire, frozen=True, kw_only=True):
@@ -75,6 +84,13 @@ class HeartbeatRequest(Wire, frozen=True, kw_only=True):
     inventory: Inventory
     jobs: list[ObservedJob]
     started_at: float  # unix seconds of this agent process
+    protocol: int = 1
+
+
+class Greeting(Wire, frozen=True, kw_only=True):
+    """What is read of a request before the rest: another protocol may have another rest."""
+
+    protocol: int = 1
 
 
 class Artifact(Wire, frozen=True, kw_only=True):

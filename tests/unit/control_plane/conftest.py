@@ -40,6 +40,7 @@ from control_plane.runs.sweep import sweep_leases
 from oolong.cli.app import main as cli_main
 from oolong.client.sync import connection, datasets, runs
 from oolong.contracts.agent import (
+    PROTOCOL,
     HeartbeatReply,
     HeartbeatRequest,
     Inventory,
@@ -190,7 +191,9 @@ class SimulatedNode:
 
     def beat(self) -> HeartbeatReply:
         """One heartbeat; then this node's jobs become what is desired: new ones start, stopped ones exit."""
-        body = HeartbeatRequest(inventory=self.inventory(), jobs=list(self.jobs.values()), started_at=0.0)
+        body = HeartbeatRequest(
+            inventory=self.inventory(), jobs=list(self.jobs.values()), started_at=0.0, protocol=PROTOCOL
+        )
         answer = self.post("/heartbeat", msgspec.json.encode(body))
         assert answer.status_code == 200, answer.content
         self.reply = msgspec.json.decode(answer.content, type=HeartbeatReply)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -91,7 +92,7 @@ def _versions() -> dict[str, str]:
 def _disk() -> Iterator[dict[str, Any]]:
     for what, path in (
         ("the data folder", settings.ENVIRONMENT.data_dir),
-        ("the temporary folder", Path("/tmp")),
+        ("the temporary folder", Path(tempfile.gettempdir())),
     ):
         if path.is_dir():
             usage = shutil.disk_usage(path)
@@ -140,6 +141,7 @@ def _nodes(now: datetime) -> list[dict[str, Any]]:
     return [
         {
             "id": node.pk, "name": node.name, "status": node.status, "agent_version": node.agent_version,
+            "protocol": node.protocol,
             "silent_seconds": (now - node.last_seen_at).total_seconds(), "disk_free_bytes": node.disk_free_bytes,
             "slots": node.slots.filter(present=True).count(),
             "unhealthy": node.slots.filter(present=True, healthy=False).count(),

@@ -2475,6 +2475,7 @@ export interface components {
             lease_ttl_seconds: number;
             /** Format: double */
             orphan_ttl_seconds: number;
+            protocol: number;
         };
         EnrolmentToken: {
             /** @description for one node, good for 15 minutes, shown this once */

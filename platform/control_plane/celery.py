@@ -80,6 +80,16 @@ app.conf.update(
             "schedule": 3600.0,
             "options": {"expires": 600},
         },
+        "write-trajectory-files": {
+            "task": "control_plane.telemetry.tasks.write_trajectory_files",
+            "schedule": 30.0,
+            "options": {"expires": 30},
+        },
+        "remove-old-telemetry": {
+            "task": "control_plane.telemetry.tasks.remove_old_telemetry",
+            "schedule": 3600.0,
+            "options": {"expires": 600},
+        },
         "prune-stream": {
             "task": "control_plane.telemetry.tasks.prune_frames",
             "schedule": 60.0,

@@ -51,6 +51,7 @@ class Environment:
     orphan_seconds: float  # silence after which a node ends its own jobs
     heartbeat_seconds: float
     webhook_networks: list[str]  # private networks that webhooks may lead to: 10.1.0.0/16; none by default
+    telemetry_days: int = 0  # after a run's end its logs and trajectories are removed; 0: never
 
 
 def read_environment() -> Environment:
@@ -147,6 +148,7 @@ def _read() -> Environment:
         orphan_seconds=float(os.environ.get("OOLONG_ORPHAN_SECONDS", "4500")),
         heartbeat_seconds=float(os.environ.get("OOLONG_HEARTBEAT_SECONDS", "10")),
         webhook_networks=_networks("OOLONG_WEBHOOK_NETWORKS"),
+        telemetry_days=int(os.environ.get("OOLONG_TELEMETRY_DAYS", "0")),
     )
 
 

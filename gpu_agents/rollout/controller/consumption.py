@@ -18,10 +18,15 @@ class ConsumedTotals(msgspec.Struct, kw_only=True):
 
     by_trajectory: dict[int, int] = {}  # staleness -> trajectories trained on
     by_token: dict[int, int] = {}  # lag -> tokens trained on
+    over_bound: int = (
+        0  # trajectories older than the max staleness of their own take, which may have changed since
+    )
     interruptions: int = 0
     trajectories_spanning_versions: int = 0
 
-    def add(self, batch: BatchStaleness) -> None:
+    def add(self, batch: BatchStaleness, *, bound: int) -> None:
+        """`bound` is the max staleness at the batch's take."""
+        self.over_bound += sum(count for lag, count in batch.by_trajectory.items() if lag > bound)
         for lag, count in batch.by_trajectory.items():
             self.by_trajectory[lag] = self.by_trajectory.get(lag, 0) + count
         for lag, count in batch.by_token.items():

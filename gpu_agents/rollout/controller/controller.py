@@ -599,7 +599,8 @@ class Controller:
                 f"version {version} was announced as trained, but no batch had been taken for it"
             )
         staleness = measure_batch(groups, version=version - 1)
-        self.consumed.add(staleness)
+        bound = self._straggler_bound(version - 1)
+        self.consumed.add(staleness, bound=bound)
         self.groups.train_taken()
         dropped = self.groups.dropped.since(self._dropped_before)
         self._dropped_before = self.groups.dropped.copy()
@@ -610,7 +611,7 @@ class Controller:
             dropped=dropped,
             length_bias=self.groups.length_bias,
             filtered_share=self.filtering.share_since_last_step(),
-            bound=self._straggler_bound(version - 1),
+            bound=bound,
         )
 
     def _watch_evaluation(self, *, now: float) -> list[str]:

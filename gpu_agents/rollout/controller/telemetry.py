@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from gpu_agents.job import Job
 from gpu_agents.rollout.chat_template import ChatTemplate
-from gpu_agents.rollout.controller.consumption import BatchStaleness, mean, percentile, share_over
+from gpu_agents.rollout.controller.consumption import (
+    BatchStaleness,
+    mean,
+    percentile,
+    share_over,
+    version_span,
+)
 from gpu_agents.rollout.controller.controller import Controller, TrainedBatch
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
 from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.telemetry import (
     ENVIRONMENT,
+    LONGEST_TOKENS,
     Document,
     Histogram,
     Note,
@@ -29,6 +37,18 @@ log = logging.getLogger(__name__)
 
 SAMPLED_GROUPS_PER_STEP = 2
 TIME_POINT_SECONDS = 5
+
+
+@dataclass
+class Sample:
+    group: Group
+    member: int
+    trajectory: Trajectory
+    because: list[str] = field(default_factory=list)
+
+    @property
+    def reward(self) -> float:
+        return self.trajectory.reward or 0.0
 
 
 class ControllerTelemetry:
@@ -69,9 +89,8 @@ class ControllerTelemetry:
             if not histogram:
                 continue
             self._outbox.write(Histogram(name=name, x=batch.version, counts=_labelled(histogram)))
-        for group in sample_groups(batch.groups):
-            for trajectory in group.trajectories:
-                self._outbox.write(self._sample(batch.version, group, trajectory))
+        for sample in sample_trajectories(batch.groups):
+            self._outbox.write(self._line(batch.version, sample))
 
     def evaluation(self, scores: EvaluationScores) -> None:
         values = evaluation_values(scores)
@@ -88,13 +107,15 @@ class ControllerTelemetry:
         self._outbox.write(Summary(name="evaluation", value=scores))
         self._outbox.close()
 
-    def _sample(self, step: int, group: Group, trajectory: Trajectory) -> TrajectoryLine:
+    def _line(self, step: int, sample: Sample) -> TrajectoryLine:
+        group, trajectory = sample.group, sample.trajectory
         runs = version_runs(trajectory)
         texts, position = [], 0
         for _version, count in runs:
             span = trajectory.token_ids[position : position + count]
             texts.append(self._template.decode(span, skip_special_tokens=False))
             position += count
+        told = len(trajectory.token_ids) <= LONGEST_TOKENS
         return TrajectoryLine(
             step=step,
             group_id=group.group_id,
@@ -107,6 +128,19 @@ class ControllerTelemetry:
             finish_reason=trajectory.finish_reason,
             reward_parts=trajectory.reward_parts,
             verdict=trajectory.verdict,
+            sampled_because=sample.because,
+            row=group.row,
+            member=sample.member,
+            score=trajectory.score,
+            token_ids=trajectory.token_ids if told else [],
+            logprobs=[round(value, 5) for value in trajectory.behaviour_logprobs] if told else [],
+            timeline={
+                "generate_seconds": trajectory.generate_seconds,
+                "reward_seconds": trajectory.reward_seconds,
+                "interruptions": float(trajectory.interruptions),
+                "turns": float(len(trajectory.turns)),
+                "tool_calls": float(trajectory.tool_calls),
+            },
         )
 
 
@@ -185,7 +219,8 @@ def summary(controller: Controller) -> dict[str, Any]:
             "mean": mean(lags) if lags else None,
             "p95": percentile(lags, 0.95) if lags else None,
             "max": max(lags) if lags else None,
-            "share_over_configured": share_over(lags, bound) if lags else None,
+            # Each batch against the bound of its take: a bound that was changed since says nothing of it.
+            "share_over_configured": controller.consumed.over_bound / sum(lags.values()) if lags else None,
             "histogram": _labelled(lags),
             "straggler_wait_seconds": controller.counts.straggler_wait_seconds,
             "token_histogram": _labelled(controller.consumed.by_token),
@@ -221,6 +256,7 @@ def staleness_values(staleness: BatchStaleness, *, bound: int) -> dict[str, floa
         "staleness/p95": float(percentile(lags, 0.95)),
         "staleness/token_mean": mean(staleness.by_token),
         "staleness/over_bound_share": share_over(lags, bound),
+        "staleness/bound": float(bound),
         "staleness/version_span_mean": sum(staleness.spans) / len(staleness.spans),
         "staleness/version_span_max": float(max(staleness.spans)),
         "staleness/interrupted_share": staleness.interrupted / staleness.trajectories,
@@ -264,10 +300,35 @@ def left_values(batch: TrainedBatch) -> dict[str, float]:
 
 
 def sample_groups(groups: list[Group]) -> list[Group]:
-    """The sampling rule: of every step the two groups whose ids have the smallest sha256, whole."""
-    return sorted(groups, key=lambda g: hashlib.sha256(g.group_id.encode()).digest())[
-        :SAMPLED_GROUPS_PER_STEP
+    """Of every step the two groups whose ids have the smallest sha256."""
+    return sorted(groups, key=_lot)[:SAMPLED_GROUPS_PER_STEP]
+
+
+def sample_trajectories(groups: list[Group]) -> list[Sample]:
+    """The sampling rule: two groups whole, and of the rest of the batch the trajectories with the highest and the
+    lowest reward, the longest one and the one of the most versions. It hangs on the batch alone: where several are
+    alike, on the sha256 of their group's id, then on their place in it."""
+    every = [
+        Sample(group=group, member=member, trajectory=trajectory)
+        for group in sorted(groups, key=_lot)
+        for member, trajectory in enumerate(group.trajectories)
     ]
+    if not every:
+        return []
+    whole = {group.group_id for group in sample_groups(groups)}
+    for sample in every:
+        if sample.group.group_id in whole:
+            sample.because.append("group")
+    # max and min take the first of equals.
+    max(every, key=lambda s: s.reward).because.append("highest_reward")
+    min(every, key=lambda s: s.reward).because.append("lowest_reward")
+    max(every, key=lambda s: len(s.trajectory.token_ids)).because.append("longest")
+    max(every, key=lambda s: version_span(s.trajectory)).because.append("widest_span")
+    return [sample for sample in every if sample.because]
+
+
+def _lot(group: Group) -> bytes:
+    return hashlib.sha256(group.group_id.encode()).digest()
 
 
 def version_runs(trajectory: Trajectory) -> list[tuple[int, int]]:

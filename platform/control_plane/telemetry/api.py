@@ -17,10 +17,9 @@ from control_plane.common.rendering import QuickJSONRenderer
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
 from control_plane.runs.selectors import run_for
-from control_plane.telemetry import alerts, charts, selectors, services
+from control_plane.telemetry import alerts, charts, selectors, services, trajectories
 from control_plane.telemetry.lines import LARGEST_X
-from control_plane.telemetry.models import TrajectorySample
-from control_plane.telemetry.queries import invalid, one_of, whole_number
+from control_plane.telemetry.queries import invalid, number, one_of, short_text, whole_number
 from control_plane.telemetry.serializers import (
     AlertSerializer,
     DocumentSerializer,
@@ -32,11 +31,13 @@ from control_plane.telemetry.serializers import (
     MetricsSerializer,
     ShipReplySerializer,
     TrajectorySerializer,
+    WholeTrajectorySerializer,
 )
 
 OUTBOX_BYTES = 1024 * 1024
 LOG_BYTES = 256 * 1024
 AXES, STITCHES, AGAINST = ["step", "time"], ["attempts", "lineage"], ["version", "tokens", "wall"]
+SAMPLED_BECAUSE = ["group", "highest_reward", "lowest_reward", "longest", "widest_span"]
 RAW_BODY = {"application/octet-stream": OpenApiTypes.BINARY}
 OFFSET = OpenApiParameter(
     "offset", OpenApiTypes.INT, required=True, description="of the body's first byte in the file"
@@ -192,12 +193,58 @@ class TrajectoriesView(APIView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(
-        operation_id="list_trajectories", parameters=PAGE_PARAMETERS, responses=page_of(TrajectorySerializer)
+        operation_id="list_trajectories",
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("step_from", OpenApiTypes.INT, description="train step, inclusive"),
+            OpenApiParameter("step_to", OpenApiTypes.INT),
+            OpenApiParameter("reward_min", OpenApiTypes.FLOAT, description="inclusive"),
+            OpenApiParameter("reward_max", OpenApiTypes.FLOAT),
+            OpenApiParameter(
+                "span_min",
+                OpenApiTypes.INT,
+                description="versions from its oldest token to its newest, at least",
+            ),
+            OpenApiParameter("row", OpenApiTypes.INT, description="of the dataset"),
+            OpenApiParameter("attempt", OpenApiTypes.INT),
+            OpenApiParameter("group", OpenApiTypes.STR, description="a group's id"),
+            OpenApiParameter(
+                "because", OpenApiTypes.STR, enum=SAMPLED_BECAUSE, description="why it was sampled"
+            ),
+            OpenApiParameter(
+                "q", OpenApiTypes.STR, description="text in the prompt or the completion, case ignored"
+            ),
+        ],
+        responses=page_of(TrajectorySerializer),
     )
     def get(self, request: Request, run_id: str) -> Response:
+        """Sampled trajectories, newest first."""
         run = run_for(caller_of(request), run_id)
-        rows = TrajectorySample.objects.filter(run=run).select_related("attempt")
-        return Response(paginate(rows, read_page(request), selectors.trajectory_as_json))
+        wanted = trajectories.Filter(
+            step_from=whole_number(request, "step_from", lowest=0),
+            step_to=whole_number(request, "step_to", lowest=0),
+            reward_min=number(request, "reward_min"),
+            reward_max=number(request, "reward_max"),
+            span_min=whole_number(request, "span_min", lowest=0, highest=2**31),
+            row=whole_number(request, "row", lowest=0),
+            attempt=whole_number(request, "attempt", lowest=1, highest=2**31 - 1),
+            group=request.query_params.get("group", ""),
+            because=one_of(request, "because", SAMPLED_BECAUSE),
+            text=short_text(request, "q", most=500),
+        )
+        return Response(
+            paginate(trajectories.found(run, wanted), read_page(request), trajectories.trajectory_as_json)
+        )
+
+
+class TrajectoryView(APIView):
+    scopes = {"GET": "runs:read"}
+    renderer_classes = [QuickJSONRenderer]
+
+    @extend_schema(operation_id="get_trajectory", responses=WholeTrajectorySerializer)
+    def get(self, request: Request, run_id: str, trajectory_id: str) -> Response:
+        """One sampled trajectory, token by token."""
+        return Response(trajectories.one(run_for(caller_of(request), run_id), trajectory_id))
 
 
 class AlertsView(APIView):

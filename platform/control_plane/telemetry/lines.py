@@ -7,7 +7,15 @@ from typing import Any
 
 import msgspec
 
-from oolong.contracts.telemetry import AnyLine, Document, Histogram, Points, Summary, decode_line
+from oolong.contracts.telemetry import (
+    AnyLine,
+    Document,
+    Histogram,
+    Points,
+    Summary,
+    TrajectoryLine,
+    decode_line,
+)
 
 LATEST_AT = 4_102_444_800.0  # the year 2100: a clock beyond it is broken
 LARGEST_X = 2**53  # whole numbers up to it are exact in every JSON reader
@@ -66,8 +74,17 @@ def _check(line: AnyLine) -> None:
             raise ValueError(f"source={line.source[:40]!r}… is longer than {LONGEST_PART} characters")
         for name in line.values:
             _check_name(name)
+    if isinstance(line, TrajectoryLine):
+        _check_tokens(line)
     if isinstance(line, Histogram | Document | Summary):
         _check_name(line.name)
+
+
+def _check_tokens(line: TrajectoryLine) -> None:
+    if len(line.token_ids) != len(line.logprobs):
+        raise ValueError(f"{len(line.token_ids)} token_ids and {len(line.logprobs)} logprobs; one for each")
+    if line.token_ids and not 0 <= min(line.token_ids) <= max(line.token_ids) < 2**31:
+        raise ValueError(f"token_ids from {min(line.token_ids)} to {max(line.token_ids)}: 0 to 2^31 - 1")
 
 
 def _check_name(name: str) -> None:

@@ -160,7 +160,22 @@ class Document(models.Model):
         return f"{self.name} of {self.run_id}"
 
 
+class TrajectoryFile(models.Model):
+    """A Parquet file in the blob store: the sampled trajectories of a stretch of a run, token by token."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="trajectory_files")
+    sha256 = models.CharField(max_length=64)
+    bytes = models.BigIntegerField()
+    samples = models.PositiveIntegerField()
+    created_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.samples} trajectories of {self.run_id}"
+
+
 class TrajectorySample(models.Model):
+    """The index of a sampled trajectory, with its texts; its tokens are in a file, or wait for one."""
+
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="trajectories")
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="+")
     at = models.DateTimeField()
@@ -175,12 +190,41 @@ class TrajectorySample(models.Model):
     finish_reason = models.CharField(max_length=40)
     reward_parts = models.JSONField(default=dict)  # of a composite reward: name -> the part's own score
     verdict = models.TextField(default="")  # the reward function's own word
+    # What older jobs did not tell is null.
+    sampled_because = models.JSONField(null=True)
+    row = models.BigIntegerField(null=True)  # of the dataset
+    member = models.IntegerField(null=True)  # of the group
+    score = models.FloatField(null=True)  # the reward function's own value
+    tokens = models.IntegerField(null=True)  # completion tokens
+    low_version = models.BigIntegerField(
+        null=True
+    )  # oldest and newest policy version that sampled any of them
+    high_version = models.BigIntegerField(null=True)
+    timeline = models.JSONField(null=True)
+    file = models.ForeignKey(TrajectoryFile, on_delete=models.SET_NULL, null=True, related_name="rows")
+    file_row = models.PositiveIntegerField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["run", "id"])]
+        indexes = [
+            models.Index(fields=["run", "id"]),
+            models.Index(fields=["run", "step"], name="trajectories_by_step"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.group_id} at step {self.step}"
+
+
+class TrajectoryTokens(models.Model):
+    """Tokens of a sample until a tick has put them into a file."""
+
+    sample = models.OneToOneField(
+        TrajectorySample, on_delete=models.CASCADE, primary_key=True, related_name="waiting_tokens"
+    )
+    token_ids = models.BinaryField()  # int32, little endian
+    logprobs = models.BinaryField()  # float32, little endian; as many
+
+    def __str__(self) -> str:
+        return f"tokens of {self.sample_id}"
 
 
 class LogChunk(models.Model):

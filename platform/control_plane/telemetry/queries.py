@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rest_framework.request import Request
@@ -38,3 +39,23 @@ def whole_number(request: Request, name: str, *, lowest: int = -(2**62), highest
 
 def invalid(name: str, detail: str) -> Problem:
     return unprocessable("invalid", detail, [FieldError(f"/{name}", "invalid", detail)])
+
+
+def number(request: Request, name: str) -> float | None:
+    text = request.query_params.get(name, "")
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise invalid(name, f"{name}={text!r}: a finite number")
+    return value
+
+
+def short_text(request: Request, name: str, *, most: int) -> str:
+    text = request.query_params.get(name, "")
+    if len(text) > most:
+        raise invalid(name, f"{name} has {len(text)} characters; {most} at most")
+    return text

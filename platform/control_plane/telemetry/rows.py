@@ -14,7 +14,7 @@ from django.db.models import F
 
 from control_plane.common.columns import Float8Column, Int8Column, execute
 from control_plane.runs.models import Job
-from control_plane.telemetry.models import ROWS, Histogram, MetricSeries, TrajectorySample
+from control_plane.telemetry.models import ROWS, Histogram, MetricSeries, TrajectorySample, TrajectoryTokens
 from control_plane.telemetry.packing import unpack
 from control_plane.telemetry.rollups import forget
 from oolong.contracts import telemetry as contract
@@ -175,24 +175,43 @@ def put_documents(job: Job, lines: list[contract.Document]) -> None:
 
 
 def insert_trajectories(job: Job, lines: list[contract.TrajectoryLine]) -> None:
-    TrajectorySample.objects.bulk_create(
-        TrajectorySample(
-            run_id=job.attempt.run_id,
-            attempt=job.attempt,
-            at=_moment(line.at),
-            step=line.step,
-            group_id=line.group_id,
-            prompt=line.prompt,
-            answer=line.answer,
-            completion=line.completion,
-            reward=line.reward,
-            policy_versions=line.policy_versions,
-            version_texts=line.version_texts,
-            finish_reason=line.finish_reason,
-            reward_parts=line.reward_parts,
-            verdict=line.verdict,
+    samples = TrajectorySample.objects.bulk_create(_sample(job, line) for line in lines)
+    TrajectoryTokens.objects.bulk_create(
+        TrajectoryTokens(
+            sample=sample,
+            token_ids=np.array(line.token_ids, dtype="<i4").tobytes(),
+            logprobs=np.array(line.logprobs, dtype="<f4").tobytes(),
         )
-        for line in lines
+        for sample, line in zip(samples, lines, strict=True)
+        if line.token_ids
+    )
+
+
+def _sample(job: Job, line: contract.TrajectoryLine) -> TrajectorySample:
+    versions = [version for version in line.policy_versions[0::2] if version != contract.ENVIRONMENT]
+    return TrajectorySample(
+        run_id=job.attempt.run_id,
+        attempt=job.attempt,
+        at=_moment(line.at),
+        step=line.step,
+        group_id=line.group_id,
+        prompt=line.prompt,
+        answer=line.answer,
+        completion=line.completion,
+        reward=line.reward,
+        policy_versions=line.policy_versions,
+        version_texts=line.version_texts,
+        finish_reason=line.finish_reason,
+        reward_parts=line.reward_parts,
+        verdict=line.verdict,
+        sampled_because=line.sampled_because,
+        row=line.row if line.row >= 0 else None,
+        member=line.member,
+        score=line.score,
+        tokens=sum(line.policy_versions[1::2]),
+        low_version=min(versions, default=None),
+        high_version=max(versions, default=None),
+        timeline=line.timeline,
     )
 
 

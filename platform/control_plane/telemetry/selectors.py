@@ -20,7 +20,6 @@ from control_plane.telemetry.models import (
     MetricPoint,
     MetricSeries,
     OutboxFile,
-    TrajectorySample,
 )
 from control_plane.telemetry.services import log_file_name
 from oolong.contracts.lifecycle import JobState
@@ -86,25 +85,6 @@ def document(run: Run, name: str) -> dict[str, Any]:
     if row is None:
         raise not_found("document of this run", name)
     return {"name": row.name, "at": row.at.timestamp(), "value": row.value}
-
-
-def trajectory_as_json(row: TrajectorySample) -> dict[str, Any]:
-    return {
-        "id": row.pk,
-        "step": row.step,
-        "group_id": row.group_id,
-        "attempt": row.attempt.number,
-        "at": row.at.timestamp(),
-        "prompt": row.prompt,
-        "answer": row.answer,
-        "completion": row.completion,
-        "reward": row.reward,
-        "policy_versions": row.policy_versions,
-        "version_texts": row.version_texts,
-        "finish_reason": row.finish_reason,
-        "reward_parts": row.reward_parts,
-        "verdict": row.verdict,
-    }
 
 
 # --- logs -------------------------------------------------------------------------------------------------

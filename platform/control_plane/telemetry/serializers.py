@@ -133,6 +133,35 @@ class TrajectorySerializer(serializers.Serializer[Any]):
     verdict = serializers.CharField(
         allow_blank=True, help_text="the reward function's own word: exact, wrong_answer, time_limit ..."
     )
+    sampled_because = serializers.ListField(child=serializers.CharField(), help_text="see the sampling rule")
+    row = serializers.IntegerField(allow_null=True, help_text="of the dataset")
+    member = serializers.IntegerField(allow_null=True, help_text="of its group")
+    score = serializers.FloatField(allow_null=True, help_text="before scale and bias")
+    tokens = serializers.IntegerField(allow_null=True, help_text="of the completion")
+    low_version = serializers.IntegerField(allow_null=True)
+    high_version = serializers.IntegerField(allow_null=True)
+    timeline = serializers.DictField(
+        child=serializers.FloatField(),
+        help_text="generate_seconds, reward_seconds, interruptions, turns, tool_calls",
+    )
+
+
+class WholeTrajectorySerializer(TrajectorySerializer):
+    token_ids = serializers.ListField(
+        child=serializers.IntegerField(),
+        allow_null=True,
+        help_text="null: the job did not tell them, being too many",
+    )
+    logprobs = serializers.ListField(
+        child=serializers.FloatField(),
+        allow_null=True,
+        help_text="of the sampling distribution, for each token",
+    )
+    versions = serializers.ListField(
+        child=serializers.IntegerField(),
+        allow_null=True,
+        help_text="policy version for each token; -1: environment",
+    )
 
 
 class LogFileSerializer(serializers.Serializer[Any]):

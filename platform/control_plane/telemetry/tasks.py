@@ -4,7 +4,7 @@ from celery import shared_task
 
 from control_plane.common import clock, live
 from control_plane.common.locks import only_one
-from control_plane.telemetry import alerts, packing, rollups
+from control_plane.telemetry import alerts, packing, retention, rollups, trajectory_files
 
 
 @shared_task(ignore_result=True)
@@ -28,3 +28,15 @@ def roll_up_series() -> None:
 @only_one("pack-series")
 def pack_series() -> None:
     packing.pack_ended_runs(now=clock.now())
+
+
+@shared_task
+@only_one("write-trajectory-files")
+def write_trajectory_files() -> None:
+    trajectory_files.write_waiting_files(now=clock.now())
+
+
+@shared_task
+@only_one("remove-old-telemetry")
+def remove_old_telemetry() -> None:
+    retention.remove_old_telemetry(now=clock.now())

@@ -80,7 +80,8 @@ staleness/mean | versions | mean staleness of the batch's trajectories at traini
 staleness/max | versions | largest staleness of the batch
 staleness/p95 | versions | 95th percentile
 staleness/token_mean | versions | mean lag over tokens
-staleness/over_bound_share | share | trajectories older than the configured bound
+staleness/over_bound_share | share | trajectories older than the max staleness at the take of their batch
+staleness/bound | versions | that max staleness: a changed one counts from the batches on that are taken under it
 staleness/version_span_mean | versions | mean number of distinct versions in a trajectory
 staleness/version_span_max | versions | largest such number
 staleness/interrupted_share | share | trajectories that were interrupted at least once

@@ -15,6 +15,9 @@ from typing import IO, Any, Literal
 
 import msgspec
 
+LONGEST_TOKENS = (
+    16_384  # of a sampled trajectory whose tokens are told one by one: a line must fit one shipment
+)
 ENVIRONMENT = -1  # in place of a policy version: not sampled, and not trained on
 
 
@@ -66,6 +69,13 @@ class TrajectoryLine(Line, frozen=True, kw_only=True, tag="trajectory"):
     finish_reason: str
     reward_parts: dict[str, float] = {}  # of a composite reward: each part's own score
     verdict: str = ""  # the reward function's own word: exact, wrong_answer, time_limit ...
+    sampled_because: list[str] = []  # group, highest_reward, lowest_reward, longest, widest_span
+    row: int = -1  # of the dataset; -1 where it was not told
+    member: int = 0  # of the group, 0-based
+    score: float | None = None  # the reward function's own value, before scale and bias
+    token_ids: list[int] = []  # [T] completion; empty when longer than LONGEST_TOKENS
+    logprobs: list[float] = []  # [T] of the sampling distribution; 0 where the environment wrote
+    timeline: dict[str, float] = {}  # generate_seconds, reward_seconds, interruptions, turns, tool_calls
 
 
 class Progress(Line, frozen=True, kw_only=True, tag="progress"):

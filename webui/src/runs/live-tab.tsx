@@ -54,7 +54,7 @@ export function LiveTab({ run, metrics }: { run: Run; metrics: MetricsStore }) {
       </div>
       <div className={classes.grid}>
         {planned.slice(0, 2).map(chart)}
-        {isRl && <StalenessPanel histograms={histograms} bound={bound} unit="trajectories" />}
+        {isRl && <StalenessPanel histograms={histograms} bound={bound} bounds={boundsOf(metrics)} unit="trajectories" />}
         {planned.slice(2).map(chart)}
       </div>
       {isRl && (
@@ -66,6 +66,12 @@ export function LiveTab({ run, metrics }: { run: Run; metrics: MetricsStore }) {
       <OtherMetrics planned={planned} metrics={metrics} chart={chart} />
     </>
   );
+}
+
+/** Max staleness by step, as it was when the step's batch was taken. */
+function boundsOf(metrics: MetricsStore): Map<number, number> {
+  const points = metrics.lines("staleness/bound").flatMap(({ points: { x, y } }) => x.map((step, index) => [step, y[index]!] as const));
+  return new Map(points);
 }
 
 function OtherMetrics({ planned, metrics, chart }: { planned: ChartPlan[]; metrics: MetricsStore; chart: (plan: ChartPlan) => React.ReactNode }) {

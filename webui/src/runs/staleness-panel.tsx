@@ -20,6 +20,12 @@ function add(histograms: Histogram[]): number[] {
   return Array.from(total, (count) => count ?? 0);
 }
 
+/** How many of a step's batch were older than the bound. */
+function overBound({ counts }: Histogram, bound: number | null): number {
+  if (bound === null) return 0;
+  return Object.entries(counts).reduce((sum, [lag, count]) => (Number(lag) > bound ? sum + count : sum), 0);
+}
+
 /** One histogram per step: trainer and controller both write it, and a resumed attempt trains steps again. */
 function onePerStep(histograms: Histogram[]): Histogram[] {
   const steps = new Map<number, Histogram>();
@@ -45,7 +51,12 @@ function columnsOf(histograms: Histogram[]): { label: string; counts: number[] }
 }
 
 /** Realised staleness against the configured bound: bars for the whole run or its newest steps, and how it moved. */
-export function StalenessPanel({ histograms: received, bound, unit }: { histograms: Histogram[]; bound: number | null; unit: string }) {
+export function StalenessPanel({ histograms: received, bound, bounds, unit }: {
+  histograms: Histogram[];
+  bound: number | null; // of now
+  bounds: Map<number, number>; // by step: that of the batch's take, since a run's bound can be changed
+  unit: string;
+}) {
   const [span, setSpan] = useState("all");
   const histograms = useMemo(() => onePerStep(received), [received]);
   const shown = span === "all" ? histograms : histograms.slice(-LAST_STEPS);
@@ -53,7 +64,7 @@ export function StalenessPanel({ histograms: received, bound, unit }: { histogra
   const columns = useMemo(() => columnsOf(histograms), [histograms]);
   const total = counts.reduce((sum, count) => sum + count, 0);
   const most = Math.max(1, ...counts);
-  const over = bound === null ? 0 : counts.slice(bound + 1).reduce((sum, count) => sum + count, 0);
+  const over = shown.reduce((sum, histogram) => sum + overBound(histogram, bounds.get(histogram.x) ?? bound), 0);
   const buckets = Math.max(counts.length, (bound ?? 0) + 2);
   return (
     <div className={classes.panel} data-testid="staleness-histogram" data-total={total}>
@@ -79,7 +90,7 @@ export function StalenessPanel({ histograms: received, bound, unit }: { histogra
             })}
           </div>
           <p className={classes.note}>
-            versions between the oldest token and the step trained{bound !== null && <>; <strong data-over={over > 0}>{percent(over / total)} over η = {bound}</strong></>}
+            versions between the oldest token and the step trained{bound !== null && <>; <strong data-over={over > 0}>{percent(over / total)} over η{shown.every(({ x }) => (bounds.get(x) ?? bound) === bound) ? ` = ${bound}` : " at their take"}</strong></>}
           </p>
           <Heat columns={columns} buckets={buckets} bound={bound} />
         </>

@@ -28,6 +28,7 @@ COLUMNS = (
     Column("catalog.FunctionVersion", "sha256", "bytes"),
     Column("runs.RewardTest", "samples_sha256", "samples_bytes"),
     Column("catalog.Checkpoint", "tar_sha256", "bytes", Q(state=CheckpointState.STORED)),
+    Column("telemetry.TrajectoryFile", "sha256", "bytes"),
 )
 
 # Hashes of credentials, of requests, and of what is not in the store (yet).

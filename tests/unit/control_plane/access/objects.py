@@ -22,6 +22,7 @@ from control_plane.fleet.receiver import note_alive
 from control_plane.runs import records
 from control_plane.runs.models import Attempt, Job
 from control_plane.runs.placement import place_jobs
+from control_plane.telemetry.models import TrajectorySample
 from oolong.contracts.agent import HeartbeatRequest, Inventory, SlotInventory
 from oolong.contracts.telemetry import CheckpointLine
 from tests.unit.control_plane.access.routes import ROLES
@@ -168,6 +169,10 @@ def _run(alice: str, credential: str, node: Node) -> dict[str, str]:
         "spec": {"dataset": {"version": "sums@1", "split": "train"}, "evaluation": {"prompts": 8}},
     }  # fmt: skip
     api(alice, "POST", "/checkpoint-gates", gate, status=201)
+    sample = TrajectorySample.objects.create(
+        run_id=run["id"], attempt=attempt, at=clock.now(), step=1, group_id="0-0-0", prompt="p", answer="a",
+        completion="c", reward=1.0, policy_versions=[], version_texts=[], finish_reason="stop",
+    )  # fmt: skip
     reward_test = {"dataset": "sums@1", "split": "train", "model": "tiny", "reward": {"name": "exact_match"}}
     reward_test = api(alice, "POST", "/reward-tests", reward_test, status=201)
     hook = {"name": "red hook", "url": "https://192.0.9.1/red", "events": ["run.*"]}
@@ -175,7 +180,8 @@ def _run(alice: str, credential: str, node: Node) -> dict[str, str]:
     delivery = api(alice, "POST", f"/webhooks/{webhook['id']}/test", status=202)
     return {
         "webhook_id": webhook["id"], "delivery_id": delivery["id"],
-        "run_id": run["id"], "attempt_id": attempt.pk, "job_id": job.pk, "checkpoint_id": checkpoint.pk,
+        "run_id": run["id"], "trajectory_id": str(sample.pk), "attempt_id": attempt.pk, "job_id": job.pk,
+        "checkpoint_id": checkpoint.pk,
         "upload_id": begun, "alias": "prod", "reward_test_id": reward_test["id"],
     }  # fmt: skip
 

@@ -1,0 +1,171 @@
+"""Sampled trajectories: their tokens go to Parquet behind ingest, and read the same from wherever they are."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from django.conf import settings as django_settings
+from django.test import Client
+
+from control_plane.catalog import store
+from control_plane.common import clock
+from control_plane.runs.models import Run
+from control_plane.telemetry import retention, selectors, services, trajectory_files
+from control_plane.telemetry.models import OutboxFile, TrajectoryFile, TrajectorySample, TrajectoryTokens
+from oolong.contracts import telemetry as contract
+from tests.unit.telemetry.world import World, build_world, encode
+
+AT = 1_700_000_000.0
+LATER = datetime.fromtimestamp(AT, UTC) + timedelta(minutes=5)
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path: Path, settings: Any) -> None:
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, data_dir=tmp_path)
+
+
+@pytest.fixture
+def world(db: None) -> World:
+    return build_world()
+
+
+def line(n: int, **fields: Any) -> contract.TrajectoryLine:
+    values: dict[str, Any] = {
+        "at": AT, "step": n, "group_id": f"0-{n}-0", "prompt": f"prompt {n}", "answer": "a", "completion": f"says {n}",
+        "reward": n / 10, "policy_versions": [n, 2, -1, 1, n + n % 3, 1], "finish_reason": "stop", "row": n,
+        "member": 1, "token_ids": [n, 7, 8, 9], "logprobs": [-0.5, -1.0, 0.0, -0.25], "score": n / 5,
+        "sampled_because": ["group"] if n % 2 else ["longest", "highest_reward"],
+        "timeline": {"generate_seconds": 1.5},
+    }  # fmt: skip
+    return contract.TrajectoryLine(**{**values, **fields})
+
+
+def ship(world: World, *lines: contract.AnyLine) -> None:
+    services.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=0, body=encode(*lines))
+
+
+@pytest.fixture
+def ask(world: World, client: Client) -> Callable[..., Any]:
+    token = world.token()
+    return lambda path="", **query: client.get(
+        f"/api/v1/runs/{world.run.pk}/trajectories{path}", query, headers={"Authorization": f"Bearer {token}"}
+    )
+
+
+def test_tokens_read_the_same_before_and_after_they_are_in_a_file(
+    world: World, ask: Callable[..., Any]
+) -> None:
+    ship(world, *(line(n) for n in range(40)))
+    ids = list(TrajectorySample.objects.order_by("pk").values_list("pk", flat=True))
+    before = [ask(f"/{identity}").json() for identity in ids]
+    assert before[5]["token_ids"] == [5, 7, 8, 9] and before[5]["versions"] == [5, 5, -1, 7]
+    assert before[5]["logprobs"] == [-0.5, -1.0, 0.0, -0.25] and before[5]["timeline"] == {
+        "generate_seconds": 1.5
+    }
+
+    assert trajectory_files.write_waiting_files(now=LATER) == 1
+    assert not TrajectoryTokens.objects.exists()
+    file = TrajectoryFile.objects.get()
+    assert (file.samples, file.bytes) == (40, store.size_of(file.sha256))
+    assert [ask(f"/{identity}").json() for identity in ids] == before
+    with store.open_blob(file.sha256) as blob:
+        assert pq.read_table(blob).column("completion")[3].as_py() == "says 3"
+    assert trajectory_files.write_waiting_files(now=LATER) == 0
+
+
+def test_a_few_wait_for_more_but_not_for_ever(world: World) -> None:
+    ship(world, line(1))
+    soon = datetime.fromtimestamp(AT, UTC) + timedelta(seconds=10)
+    assert trajectory_files.write_waiting_files(now=soon) == 0
+    assert trajectory_files.write_waiting_files(now=LATER) == 1
+
+
+def test_killed_between_file_and_rows_nothing_is_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    ship(world, line(1), line(2))
+
+    def killed(sha256: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "hold", killed)
+        with pytest.raises(KeyboardInterrupt):
+            trajectory_files.write_waiting_files(now=LATER)
+    assert TrajectoryTokens.objects.count() == 2 and not TrajectoryFile.objects.exists()
+    assert trajectory_files.write_waiting_files(now=LATER) == 1
+
+
+def test_what_an_older_job_left_is_shown_without_tokens(world: World, ask: Callable[..., Any]) -> None:
+    ship(world, line(1, token_ids=[], logprobs=[], row=-1, timeline={}, score=None, sampled_because=[]))
+    TrajectorySample.objects.update(sampled_because=None, timeline=None, tokens=None, member=None)
+    [listed] = ask().json()["data"]
+    assert (listed["row"], listed["sampled_because"], listed["timeline"]) == (None, [], {})
+    whole = ask(f"/{listed['id']}").json()
+    assert whole["token_ids"] is None and whole["completion"] == "says 1"
+
+
+def test_filters_narrow_the_list(world: World, ask: Callable[..., Any]) -> None:
+    ship(world, *(line(n) for n in range(10)))
+
+    def steps(**query: Any) -> list[int]:
+        return [found["step"] for found in ask(**query).json()["data"]]
+
+    assert steps(step_from=3, step_to=5) == [5, 4, 3]
+    assert steps(reward_min=0.75) == [9, 8] and steps(reward_max=0.1) == [1, 0]
+    assert steps(span_min=2) == [8, 5, 2] and steps(row=4) == [4] and steps(group="0-6-0") == [6]
+    assert steps(because="longest", step_to=3) == [2, 0] and steps(q="SAYS 7") == [7]
+    assert steps(q="prompt 3") == [3] and steps(attempt=2) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"reward_min": "much"}, "/reward_min"), ({"reward_max": "nan"}, "/reward_max"),
+        ({"span_min": "-1"}, "/span_min"), ({"because": "luck"}, "/because"), ({"q": "x" * 501}, "/q"),
+    ],
+)  # fmt: skip
+def test_a_wrong_filter_names_its_field(ask: Callable[..., Any], query: dict[str, str], field: str) -> None:
+    answer = ask(**query)
+    assert answer.status_code == 422 and answer.json()["errors"][0]["pointer"] == field
+
+
+def test_a_trajectory_of_another_run_does_not_exist(world: World, ask: Callable[..., Any]) -> None:
+    other = build_world("two")
+    ship(other, line(1))
+    assert ask(f"/{TrajectorySample.objects.get().pk}").status_code == 404
+
+
+@pytest.mark.parametrize("fields", [{"logprobs": [0.0]}, {"token_ids": [2**31], "logprobs": [0.0]}])
+def test_tokens_that_do_not_fit_are_a_bad_line(world: World, fields: dict[str, Any]) -> None:
+    ship(world, line(1, **fields), line(2))
+    assert TrajectorySample.objects.get().step == 2 and OutboxFile.objects.get().bad_lines == 1
+
+
+# --- retention --------------------------------------------------------------------------------------------
+
+
+def test_logs_and_trajectories_of_old_runs_go_when_the_installation_says_so(
+    world: World, settings: Any, django_capture_on_commit_callbacks: Any
+) -> None:
+    ship(world, line(1))
+    services.receive_log(world.trainer.pk, 0, offset=0, body=b"text\n")
+    trajectory_files.write_waiting_files(now=LATER)
+    sha256 = TrajectoryFile.objects.get().sha256
+    Run.objects.update(status="SUCCEEDED", ended_at=clock.now() - timedelta(days=31))
+    assert retention.remove_old_telemetry(now=clock.now()) == 0
+    settings.ENVIRONMENT = dataclasses.replace(django_settings.ENVIRONMENT, telemetry_days=32)
+    assert retention.remove_old_telemetry(now=clock.now()) == 0
+    settings.ENVIRONMENT = dataclasses.replace(django_settings.ENVIRONMENT, telemetry_days=30)
+    with django_capture_on_commit_callbacks(execute=True):
+        assert retention.remove_old_telemetry(now=clock.now()) == 1
+    assert not TrajectorySample.objects.exists() and not store.has_blob(sha256)
+    [log] = selectors.logs(world.run)
+    assert log["removed_at"] is not None
+    found = selectors.log(world.run, world.trainer.pk, incarnation=None, offset=0, limit=100)
+    assert found["text"] == "" and found["removed_at"] is not None
+    assert retention.remove_old_telemetry(now=clock.now()) == 0

@@ -19,7 +19,7 @@ RUNS_AT_ONCE = 100
 def remove_old_telemetry(*, now: datetime) -> int:
     """Returns how many runs lost theirs. Metrics, histograms, events and alerts stay with the run."""
     days: int = settings.ENVIRONMENT.telemetry_days
-    if not days:
+    if days <= 0:
         return 0
     old = Run.objects.filter(status__in=ENDED, ended_at__lt=now - timedelta(days=days))
     with_logs = old.filter(attempts__jobs__log_chunks__isnull=False)

@@ -1460,7 +1460,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /** @description Sampled trajectories, newest first. */
         get: operations["list_trajectories"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run_id}/trajectories/{trajectory_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One sampled trajectory, token by token. */
+        get: operations["get_trajectory"];
         put?: never;
         post?: never;
         delete?: never;
@@ -3632,6 +3650,25 @@ export interface components {
             };
             /** @description the reward function's own word: exact, wrong_answer, time_limit ... */
             verdict: string;
+            /** @description see the sampling rule */
+            sampled_because: string[];
+            /** @description of the dataset */
+            row: number | null;
+            /** @description of its group */
+            member: number | null;
+            /**
+             * Format: double
+             * @description before scale and bias
+             */
+            score: number | null;
+            /** @description of the completion */
+            tokens: number | null;
+            low_version: number | null;
+            high_version: number | null;
+            /** @description generate_seconds, reward_seconds, interruptions, turns, tool_calls */
+            timeline: {
+                [key: string]: number;
+            };
         };
         TrajectoryPage: {
             data: components["schemas"]["Trajectory"][];
@@ -3769,6 +3806,58 @@ export interface components {
             data: components["schemas"]["Webhook"][];
             next_cursor: string | null;
             has_more: boolean;
+        };
+        WholeTrajectory: {
+            id: number;
+            step: number;
+            group_id: string;
+            attempt: number;
+            /**
+             * Format: double
+             * @description unix seconds
+             */
+            at: number;
+            prompt: string;
+            answer: string;
+            completion: string;
+            /** Format: double */
+            reward: number;
+            /** @description pairs: version, count of tokens, version, count ...; -1 is what the environment wrote */
+            policy_versions: number[];
+            /** @description text of each pair, or empty */
+            version_texts: string[];
+            finish_reason: string;
+            /** @description of a composite reward: each part's own score */
+            reward_parts: {
+                [key: string]: number;
+            };
+            /** @description the reward function's own word: exact, wrong_answer, time_limit ... */
+            verdict: string;
+            /** @description see the sampling rule */
+            sampled_because: string[];
+            /** @description of the dataset */
+            row: number | null;
+            /** @description of its group */
+            member: number | null;
+            /**
+             * Format: double
+             * @description before scale and bias
+             */
+            score: number | null;
+            /** @description of the completion */
+            tokens: number | null;
+            low_version: number | null;
+            high_version: number | null;
+            /** @description generate_seconds, reward_seconds, interruptions, turns, tool_calls */
+            timeline: {
+                [key: string]: number;
+            };
+            /** @description null: the job did not tell them, being too many */
+            token_ids: number[] | null;
+            /** @description of the sampling distribution, for each token */
+            logprobs: number[] | null;
+            /** @description policy version for each token; -1: environment */
+            versions: number[] | null;
         };
     };
     responses: never;
@@ -3978,6 +4067,7 @@ export type Webhook = components['schemas']['Webhook'];
 export type WebhookEvent = components['schemas']['WebhookEvent'];
 export type WebhookFormRequest = components['schemas']['WebhookFormRequest'];
 export type WebhookPage = components['schemas']['WebhookPage'];
+export type WholeTrajectory = components['schemas']['WholeTrajectory'];
 export type $defs = Record<string, never>;
 export interface operations {
     agent_artifact: {
@@ -7667,10 +7757,27 @@ export interface operations {
     list_trajectories: {
         parameters: {
             query?: {
+                attempt?: number;
+                /** @description why it was sampled */
+                because?: "group" | "highest_reward" | "longest" | "lowest_reward" | "widest_span";
                 /** @description next_cursor of the page before */
                 cursor?: string;
+                /** @description a group's id */
+                group?: string;
                 /** @description 1 to 200; 50 when left out */
                 limit?: number;
+                /** @description text in the prompt or the completion, case ignored */
+                q?: string;
+                reward_max?: number;
+                /** @description inclusive */
+                reward_min?: number;
+                /** @description of the dataset */
+                row?: number;
+                /** @description versions from its oldest token to its newest, at least */
+                span_min?: number;
+                /** @description train step, inclusive */
+                step_from?: number;
+                step_to?: number;
             };
             header?: never;
             path: {
@@ -7686,6 +7793,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TrajectoryPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_trajectory: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+                trajectory_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WholeTrajectory"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

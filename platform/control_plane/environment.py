@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -30,6 +30,26 @@ class Quotas:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OidcRole:
+    """Who is in the group has the role in the project, or without one in all of the team."""
+
+    group: str
+    team: str
+    project: str
+    role: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Oidc:
+    issuer: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    name: str  # on the button
+    role_claim: str
+    roles: tuple[OidcRole, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Environment:
     database_url: str  # postgresql://user:password@host:port/name
     redis_url: str  # redis://:password@host:port/0: Celery's broker
@@ -47,6 +67,7 @@ class Environment:
     log_format: str  # json, text, or empty: text at a terminal, JSON elsewhere
     metrics_token: str  # bearer of GET /metrics; empty: there are no metrics
     rate_quotas: Quotas
+    oidc: Oidc | None  # sign-in with an identity provider
     node_lease_seconds: float  # silence after which a node is UNRESPONSIVE
     orphan_seconds: float  # silence after which a node ends its own jobs
     heartbeat_seconds: float
@@ -135,6 +156,7 @@ def _read() -> Environment:
         trusted_origins=_list("OOLONG_TRUSTED_ORIGINS"),
         public_url=public_url,
         secure_cookies=public_url.startswith("https://"),
+        oidc=_oidc(),
         rate_quotas=Quotas(
             address=int(os.environ.get("OOLONG_RATE_ADDRESS", "600")),
             node=int(os.environ.get("OOLONG_RATE_NODE", "120000")),
@@ -150,6 +172,36 @@ def _read() -> Environment:
         webhook_networks=_networks("OOLONG_WEBHOOK_NETWORKS"),
         telemetry_days=int(os.environ.get("OOLONG_TELEMETRY_DAYS", "0")),
     )
+
+
+def _oidc() -> Oidc | None:
+    issuer = os.environ.get("OOLONG_OIDC_ISSUER", "")
+    if not issuer:
+        return None
+    parts = urlsplit(issuer)
+    if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+        raise MissingSetting(f"OOLONG_OIDC_ISSUER={issuer!r}: an identity provider is asked over https only")
+    return Oidc(
+        issuer=issuer,
+        client_id=_required("OOLONG_OIDC_CLIENT_ID", "oolong"),
+        client_secret=_required("OOLONG_OIDC_CLIENT_SECRET", "what the provider gave for this client"),
+        name=os.environ.get("OOLONG_OIDC_NAME", "Single sign-on"),
+        role_claim=os.environ.get("OOLONG_OIDC_ROLE_CLAIM", "groups"),
+        roles=tuple(oidc_role(text) for text in _list("OOLONG_OIDC_ROLES")),
+    )
+
+
+def oidc_role(text: str) -> OidcRole:
+    """`group=team:role` or `group=team/project:role`."""
+    group, _, rest = text.partition("=")
+    place, _, role = rest.rpartition(":")
+    team, _, project = place.partition("/")
+    if not group or not team or role not in ("viewer", "editor", "operator", "admin"):
+        raise MissingSetting(
+            f"OOLONG_OIDC_ROLES has {text!r}: say group=team:role or group=team/project:role, with a role of "
+            "viewer, editor, operator, admin"
+        )
+    return OidcRole(group=group, team=team, project=project, role=role)
 
 
 def database_settings(url: str) -> dict[str, object]:

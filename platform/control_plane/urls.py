@@ -2,6 +2,7 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
 from rest_framework.permissions import AllowAny
 
+from control_plane.accounts import oidc
 from control_plane.accounts.api import login_link_view
 from control_plane.common.dashboard import dashboard
 from control_plane.common.errors import not_found_view, server_error_view
@@ -27,6 +28,8 @@ urlpatterns = [
     path("readyz", readyz),
     path("metrics", metrics_view),
     path("api/v1/", include(api)),
+    path("login/oidc", oidc.start),
+    path("login/oidc/callback", oidc.callback),
     path("login/<str:token>", login_link_view),
     re_path(r"^(?!api/|ws/|static/)(?P<path>.*)$", dashboard),
 ]

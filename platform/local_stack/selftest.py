@@ -52,6 +52,7 @@ LANES = (
     Lane("integration", paths=("tests/integration",), ignored=("tests/integration/trainers",)),
     Lane("trainer-integration", paths=("tests/integration/trainers",), in_node_environment=True),
     Lane("e2e", paths=("tests/e2e",)),
+    Lane("api", paths=("tests/api",), part_of_the_suite=False),
     Lane("faults", paths=("tests/faults",), part_of_the_suite=False, limit_seconds=5400),
     Lane("sandbox", paths=("tests/sandbox",), part_of_the_suite=False),
     Lane("sim", paths=("tests/unit/rollout",), part_of_the_suite=False),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.middleware.csrf import get_token
@@ -199,6 +200,29 @@ class SessionProjectView(APIView):
         return Response(selectors.me(caller))
 
 
+class OidcButtonSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(help_text="what the button says")
+    url = serializers.CharField(help_text="where it leads")
+
+
+class SessionMethodsSerializer(serializers.Serializer[Any]):
+    password = serializers.BooleanField()
+    oidc = OidcButtonSerializer(allow_null=True)
+
+
+class SessionMethodsView(APIView):
+    """How one may sign in here."""
+
+    permission_classes = [AllowAny]
+    authentication_classes: list[Any] = []
+
+    @extend_schema(operation_id="session_methods", responses=SessionMethodsSerializer, auth=[])
+    def get(self, request: Request) -> Response:
+        oidc = settings.ENVIRONMENT.oidc
+        button = {"name": oidc.name, "url": "/login/oidc"} if oidc else None
+        return Response({"password": True, "oidc": button})
+
+
 class CsrfView(APIView):
     permission_classes = [AllowAny]
 
@@ -224,7 +248,6 @@ class HealthView(APIView):
 
 def _broker_state() -> str:
     import redis
-    from django.conf import settings
 
     try:
         with redis.Redis.from_url(

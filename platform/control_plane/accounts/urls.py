@@ -16,6 +16,7 @@ urlpatterns = [
     path("health", api.HealthView.as_view()),
     path("me", api.MeView.as_view()),
     path("session", api.SessionView.as_view()),
+    path("session/methods", api.SessionMethodsView.as_view()),
     path("session/csrf", api.CsrfView.as_view()),
     path("project", api.ProjectView.as_view()),
     path("project/events", api.ProjectEventsView.as_view()),

@@ -16,6 +16,8 @@ NODE = "node"  # a node credential
 
 ROUTES = {
     # --- outside /api/v1
+    "ANY /login/oidc": OPEN,
+    "ANY /login/oidc/callback": OPEN,  # state and code are its credential
     "ANY /login/{token}": OPEN,  # the link is its credential
     "ANY /{path}": OPEN,  # the dashboard's pages: static files
     "ANY /healthz": OPEN,
@@ -29,6 +31,7 @@ ROUTES = {
     "POST /session": OPEN,
     "DELETE /session": OPEN,
     "GET /session/csrf": OPEN,
+    "GET /session/methods": OPEN,
     "GET /tokens": "tokens:read",
     "POST /tokens": "tokens:write",
     "DELETE /tokens/{token_id}": "tokens:write",

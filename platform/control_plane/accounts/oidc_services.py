@@ -1,0 +1,115 @@
+"""What an identity provider's word does here: which user it means, and which roles it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from allauth.socialaccount.models import SocialAccount
+from django.db import IntegrityError, transaction
+
+from control_plane.accounts import audit
+from control_plane.accounts.models import Membership, Project, Role, Team, TeamMembership, User
+from control_plane.environment import OidcRole
+
+
+def user_of_identity(provider: str, claims: Mapping[str, Any], *, now: datetime) -> User:
+    """The user whom this subject means.
+
+    A subject that is known keeps its user, whatever its e-mail says by now. A new one is the user with its e-mail
+    address only if the provider has verified the address and one user alone has it; else a new user.
+    """
+    subject = str(claims["sub"])
+    with transaction.atomic():
+        account = SocialAccount.objects.filter(provider=provider, uid=subject).select_related("user").first()
+        if account is not None:
+            user: User = account.user
+            return user
+        user, is_new = _user_of_email(claims) or (_new_user(claims), True)
+        SocialAccount.objects.create(user=user, provider=provider, uid=subject)
+        audit.record(
+            "user.create" if is_new else "user.link", target=("user", user.pk, user.username), project="", at=now,
+            data={"provider": provider, "subject": subject},
+        )  # fmt: skip
+    return user
+
+
+def _user_of_email(claims: Mapping[str, Any]) -> tuple[User, bool] | None:
+    email = claims.get("email")
+    if claims.get("email_verified") is not True or not isinstance(email, str) or not email:
+        return None
+    found = list(User.objects.filter(email__iexact=email, is_active=True, service_of=None)[:2])
+    return (found[0], False) if len(found) == 1 else None
+
+
+def _new_user(claims: Mapping[str, Any]) -> User:
+    verified = claims.get("email_verified") is True
+    email = str(claims.get("email") or "") if verified else ""
+    wanted = str(claims.get("preferred_username") or email or claims["sub"])[:100]
+    for suffix in ("", *(f"-{number}" for number in range(2, 100))):
+        try:
+            with transaction.atomic():
+                user = User(username=f"{wanted}{suffix}", email=email)
+                user.set_unusable_password()
+                user.save()
+                return user
+        except IntegrityError:
+            continue  # the name is another's
+    raise RuntimeError(f"a hundred users are named {wanted!r} already")
+
+
+def apply_roles(user: User, held: set[str], roles: tuple[OidcRole, ...], *, now: datetime) -> None:
+    """Give the roles of the groups that the provider says, and take those that it no longer says.
+
+    The provider has the last word on every team and project that the table names; others are left as they are.
+    """
+    places: dict[tuple[str, str], list[str]] = {}
+    for rule in roles:
+        wanted = places.setdefault((rule.team, rule.project), [])
+        if rule.group in held:
+            wanted.append(rule.role)
+    for (team_name, project_name), wanted in places.items():
+        role = max(wanted, key=list(Role.values).index, default=None)
+        team = Team.objects.filter(name=team_name).first()
+        if team is None:
+            continue  # it may be made later
+        if not project_name:
+            _set_role(
+                TeamMembership, {"user": user, "team": team}, role, ("team", team.pk, team.name), now=now
+            )
+            continue
+        project = Project.objects.filter(team=team, name=project_name).first()
+        if project is not None:
+            _set_role(
+                Membership,
+                {"user": user, "project": project},
+                role,
+                ("project", project.pk, project.name),
+                now=now,
+            )
+
+
+def _set_role(
+    model: type[Membership] | type[TeamMembership],
+    key: dict[str, Any],
+    role: str | None,
+    target: tuple[str, str, str],
+    *,
+    now: datetime,
+) -> None:
+    with transaction.atomic():
+        row = model.objects.select_for_update().filter(**key).first()
+        before = row.role if row else None
+        if before == role:
+            return
+        if role is None:
+            model.objects.filter(**key).delete()
+        else:
+            model.objects.update_or_create(**key, defaults={"role": role})
+        user: User = key["user"]
+        audit.record(
+            "member.role", target=target, message=f"{user.username}: {before} → {role}, by the identity provider",
+            project=target[1] if target[0] == "project" else "", at=now,
+            data={"user": user.pk, "before": before, "after": role},
+        )  # fmt: skip

@@ -1633,6 +1633,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/session/methods": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How one may sign in here. */
+        get: operations["session_methods"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/session/project": {
         parameters: {
             query?: never;
@@ -2988,6 +3005,12 @@ export interface components {
         /** @enum {string} */
         NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "DRAINING" | "LOST";
         NullEnum: null;
+        OidcButton: {
+            /** @description what the button says */
+            name: string;
+            /** @description where it leads */
+            url: string;
+        };
         Parent: {
             id: string;
             name: string;
@@ -3508,6 +3531,10 @@ export interface components {
              */
             fingerprint: string;
         };
+        SessionMethods: {
+            password: boolean;
+            oidc: components["schemas"]["OidcButton"] | null;
+        };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         SessionProjectRequest: {
             /** @description id of one of your projects */
@@ -3984,6 +4011,7 @@ export type Named = components['schemas']['Named'];
 export type Node = components['schemas']['Node'];
 export type NodeStatus = components['schemas']['NodeStatus'];
 export type NullEnum = components['schemas']['NullEnum'];
+export type OidcButton = components['schemas']['OidcButton'];
 export type Parent = components['schemas']['Parent'];
 export type PatchedCheckpointChangeRequest = components['schemas']['PatchedCheckpointChangeRequest'];
 export type PatchedNameRequest = components['schemas']['PatchedNameRequest'];
@@ -4036,6 +4064,7 @@ export type ServiceAccount = components['schemas']['ServiceAccount'];
 export type ServiceAccountCreateRequest = components['schemas']['ServiceAccountCreateRequest'];
 export type ServiceAccountPage = components['schemas']['ServiceAccountPage'];
 export type SessionBeginRequest = components['schemas']['SessionBeginRequest'];
+export type SessionMethods = components['schemas']['SessionMethods'];
 export type SessionProjectRequest = components['schemas']['SessionProjectRequest'];
 export type ShipReply = components['schemas']['ShipReply'];
 export type Slot = components['schemas']['Slot'];
@@ -8248,6 +8277,34 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Csrf"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    session_methods: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionMethods"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

@@ -15,14 +15,18 @@ from oolong.cli import (
     completion,
     datasets,
     functions,
+    invitations,
     login,
+    members,
     models,
     pool,
     project,
     rewards,
     runs,
     secrets,
+    service_accounts,
     sessions,
+    teams,
     tokens,
     webhooks,
 )
@@ -49,6 +53,10 @@ app.add_typer(pool.app, name="pool")
 app.add_typer(project.app, name="project")
 app.add_typer(sessions.app, name="session")
 app.add_typer(tokens.app, name="token")
+app.add_typer(teams.app, name="team")
+app.add_typer(members.app, name="member")
+app.add_typer(invitations.app, name="invite")
+app.add_typer(service_accounts.app, name="service-account")
 app.add_typer(secrets.app, name="secret")
 app.add_typer(audit.app, name="audit")
 app.add_typer(webhooks.app, name="webhook")

@@ -67,7 +67,7 @@ def whoami(json: JsonOption = False) -> None:
     with Client() as client:
         me = client.me()
     show_json(me) if json else print(
-        f"{me.user.username} ({me.team.name}/{me.project.name}): {', '.join(me.scopes)}"
+        f"{me.user.username}, {me.role} of {me.team.name}/{me.project.name}: {', '.join(me.scopes)}"
     )
 
 

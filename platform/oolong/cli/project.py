@@ -21,6 +21,33 @@ def show(json: JsonOption = False) -> None:
         _print(client.project.get(), json=json)
 
 
+@app.command("list")
+def list_projects(json: JsonOption = False) -> None:
+    """Projects of the team that you have a role in."""
+    with Client() as client:
+        found = list(client.project.list())
+    if json:
+        show_json(found)
+        return
+    show_table(("ID", "TEAM", "NAME"), ((row.id, row.team.name, row.name) for row in found))
+
+
+@app.command()
+def create(name: Annotated[str, typer.Argument()], json: JsonOption = False) -> None:
+    """Make a project in your team; only its admins may. A token for it is made in the dashboard."""
+    with Client() as client:
+        made = client.project.create(name)
+    show_json(made) if json else notes.print(f"{made.team.name}/{made.name} is {made.id}", markup=False)
+
+
+@app.command()
+def rename(name: Annotated[str, typer.Argument()]) -> None:
+    """Give the project of your token another name."""
+    with Client() as client:
+        client.project.rename(name)
+    notes.print(f"the project is called {name} now", markup=False)
+
+
 @app.command("set")
 def set_project(
     trainer_code: Annotated[

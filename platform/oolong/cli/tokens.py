@@ -32,17 +32,29 @@ def create(
 
 
 @app.command("list")
-def list_tokens(json: JsonOption = False) -> None:
+def list_tokens(
+    everybodys: Annotated[
+        bool, typer.Option("--all", help="everybody's of the project; for its admins")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
     """Your tokens, without their secrets."""
     with Client() as client:
-        found = list(client.tokens.list())
+        found = list(client.tokens.list(everybodys=everybodys))
     if json:
         show_json(found)
         return
     show_table(
-        ("ID", "NAME", "SCOPES", "EXPIRES", "LAST USED"),
+        ("ID", "OWNER", "NAME", "SCOPES", "EXPIRES", "LAST USED"),
         (
-            (token.id, token.name, ",".join(token.scopes), token.expires_at, token.last_used_at)
+            (
+                token.id,
+                token.owner,
+                token.name,
+                ",".join(token.scopes),
+                token.expires_at,
+                token.last_used_at,
+            )
             for token in found
         ),
     )
@@ -54,3 +66,21 @@ def revoke(token: Annotated[str, typer.Argument(help="id of the token (tok_…)"
     with Client() as client:
         client.tokens.revoke(token)
     notes.print(f"{token} is revoked", markup=False)
+
+
+@app.command()
+def rotate(
+    token: Annotated[str, typer.Argument(help="id of the token (tok_…)")],
+    overlap: Annotated[
+        int, typer.Option(min=0, max=7 * 24 * 60, help="minutes that the old secret goes on")
+    ] = 60,
+    json: JsonOption = False,
+) -> None:
+    """Give a token a new secret. It is shown this once; the old one ends after the overlap."""
+    with Client() as client:
+        turned = client.tokens.rotate(token, overlap_seconds=overlap * 60)
+    if json:
+        show_json(turned)
+        return
+    notes.print(f"The secret before it goes on until {turned.previous_until}.", markup=False)
+    print(turned.token)

@@ -26,6 +26,7 @@ NOT_IN_THE_SDK = {
     "POST /session": "of browsers; programs have tokens",
     "DELETE /session": "of browsers",
     "GET /session/csrf": "of browsers",
+    "PUT /session/project": "of browsers; a token is of one project",
     "GET /audit/export": "a file of lines, for curl and browsers",
     "GET /metric-catalogue": "of the dashboard; programs read docs/reference/metrics.md",
     "GET /runs/{}/histograms": "of the dashboard's charts",
@@ -96,7 +97,8 @@ def _value(hint: Any, name: str) -> Any:
     if origin is bytes:
         return b"x"
     if isinstance(origin, type) and issubclass(origin, Sequence):
-        return ["x"]
+        items = typing.get_args(hint)
+        return [_value(items[0], name) if items else "x"]
     return {int: 1, float: 1.0, bool: True}[origin]
 
 

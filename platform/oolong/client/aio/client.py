@@ -22,6 +22,7 @@ from oolong.client.aio.runs import AsyncRuns
 from oolong.client.aio.secrets import AsyncSecrets
 from oolong.client.aio.sessions import AsyncSessions
 from oolong.client.aio.streams import stream
+from oolong.client.aio.teams import AsyncInvitations, AsyncMembers, AsyncServiceAccounts, AsyncTeams
 from oolong.client.aio.tokens import AsyncTokens
 from oolong.client.aio.uploads import upload
 from oolong.client.aio.webhooks import AsyncWebhooks
@@ -67,6 +68,10 @@ class AsyncClient:
         self.checkpoints = AsyncCheckpoints(self._connection)
         self.pool = AsyncPool(self._connection)
         self.tokens = AsyncTokens(self._connection)
+        self.teams = AsyncTeams(self._connection)
+        self.members = AsyncMembers(self._connection)
+        self.invitations = AsyncInvitations(self._connection)
+        self.service_accounts = AsyncServiceAccounts(self._connection)
         self.webhooks = AsyncWebhooks(self._connection)
         self.secrets = AsyncSecrets(self._connection)
         self.audit = AsyncAudit(self._connection)

@@ -27,3 +27,14 @@ class AsyncProjects:
 
     def events(self) -> AsyncIterator[models.ProjectEvent]:
         return self._connection.pages(calls.project.events())
+
+    def list(self) -> AsyncIterator[models.Project]:
+        """Those of the team that you have a role in."""
+        return self._connection.pages(calls.project.page())
+
+    async def create(self, name: str) -> models.Project:
+        """In your team; only its admins may."""
+        return await self._connection.send(calls.project.create(name))
+
+    async def rename(self, name: str) -> models.Project:
+        return await self._connection.send(calls.project.change(name=name))

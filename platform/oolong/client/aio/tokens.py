@@ -12,8 +12,9 @@ class AsyncTokens:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    def list(self) -> AsyncIterator[models.Token]:
-        return self._connection.pages(calls.tokens.page())
+    def list(self, *, everybodys: bool = False) -> AsyncIterator[models.Token]:
+        """One's own of the project; everybody's for its admins."""
+        return self._connection.pages(calls.tokens.page(everybodys))
 
     async def create(
         self, name: str, *, scopes: Sequence[str], expires_at: str | None = None
@@ -22,3 +23,7 @@ class AsyncTokens:
 
     async def revoke(self, token_id: str) -> None:
         await self._connection.send(calls.tokens.revoke(token_id))
+
+    async def rotate(self, token_id: str, *, overlap_seconds: int = 3600) -> models.CreatedToken:
+        """A new secret under the same id; the one before goes on for the overlap."""
+        return await self._connection.send(calls.tokens.rotate(token_id, overlap_seconds))

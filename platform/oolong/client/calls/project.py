@@ -19,3 +19,12 @@ def change(**settings: Any) -> Call[Project]:
 
 def events() -> Call[Page[ProjectEvent]]:
     return call.page("project/events", ProjectEvent)
+
+
+def page() -> Call[Page[Project]]:
+    """All that the caller has a role in; of the token's team."""
+    return call.page("projects", Project)
+
+
+def create(name: str) -> Call[Project]:
+    return call.post("projects", Project, body={"name": name})

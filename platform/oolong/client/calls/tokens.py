@@ -9,8 +9,8 @@ from oolong.client.calls.call import Call, given
 from oolong.client.models import CreatedToken, Page, Token
 
 
-def page() -> Call[Page[Token]]:
-    return call.page("tokens", Token)
+def page(everybodys: bool) -> Call[Page[Token]]:
+    return call.page("tokens", Token, **({"all": "true"} if everybodys else {}))
 
 
 def create(name: str, scopes: Sequence[str], expires_at: str | None) -> Call[CreatedToken]:
@@ -20,3 +20,7 @@ def create(name: str, scopes: Sequence[str], expires_at: str | None) -> Call[Cre
 
 def revoke(token_id: str) -> Call[None]:
     return call.delete("tokens/{}", token_id)
+
+
+def rotate(token_id: str, overlap_seconds: int) -> Call[CreatedToken]:
+    return call.post("tokens/{}/rotate", CreatedToken, token_id, body={"overlap_seconds": overlap_seconds})

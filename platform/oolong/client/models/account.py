@@ -16,6 +16,7 @@ class Me(Answer):
     user: User
     team: Named
     project: Named
+    role: str
     scopes: list[str]
 
 
@@ -31,6 +32,8 @@ class Token(Answer):
     created_at: datetime
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
+    owner: str = ""
+    previous_until: datetime | None = None  # the secret before the last rotation goes on until then
 
 
 class CreatedToken(Token):

@@ -26,6 +26,7 @@ from oolong.client.sync.runs import Runs
 from oolong.client.sync.secrets import Secrets
 from oolong.client.sync.sessions import Sessions
 from oolong.client.sync.streams import stream
+from oolong.client.sync.teams import Invitations, Members, ServiceAccounts, Teams
 from oolong.client.sync.tokens import Tokens
 from oolong.client.sync.uploads import upload
 from oolong.client.sync.webhooks import Webhooks
@@ -67,6 +68,10 @@ class Client:
         self.checkpoints = Checkpoints(self._connection)
         self.pool = Pool(self._connection)
         self.tokens = Tokens(self._connection)
+        self.teams = Teams(self._connection)
+        self.members = Members(self._connection)
+        self.invitations = Invitations(self._connection)
+        self.service_accounts = ServiceAccounts(self._connection)
         self.webhooks = Webhooks(self._connection)
         self.secrets = Secrets(self._connection)
         self.audit = Audit(self._connection)

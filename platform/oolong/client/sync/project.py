@@ -27,3 +27,14 @@ class Projects:
 
     def events(self) -> Iterator[models.ProjectEvent]:
         return self._connection.pages(calls.project.events())
+
+    def list(self) -> Iterator[models.Project]:
+        """Those of the team that you have a role in."""
+        return self._connection.pages(calls.project.page())
+
+    def create(self, name: str) -> models.Project:
+        """In your team; only its admins may."""
+        return self._connection.send(calls.project.create(name))
+
+    def rename(self, name: str) -> models.Project:
+        return self._connection.send(calls.project.change(name=name))

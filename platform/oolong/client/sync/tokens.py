@@ -12,8 +12,9 @@ class Tokens:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def list(self) -> Iterator[models.Token]:
-        return self._connection.pages(calls.tokens.page())
+    def list(self, *, everybodys: bool = False) -> Iterator[models.Token]:
+        """One's own of the project; everybody's for its admins."""
+        return self._connection.pages(calls.tokens.page(everybodys))
 
     def create(
         self, name: str, *, scopes: Sequence[str], expires_at: str | None = None
@@ -22,3 +23,7 @@ class Tokens:
 
     def revoke(self, token_id: str) -> None:
         self._connection.send(calls.tokens.revoke(token_id))
+
+    def rotate(self, token_id: str, *, overlap_seconds: int = 3600) -> models.CreatedToken:
+        """A new secret under the same id; the one before goes on for the overlap."""
+        return self._connection.send(calls.tokens.rotate(token_id, overlap_seconds))

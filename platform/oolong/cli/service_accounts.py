@@ -1,0 +1,84 @@
+"""`oolong service-account …`"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from oolong.cli.exit_codes import ExitCode
+from oolong.cli.members import RoleName
+from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.client import Client
+from oolong.client.models import ServiceAccount
+
+app = typer.Typer(no_args_is_help=True, help="Callers without a password that belong to the project.")
+
+Name = Annotated[str, typer.Argument(help="name of the service account")]
+
+
+@app.command()
+def create(name: Name, role: Annotated[RoleName, typer.Argument()], json: JsonOption = False) -> None:
+    """Make one; then give it a token."""
+    with Client() as client:
+        made = client.service_accounts.create(name, role)
+    show_json(made) if json else notes.print(f"{name} ({made.id}) is {role}", markup=False)
+
+
+@app.command("list")
+def list_accounts(json: JsonOption = False) -> None:
+    """Those of the project."""
+    with Client() as client:
+        found = list(client.service_accounts.list())
+    if json:
+        show_json(found)
+        return
+    show_table(
+        ("ID", "NAME", "ROLE", "TOKENS", "CREATED"),
+        ((row.id, row.name, row.role, row.tokens, row.created_at) for row in found),
+    )
+
+
+@app.command()
+def role(name: Name, role: Annotated[RoleName, typer.Argument()]) -> None:
+    """Change its role; its tokens follow at once."""
+    with Client() as client:
+        client.service_accounts.set_role(_find(client, name).id, role)
+    notes.print(f"{name} is {role} now", markup=False)
+
+
+@app.command()
+def token(
+    name: Name,
+    scope: Annotated[list[str], typer.Option("--scope", help="for example runs:write; repeatable")],
+    token_name: Annotated[str, typer.Option("--name", help="what the token is for")] = "token",
+    days: Annotated[int | None, typer.Option(min=1, help="expires after this many days")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a token for it. It is shown this once."""
+    expires_at = (datetime.now(UTC) + timedelta(days=days)).isoformat() if days else None
+    with Client() as client:
+        identity = _find(client, name).id
+        made = client.service_accounts.create_token(identity, token_name, scopes=scope, expires_at=expires_at)
+    if json:
+        show_json(made)
+        return
+    notes.print("It is shown this once; keep it where only the pipeline can read it.")
+    print(made.token)
+
+
+@app.command()
+def remove(name: Name) -> None:
+    """End it and its tokens; what it made stays."""
+    with Client() as client:
+        client.service_accounts.remove(_find(client, name).id)
+    notes.print(f"{name} is removed", markup=False)
+
+
+def _find(client: Client, name: str) -> ServiceAccount:
+    for account in client.service_accounts.list():
+        if account.name == name:
+            return account
+    notes.print(f"error: there is no {name!r}; see `oolong service-account list`", markup=False)
+    raise typer.Exit(ExitCode.USAGE)

@@ -1,0 +1,34 @@
+"""Accepting an invitation as a new user, who has no token yet."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from oolong.client import calls, models
+from oolong.client.exchange import RetryPolicy
+from oolong.client.settings import ClientSettings
+from oolong.client.sync.connection import Connection
+
+
+def secret_of(link: str) -> str:
+    """What stands behind the # of an invitation's link, or the secret itself."""
+    return link.rpartition("#")[2]
+
+
+def url_of(link: str) -> str:
+    """The control plane that the link leads to; "" for a bare secret."""
+    parts = urlsplit(link)
+    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
+
+
+def join(
+    url: str, secret: str, *, username: str, password: str, token_name: str | None = None
+) -> models.Accepted:
+    """Make this user and let them join. Raises the errors of `oolong.client.errors`."""
+    connection = Connection(
+        ClientSettings(url.rstrip("/"), ""), retries=RetryPolicy(), timeout_seconds=60.0, transport=None
+    )
+    try:
+        return connection.send(calls.invitations.accept(secret, username, password, token_name))
+    finally:
+        connection.close()

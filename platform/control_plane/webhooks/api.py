@@ -11,6 +11,7 @@ from rest_framework.views import APIView
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
 from control_plane.common.errors import unprocessable
+from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
@@ -105,6 +106,7 @@ class WebhooksView(APIView):
         request=WebhookFormSerializer,
         responses={201: CreatedWebhookSerializer},
     )
+    @idempotent(secret=True)
     def post(self, request: Request) -> Response:
         form = WebhookFormSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -141,6 +143,7 @@ class RotateSecretView(APIView):
     @extend_schema(
         operation_id="rotate_webhook_secret", request=None, responses={200: CreatedWebhookSerializer}
     )
+    @idempotent(secret=True)
     def post(self, request: Request, webhook_id: str) -> Response:
         webhook = selectors.webhook_for(caller_of(request), webhook_id)
         webhook, secret = services.rotate_secret(webhook.pk, now=clock.now())
@@ -151,6 +154,7 @@ class TestWebhookView(APIView):
     scopes = {"POST": "webhooks:admin"}
 
     @extend_schema(operation_id="send_test_webhook", request=None, responses={202: DeliverySerializer})
+    @idempotent
     def post(self, request: Request, webhook_id: str) -> Response:
         caller = caller_of(request)
         delivery = services.send_test(selectors.webhook_for(caller, webhook_id), by=caller, now=clock.now())
@@ -182,6 +186,7 @@ class RedeliverView(APIView):
     scopes = {"POST": "webhooks:admin"}
 
     @extend_schema(operation_id="redeliver_webhook", request=None, responses={202: DeliverySerializer})
+    @idempotent
     def post(self, request: Request, delivery_id: str) -> Response:
         delivery = selectors.delivery_for(caller_of(request), delivery_id)
         again = services.redeliver(delivery, now=clock.now())

@@ -16,6 +16,7 @@ from control_plane.common.models import IdempotencyKey
 # POSTs without an Idempotency-Key, and why a repeat does no harm.
 SAFE_WITHOUT_A_KEY = {
     "session": "a second login is a second session of the same browser",
+    "stream-tickets": "a second ticket is a second stream; each lives for seconds",
     "uploads": "a streamed body: the same bytes are one upload",
     "uploads/fetch": "goes out to the network: the same bytes are one upload",
     "upload-sessions/<str:session_id>/complete": "asked again it answers the same upload",

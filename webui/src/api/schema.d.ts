@@ -9043,7 +9043,10 @@ export interface operations {
     redeliver_webhook: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 delivery_id: string;
             };
@@ -9106,7 +9109,10 @@ export interface operations {
     create_webhook: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -9266,7 +9272,10 @@ export interface operations {
     rotate_webhook_secret: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 webhook_id: string;
             };
@@ -9296,7 +9305,10 @@ export interface operations {
     send_test_webhook: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 webhook_id: string;
             };

@@ -50,6 +50,11 @@ app.conf.update(
             "schedule": 1.0,
             "options": {"expires": 5},
         },
+        "advance-measurements": {
+            "task": "control_plane.catalog.tasks.advance_measurements",
+            "schedule": 2.0,
+            "options": {"expires": 5},
+        },
         "watch-runs": {
             "task": "control_plane.telemetry.tasks.watch_runs",
             "schedule": 10.0,

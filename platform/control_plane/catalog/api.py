@@ -76,6 +76,9 @@ class DatasetSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
     versions = VersionSerializer(many=True, help_text="newest first")
     latest = VersionSerializer(allow_null=True)
+    aliases = serializers.DictField(
+        child=serializers.IntegerField(), help_text="name → number of its version"
+    )
 
 
 class DatasetCreateSerializer(StrictSerializer):
@@ -285,7 +288,9 @@ class ResolveVersionView(APIView):
 
     @extend_schema(
         operation_id="resolve_dataset_version",
-        parameters=[OpenApiParameter("ref", str, required=True, description="id, name@3 or name@latest")],
+        parameters=[
+            OpenApiParameter("ref", str, required=True, description="id, name@3, name@latest or name@alias")
+        ],
         responses=VersionSerializer,
     )
     def get(self, request: Request) -> Response:

@@ -79,6 +79,49 @@ class DatasetVersion(models.Model):
         return f"{self.dataset.name}@{self.number}"
 
 
+class DatasetAlias(models.Model):
+    """A name that means one version of a dataset at a time: `name@gold`."""
+
+    dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="aliases")
+    name = models.CharField(max_length=60)
+    version = models.ForeignKey(DatasetVersion, on_delete=models.PROTECT, related_name="aliases")
+    updated_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["dataset", "name"], name="alias_name_in_dataset")]
+
+
+class MeasurementState(models.TextChoices):
+    QUEUED = "QUEUED"
+    RUNNING = "RUNNING"
+    DONE = "DONE"
+    FAILED = "FAILED"
+
+
+class DatasetMeasurement(models.Model):
+    """Token lengths of a version under the tokenizer of a base model, counted by a process of its own."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.measurement_id, editable=False)
+    version = models.ForeignKey(DatasetVersion, on_delete=models.CASCADE, related_name="measurements")
+    model = models.ForeignKey("BaseModel", on_delete=models.CASCADE)
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    state = models.CharField(max_length=8, default=MeasurementState.QUEUED)
+    message = models.TextField(default="", blank=True)
+    result = models.JSONField(default=dict)  # measuring.job.Measured
+    host = models.CharField(max_length=255, default="", blank=True)
+    pid = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["version", "model"], name="measured_once_per_tokenizer")
+        ]
+        indexes = [models.Index(fields=["state"])]
+
+
 class ValidationState(models.TextChoices):
     QUEUED = "QUEUED"
     RUNNING = "RUNNING"  # a process of its own reads the file
@@ -97,6 +140,7 @@ class DatasetValidation(models.Model):
     mapping = models.JSONField(null=True)  # null: only the columns are looked at
     format = models.CharField(max_length=20)
     compression = models.CharField(max_length=10, default="", blank=True)
+    config = models.CharField(max_length=200, default="", blank=True)  # of a dataset directory with several
     stop_after = models.PositiveIntegerField(null=True)
     state = models.CharField(max_length=8, default=ValidationState.QUEUED)
     message = models.TextField(default="", blank=True)

@@ -109,10 +109,12 @@ def write_canonical(
     *,
     errors_kept: int = ERRORS_SHOWN,
     seen: Callable[[dict[str, Any], CanonicalRow], None] | None = None,
+    mapping_at: Callable[[int], Mapping] | None = None,
 ) -> Written:
     """Stream `source` into canonical rows. With any error the caller must drop what was written.
 
-    Stops after `errors_kept` errors. `seen` is told every good row, as it came and as it is kept.
+    Stops after `errors_kept` errors. `seen` is told every good row, as it came and as it is kept. `mapping_at`
+    says the mapping of a row where rows of several files follow each other.
     """
     written = Written()
     for number, line in numbered_lines(source):
@@ -121,7 +123,7 @@ def write_canonical(
             break
         try:
             raw = read_row(line)
-            row = canonical(raw, mapping, number)
+            row = canonical(raw, mapping_at(number) if mapping_at else mapping, number)
         except RowFault as fault:
             _note(written, fault_of_row(fault, number), line)
             if len(written.errors) >= errors_kept:

@@ -64,7 +64,7 @@ def datasets(caller: Caller) -> QuerySet[Dataset]:
     return (
         Dataset.objects.filter(project=caller.project)
         .select_related("created_by")
-        .prefetch_related("versions__dataset")
+        .prefetch_related("versions__dataset", "aliases__version")
     )
 
 
@@ -87,8 +87,13 @@ def version_for(caller: Caller, version_id: str) -> DatasetVersion:
 
 
 def find_version(caller: Caller, reference: str) -> DatasetVersion | None:
-    """By id, `name@3`, `name@latest`; a bare name means its latest version."""
-    return _find_numbered(versions(caller), reference, prefix="dsv_", name_field="dataset__name")
+    """By id, `name@3`, `name@latest`, `name@alias`; a bare name means its latest version."""
+    own = versions(caller)
+    found = _find_numbered(own, reference, prefix="dsv_", name_field="dataset__name")
+    if found is not None or "@" not in reference:
+        return found
+    name, alias = split_reference(reference)
+    return own.filter(dataset__name=name, aliases__name=alias).first()
 
 
 Numbered = TypeVar("Numbered", DatasetVersion, FunctionVersion)

@@ -34,6 +34,7 @@ def dataset_as_json(dataset: Dataset) -> dict[str, Any]:
         "created_at": rfc3339(dataset.created_at),
         "versions": [version_as_json(version) for version in versions],
         "latest": version_as_json(versions[0]) if versions else None,
+        "aliases": {alias.name: alias.version.number for alias in dataset.aliases.all()},
     }
 
 

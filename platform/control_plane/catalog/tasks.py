@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from control_plane.catalog import validation_services
+from control_plane.catalog import measurement_services, validation_services
 from control_plane.common import clock
 from control_plane.common.locks import only_one
 
@@ -13,3 +13,9 @@ from control_plane.common.locks import only_one
 @only_one("advance-validations")
 def advance_validations() -> None:
     validation_services.advance_validations(now=clock.now())
+
+
+@shared_task
+@only_one("advance-measurements")
+def advance_measurements() -> None:
+    measurement_services.advance_measurements(now=clock.now())

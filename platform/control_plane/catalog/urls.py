@@ -3,6 +3,7 @@ from django.urls import path
 from control_plane.catalog import (
     api,
     checkpoint_api,
+    dataset_api,
     function_api,
     selectors,
     upload_api,
@@ -26,6 +27,9 @@ urlpatterns = [
     path("datasets", api.DatasetsView.as_view()),
     path("datasets/<str:dataset_id>", api.DatasetView.as_view()),
     path("datasets/<str:dataset_id>/versions", api.VersionsView.as_view()),
+    path("datasets/<str:dataset_id>/aliases", dataset_api.DatasetAliasesView.as_view()),
+    path("datasets/<str:dataset_id>/aliases/<str:dataset_alias>", dataset_api.DatasetAliasView.as_view()),
+    path("dataset-versions/<str:version_id>/statistics", dataset_api.MeasurementsView.as_view()),
     path("dataset-validations", validation_api.ValidationsView.as_view()),
     path("dataset-validations/<str:validation_id>", validation),
     path("dataset-validations/<str:validation_id>/report", validation_api.ValidationReportView.as_view()),

@@ -36,7 +36,14 @@ class ValidationCreateSerializer(StrictSerializer):
     )
     format = serializers.CharField(
         required=False, default="", allow_blank=True, max_length=20,
-        help_text="jsonl, csv or parquet; by the file's name when left out. A name in .gz or .zst is decompressed",
+        help_text=(
+            "jsonl, csv, parquet, or huggingface: a tar of a dataset directory; by the file's name when left out. "
+            "A name in .gz or .zst is decompressed"
+        ),
+    )  # fmt: skip
+    config = serializers.CharField(
+        required=False, default="", allow_blank=True, max_length=200,
+        help_text="config_name of a dataset directory whose README.md has several",
     )  # fmt: skip
     stop_after = serializers.IntegerField(
         required=False, allow_null=True, default=None, min_value=1, help_text="look at so many rows only"
@@ -51,6 +58,10 @@ class DatasetValidationSerializer(serializers.Serializer[Any]):
     filename = serializers.CharField()
     format = serializers.CharField()
     compression = serializers.CharField()
+    config = serializers.CharField()
+    files = serializers.ListField(
+        child=serializers.DictField(), help_text="of a dataset directory: name, split, first_row"
+    )
     mapping = MappingSerializer(allow_null=True)
     isolation = serializers.CharField(help_text="where the file was decoded: sandbox, or process (text only)")
     rows = serializers.IntegerField(help_text="rows decoded")
@@ -74,7 +85,7 @@ class DatasetValidationSerializer(serializers.Serializer[Any]):
 
 def validation_as_json(validation: DatasetValidation) -> dict[str, Any]:
     empty: dict[str, Any] = {
-        "isolation": "", "rows": 0, "faults": 0, "faults_by_code": {}, "faults_cut": False, "errors": [],
+        "isolation": "", "files": [], "rows": 0, "faults": 0, "faults_by_code": {}, "faults_cut": False, "errors": [],
         "columns": [], "sample": [], "rendered": [], "splits": {}, "duplicates": 0, "leaks": {},
         "prompt_characters": {},
     }  # fmt: skip
@@ -86,6 +97,7 @@ def validation_as_json(validation: DatasetValidation) -> dict[str, Any]:
         "filename": validation.upload.filename,
         "format": validation.format,
         "compression": validation.compression,
+        "config": validation.config,
         "mapping": validation.mapping,
         **{name: validation.result.get(name, value) for name, value in empty.items()},
         "created_at": rfc3339(validation.created_at),

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -16,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import psutil
 from django.db import transaction
 from django.db.models import Max
 
 from control_plane.accounts.caller import Caller
-from control_plane.catalog import rows, store
+from control_plane.catalog import processes, rows, store
 from control_plane.catalog.models import Dataset, DatasetValidation, DatasetVersion, Upload, ValidationState
 from control_plane.catalog.parsing.job import (
     CANONICAL_FILE,
@@ -39,7 +34,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 2  # processes on this machine
 LONGEST = timedelta(minutes=20)
-PLATFORM = Path(__file__).resolve().parents[2]
+MODULE = "control_plane.catalog.parsing"
 
 
 def ask_validation(
@@ -48,6 +43,7 @@ def ask_validation(
     mapping: dict[str, Any] | None,
     *,
     format: str = "",
+    config: str = "",
     stop_after: int | None = None,
 ) -> DatasetValidation:
     """Queue the check of an uploaded file. 422 when the mapping cannot be meant."""
@@ -62,7 +58,7 @@ def ask_validation(
         )
     return DatasetValidation.objects.create(
         project=caller.project, created_by=caller.user, upload=upload, mapping=mapping, format=format or guessed,
-        compression=compression, stop_after=stop_after,
+        compression=compression, stop_after=stop_after, config=config,
     )  # fmt: skip
 
 
@@ -140,15 +136,10 @@ def _start(validation: DatasetValidation, *, here: str, now: datetime) -> None:
     job = ParseJob(
         source=store.lend(validation.upload.sha256), format=validation.format,
         compression=validation.compression, mapping=validation.mapping, stop_after=validation.stop_after,
+        config=validation.config,
     )  # fmt: skip
     (folder / JOB_FILE).write_bytes(msgspec.json.encode(job))
-    with (folder / "said.log").open("wb") as said:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "control_plane.catalog.parsing", str(folder)],
-            env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(PLATFORM), "LANG": "C.UTF-8"},
-            stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
-        )  # fmt: skip
-    DatasetValidation.objects.filter(pk=validation.pk).update(pid=process.pid)
+    DatasetValidation.objects.filter(pk=validation.pk).update(pid=processes.start(MODULE, folder))
 
 
 def _look_after(validation: DatasetValidation, *, here: str, now: datetime) -> None:
@@ -158,15 +149,15 @@ def _look_after(validation: DatasetValidation, *, here: str, now: datetime) -> N
     result = read_result(folder)
     if result is not None:
         _settle(validation, result, folder, now=now)
-    elif validation.host == here and validation.pid and not _is_alive(validation.pid, folder):
+    elif validation.host == here and validation.pid and not processes.is_alive(validation.pid, folder):
         result = read_result(folder)  # it may have ended between the two looks
         if result is not None:
             _settle(validation, result, folder, now=now)
         else:
-            _fail(validation, f"the process that read the file died: {_last_words(folder)}", now=now)
+            _fail(validation, f"the process that read the file died: {processes.last_words(folder)}", now=now)
     elif late:
-        if validation.host == here and validation.pid and _is_alive(validation.pid, folder):
-            os.killpg(validation.pid, signal.SIGKILL)
+        if validation.host == here and validation.pid and processes.is_alive(validation.pid, folder):
+            processes.kill(validation.pid)
         _fail(validation, f"it took longer than {LONGEST.total_seconds():.0f} s", now=now)
 
 
@@ -203,20 +194,3 @@ def _fail(validation: DatasetValidation, message: str, *, now: datetime) -> None
         state=ValidationState.FAILED, message=rows.presentable(message[:1000]), ended_at=now
     )
     shutil.rmtree(store.validation_folder(validation.pk), ignore_errors=True)
-
-
-def _is_alive(pid: int, folder: Path) -> bool:
-    """Whether the process is there, is no zombie, and is this validation's: a pid is used again."""
-    try:
-        process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and str(folder) in process.cmdline()
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _last_words(folder: Path) -> str:
-    try:
-        said = (folder / "said.log").read_text(errors="replace").replace("\x00", "\ufffd")
-        return said.strip().rpartition("\n")[2][:500] or "nothing was said"
-    except FileNotFoundError:
-        return "nothing was said"

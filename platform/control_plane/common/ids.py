@@ -88,6 +88,10 @@ def validation_id() -> str:
     return new_id("dsval")
 
 
+def measurement_id() -> str:
+    return new_id("dsm")
+
+
 def user_id() -> str:
     return new_id("usr")
 

@@ -98,6 +98,97 @@ def preview(
         notes.print(f"{error.pointer or '/'}: {error.message}", markup=False)
 
 
+@app.command("import")
+@with_mapping
+def import_dataset(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="public https address of a file, or a folder laid out as on the Hugging Face hub"
+        ),
+    ],
+    mapping: dict[str, Any],
+    name: Annotated[str, typer.Option(help="the dataset; a new version is added when it exists")],
+    config: Annotated[str, typer.Option(help="config_name, when the folder's README.md has several")] = "",
+    secret: Annotated[
+        str | None, typer.Option(help="project secret that goes along to the address as Authorization")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Make the next version of what lies at an address, which the server fetches, or in a folder."""
+    if not source.startswith("https://") and not Path(source).is_dir():
+        notes.print(f"error: {source}: neither an https:// address nor a folder", markup=False)
+        raise typer.Exit(ExitCode.USAGE)
+    with Client() as client, byte_progress(Path(source).name) as progress:
+        version = client.datasets.upload(
+            source, name=name, mapping=mapping, config=config, secret=secret, progress=progress
+        )
+    if json:
+        show_json(version)
+        return
+    print(version.id)
+    splits = ", ".join(f"{split} {count}" for split, count in version.splits.items())
+    notes.print(f"{version.ref}: {version.rows} rows ({splits})", markup=False)
+
+
+@app.command()
+def alias(
+    name: Annotated[str, typer.Argument(help="name@alias, as sums@gold")],
+    version: Annotated[
+        str | None, typer.Argument(help="number, reference or id; shows it without one")
+    ] = None,
+    expected: Annotated[int | None, typer.Option(help="move it only if it means this number now")] = None,
+    remove: Annotated[bool, typer.Option("--remove")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Let name@alias mean a version, show what it means, or remove it."""
+    dataset, _, wanted = name.rpartition("@")
+    if not dataset or (remove and version):
+        notes.print(f"error: {name}: give name@alias, and a version or --remove", markup=False)
+        raise typer.Exit(ExitCode.USAGE)
+    with Client() as client:
+        if remove:
+            client.datasets.delete_alias(dataset, wanted)
+            return
+        if version is None:
+            shown = client.datasets.version(name)
+            show_json(shown) if json else print(shown.ref)
+            return
+        made = client.datasets.set_alias(dataset, wanted, version, expected=expected)
+    show_json(made) if json else print(made.ref)
+
+
+@app.command()
+def stats(
+    version: Annotated[str, typer.Argument(help="name@3, name@latest, or an id")],
+    model: Annotated[str, typer.Option(help="a stored base model, whose tokenizer counts")],
+    over: Annotated[int | None, typer.Option(help="tokens: which share of the rows is longer")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Token lengths of a version, by split."""
+    with Client() as client:
+        found = client.datasets.statistics(version, model=model, over=over)
+    if json:
+        show_json(found)
+        return
+    kinds = (("prompt", found.prompts), ("completion", found.completions))
+    show_table(
+        ("SPLIT", "TEXT", "ROWS", "MEAN", "P50", "P95", "P99", "MAX", *(("OVER",) if over is not None else ())),
+        (
+            (
+                split, kind, one.rows, round(one.mean, 1), one.p50, one.p95, one.p99, one.largest,
+                *((f"{one.share_over:.2%}",) if one.share_over is not None else ()),
+            )
+            for kind, splits in kinds
+            for split, one in splits.items()
+        ),
+    )  # fmt: skip
+    notes.print(
+        f"{found.duplicates} duplicate prompts, {found.without_completion} rows without a completion",
+        markup=False,
+    )
+
+
 @app.command("list")
 def list_datasets(json: JsonOption = False) -> None:
     """The project's datasets."""

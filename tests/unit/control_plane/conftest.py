@@ -26,8 +26,9 @@ from control_plane.accounts import services as accounts
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import Membership, Project, Role, Team, User
 from control_plane.accounts.scopes import ROLE_SCOPES
+from control_plane.catalog import measurement_services, processes, validation_services
 from control_plane.catalog import services as catalog
-from control_plane.catalog import validation_services
+from control_plane.catalog.measuring import __main__ as measuring_main
 from control_plane.catalog.parsing import __main__ as parsing_main
 from control_plane.common import clock as clock_module
 from control_plane.fleet import services as fleet
@@ -66,13 +67,17 @@ def validate_here() -> None:
 
 def _without_processes(patch: pytest.MonkeyPatch) -> None:
     def at_once(words: list[str], **_: Any) -> Any:
-        parsing_main.work(Path(words[-1]))
+        work = {
+            validation_services.MODULE: parsing_main.work,
+            measurement_services.MODULE: measuring_main.work,
+        }
+        work[words[2]](Path(words[-1]))
         return SimpleNamespace(pid=0)
 
     def refuse(**_: Any) -> Any:
         raise SandboxRefused("there is none in this test")
 
-    patch.setattr(validation_services, "subprocess", SimpleNamespace(Popen=at_once, DEVNULL=-3))
+    patch.setattr(processes, "subprocess", SimpleNamespace(Popen=at_once, DEVNULL=-3))
     patch.setattr(parsing_main, "examine", refuse)
 
 
@@ -401,6 +406,7 @@ def oolong(
 
     def tick(seconds: float) -> None:
         validation_services.advance_validations(now=clock.now)
+        measurement_services.advance_measurements(now=clock.now)
 
     for waits in (connection, datasets, runs):
         monkeypatch.setattr(waits, "sleep", tick)

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from control_plane.catalog import store, validation_services
+from control_plane.catalog import processes, store
 from control_plane.catalog.models import Dataset, DatasetValidation, DatasetVersion
 from control_plane.catalog.validation_services import advance_validations
 
@@ -151,7 +151,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Any:
             return subprocess.Popen([sys.executable, "-c", source, words[-1]], **options)
 
         fake = SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL)
-        monkeypatch.setattr(validation_services, "subprocess", fake)
+        monkeypatch.setattr(processes, "subprocess", fake)
 
     return program
 

@@ -8,15 +8,18 @@ import os
 import resource
 import shutil
 import sys
-import urllib.request
+from bisect import bisect_right
 from collections import Counter
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
 from control_plane.catalog import rows
+from control_plane.catalog.fetched import at_hand
 from control_plane.catalog.parsing import decode as decoder
+from control_plane.catalog.parsing import repository
 from control_plane.catalog.parsing.job import (
     CANONICAL_FILE,
     JOB_FILE,
@@ -24,6 +27,7 @@ from control_plane.catalog.parsing.job import (
     RESULT_FILE,
     ParseJob,
     ParseResult,
+    format_of,
 )
 from control_plane.catalog.parsing.survey import Survey
 from control_plane.common.field_error import FieldError
@@ -32,7 +36,6 @@ from oolong.sandbox.parts import reachable_packages
 
 MEMORY_BYTES = 4 * 1024 * MEBIBYTE
 FILE_BYTES = 24 * 10**9
-FETCH_SECONDS = 60
 FAULTS_KEPT = 10_000
 ERRORS_SHOWN = 50
 DECODE_LIMITS = Limits(
@@ -66,9 +69,9 @@ def work(folder: Path) -> None:
 
 def parse(job: ParseJob, folder: Path) -> ParseResult:
     """Decode, then map. The canonical rows are kept only when no row has a fault."""
-    job = msgspec.structs.replace(job, source=str(_at_hand(job.source, folder)))
+    job = msgspec.structs.replace(job, source=str(at_hand(job.source, folder / "source")))
     decoded = folder / "decoded.jsonl"
-    isolation, counts = decode(job, decoded)
+    isolation, counts, files = _decode_all(job, decoded, folder)
     if counts["refused"] is not None:
         decoded.unlink(missing_ok=True)
         return ParseResult(
@@ -79,11 +82,12 @@ def parse(job: ParseJob, folder: Path) -> ParseResult:
         )
     survey = Survey()
     with decoded.open("rb") as source:
-        written, sha256 = _map(job, source, folder, survey)
+        written, sha256 = _map(job, source, folder, survey, files)
     decoded.unlink()
     kept = job.mapping is not None and job.stop_after is None and not written.errors
     return ParseResult(
         isolation=isolation,
+        files=[asdict(file) for file in files],
         rows=survey.rows + len(written.errors),
         decoded_bytes=counts["decoded_bytes"],
         columns=survey.columns(),
@@ -104,14 +108,56 @@ def parse(job: ParseJob, folder: Path) -> ParseResult:
     )
 
 
-def _at_hand(source: str, folder: Path) -> Path:
-    """The file itself: where it lies, or fetched by the signed URL of a bucket."""
-    if not source.startswith(("http://", "https://")):
-        return Path(source)
-    target = folder / "source"
-    with urllib.request.urlopen(source, timeout=FETCH_SECONDS) as body, target.open("wb") as file:
-        shutil.copyfileobj(body, file, MEBIBYTE)
-    return target
+@dataclass(frozen=True)
+class Segment:
+    """Rows of one file of a directory, among the decoded ones."""
+
+    name: str
+    split: str
+    first_row: int
+
+
+def _decode_all(job: ParseJob, target: Path, folder: Path) -> tuple[str, dict[str, Any], list[Segment]]:
+    """One file, or the files of a dataset directory behind each other; all bounds hold for the whole."""
+    if job.format != "huggingface":
+        return (*decode(job, target), [])
+    unpacked = folder / "repository"
+    try:
+        names = repository.unpack(Path(job.source), unpacked)
+        root = repository.root_of(names)
+        inside = [name.removeprefix(root) for name in names]
+        readme = next((unpacked / root / name for name in inside if name.lower() == "readme.md"), None)
+        text = readme.read_text("utf-8", "replace") if readme else ""
+        planned = repository.plan(inside, text, job.config)
+    except repository.RepositoryRefused as refusal:
+        return "", _refused(refusal.code, str(refusal)), []
+    segments: list[Segment] = []
+    isolation, rows_before, bytes_before = "", 0, 0
+    part = folder / "part.jsonl"
+    with target.open("wb") as whole:
+        for file in planned:
+            left = None if job.stop_after is None else job.stop_after - rows_before
+            if left is not None and left <= 0:
+                break
+            format, compression = format_of(file.name)
+            limits = {
+                **job.limits, "rows": job.limits["rows"] - rows_before,
+                "decoded_bytes": job.limits["decoded_bytes"] - bytes_before,
+            }  # fmt: skip
+            one = msgspec.structs.replace(
+                job, source=str(unpacked / root / file.name), format=format, compression=compression,
+                stop_after=left, limits=limits,
+            )  # fmt: skip
+            isolation, counts = decode(one, part)
+            if counts["refused"] is not None:
+                message = f"{file.name}: {counts['refused']['message']}"
+                return isolation, _refused(counts["refused"]["code"], message), []
+            segments.append(Segment(file.name, file.split, rows_before))
+            with part.open("rb") as decoded:
+                shutil.copyfileobj(decoded, whole, MEBIBYTE)
+            rows_before += counts["rows"]
+            bytes_before += counts["decoded_bytes"]
+    return isolation, {"rows": rows_before, "decoded_bytes": bytes_before, "refused": None}, segments
 
 
 def decode(job: ParseJob, target: Path) -> tuple[str, dict[str, Any]]:
@@ -147,18 +193,29 @@ def decode(job: ParseJob, target: Path) -> tuple[str, dict[str, Any]]:
     return "sandbox", _refused(str(test.status), f"the file cannot be read: {said or test.status}")
 
 
-def _map(job: ParseJob, source: IO[bytes], folder: Path, survey: Survey) -> tuple[rows.Written, str]:
+def _map(
+    job: ParseJob, source: IO[bytes], folder: Path, survey: Survey, files: list[Segment]
+) -> tuple[rows.Written, str]:
     if job.mapping is None:
         return _look(source, survey), ""
     mapping = rows.Mapping(**job.mapping)
+    firsts = [file.first_row for file in files]
+    mappings = [replace(mapping, default_split=file.split) for file in files]
+
+    def mapping_at(number: int) -> rows.Mapping:
+        return mappings[bisect_right(firsts, number) - 1]
+
     with (folder / CANONICAL_FILE).open("wb") as file:
         target = _Hashed(file)
-        written = rows.write_canonical(source, mapping, target, errors_kept=FAULTS_KEPT, seen=survey.see)
+        written = rows.write_canonical(
+            source, mapping, target, errors_kept=FAULTS_KEPT, seen=survey.see,
+            mapping_at=mapping_at if files else None,
+        )  # fmt: skip
         file.flush()
         os.fsync(file.fileno())
     with (folder / REPORT_FILE).open("wb") as report:
         for error, sample in zip(written.errors, written.samples, strict=True):
-            report.write(msgspec.json.encode(_report_line(error, sample)) + b"\n")
+            report.write(msgspec.json.encode(_report_line(error, sample, files)) + b"\n")
     if written.errors:
         (folder / CANONICAL_FILE).unlink()
     return written, target.digest.hexdigest()
@@ -177,16 +234,23 @@ def _look(source: IO[bytes], survey: Survey) -> rows.Written:
     return written
 
 
-def _report_line(error: FieldError, sample: str) -> dict[str, Any]:
+def _report_line(error: FieldError, sample: str, files: list[Segment]) -> dict[str, Any]:
     parts = error.pointer.split("/")
     is_row = len(parts) > 2 and parts[1] == "rows"
+    file = max((one for one in files if is_row and one.first_row <= int(parts[2])), key=_first, default=None)
+    where = {"file": file.name, "row_of_file": int(parts[2]) - file.first_row} if file else {}
     return {
+        **where,
         "row": int(parts[2]) if is_row else None,
         "line": int(parts[2]) + 1 if is_row else None,
         "column": parts[3] if is_row and len(parts) > 3 else None,
         **error.as_json(),
         "sample": sample,
     }
+
+
+def _first(file: Segment) -> int:
+    return file.first_row
 
 
 def _refused(code: str, message: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ JOB_FILE, RESULT_FILE, CANONICAL_FILE, REPORT_FILE = (
     "canonical.jsonl",
     "report.jsonl",
 )
-FORMATS = ("jsonl", "csv", "parquet")
+FORMATS = ("jsonl", "csv", "parquet", "huggingface")  # the last: a tar of a dataset directory
 # What a file may hold at most, decoded.
 LIMITS = {
     "rows": rows.MAX_ROWS,
@@ -32,11 +32,13 @@ class ParseJob(msgspec.Struct, frozen=True, kw_only=True):
     compression: str  # "", gzip, zstd
     mapping: dict[str, Any] | None  # of rows.Mapping; None: only look at the columns
     stop_after: int | None  # rows; None: all
+    config: str = ""  # of a dataset directory that has several
     limits: dict[str, int] = msgspec.field(default_factory=lambda: dict(LIMITS))
 
 
 class ParseResult(msgspec.Struct, frozen=True, kw_only=True):
     isolation: str = ""  # sandbox, or process where this machine has none
+    files: list[dict[str, Any]] = []  # of a dataset directory: name, split, first row
     rows: int = 0
     decoded_bytes: int = 0
     refused: dict[str, str] | None = None  # code and message: the file as a whole cannot be used
@@ -60,6 +62,8 @@ class ParseResult(msgspec.Struct, frozen=True, kw_only=True):
 def format_of(filename: str) -> tuple[str, str]:
     """Format and compression by the name: rows.jsonl.gz → jsonl, gzip. What has another name is JSON lines."""
     suffixes = [suffix.lower() for suffix in PurePosixPath(filename).suffixes]
+    if ".tar" in suffixes[-2:] or suffixes[-1:] == [".tgz"]:
+        return "huggingface", ""
     compression = {".gz": "gzip", ".zst": "zstd"}.get(suffixes[-1] if suffixes else "", "")
     if compression:
         suffixes.pop()

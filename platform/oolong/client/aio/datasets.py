@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -44,11 +45,15 @@ class AsyncDatasets:
         name: str,
         mapping: Mapping[str, Any],
         description: str = "",
+        config: str = "",
+        secret: str | None = None,
         timeout_seconds: float = 1800.0,
         progress: Progress | None = None,
     ) -> models.DatasetVersion:
-        """Upload a file, have every row checked, and make it the next version of the dataset of that name.
+        """Have every row of a file checked, and make it the next version of the dataset of that name.
 
+        `path`: a file, a folder laid out as the Hugging Face hub has datasets (with `config` when it has several),
+        or a public https address, which the server fetches (with the project secret `secret` as Authorization).
         The dataset is made if need be, and only once the rows are good. Raises Invalid with the faulty rows.
         """
         checked = await self.validate(
@@ -67,6 +72,8 @@ class AsyncDatasets:
         *,
         mapping: Mapping[str, Any] | None = None,
         stop_after: int | None = None,
+        config: str = "",
+        secret: str | None = None,
         timeout_seconds: float = 1800.0,
         poll_seconds: float = 0.3,
         progress: Progress | None = None,
@@ -75,9 +82,12 @@ class AsyncDatasets:
 
         Raises TimeoutError, and OolongError when the check itself failed; rows with faults are an answer.
         """
-        uploaded = await upload(self._connection, Path(path), purpose="dataset", progress=progress)
+        if str(path).startswith("https://"):
+            uploaded = await self._connection.send(calls.datasets.fetch(str(path), secret))
+        else:
+            uploaded = await upload(self._connection, Path(path), purpose="dataset", progress=progress)
         found = await self._connection.send(
-            calls.datasets.create_validation(uploaded.id, mapping, stop_after)
+            calls.datasets.create_validation(uploaded.id, mapping, stop_after, config)
         )
         began = time.monotonic()
         while not found.ended:
@@ -119,6 +129,48 @@ class AsyncDatasets:
         """A version with the same rows in new splits; rows with the same prompt share a split."""
         parent = await self.version(id_or_ref)
         return await self._connection.send(calls.datasets.derive(parent.id, ratios, seed, stratify))
+
+    async def set_alias(
+        self, name: str, alias: str, version: str, *, expected: int | None = None
+    ) -> models.DatasetAlias:
+        """Let name@alias mean a version: its number, reference or id. 409 if it no longer means `expected`."""
+        dataset = await self.named(name)
+        return await self._connection.send(calls.datasets.set_alias(dataset.id, alias, version, expected))
+
+    async def delete_alias(self, name: str, alias: str) -> None:
+        dataset = await self.named(name)
+        await self._connection.send(calls.datasets.delete_alias(dataset.id, alias))
+
+    async def aliases(self, name: str) -> builtins.list[models.DatasetAlias]:
+        dataset = await self.named(name)
+        return await self._connection.send(calls.datasets.aliases(dataset.id))
+
+    async def statistics(
+        self,
+        id_or_ref: str,
+        *,
+        model: str,
+        over: int | None = None,
+        timeout_seconds: float = 1800.0,
+        poll_seconds: float = 0.5,
+    ) -> models.DatasetStatistics:
+        """Token lengths under a stored model's tokenizer; counted now if they were not, and then kept.
+
+        `over`: say which share of the rows is longer. Raises TimeoutError, and OolongError when it failed.
+        """
+        version = await self.version(id_or_ref)
+        asked = await self._connection.send(calls.datasets.measure(version.id, model))
+        began = time.monotonic()
+        while True:
+            known = await self._connection.send(calls.datasets.statistics(version.id, over=over))
+            found = next(one for one in known if one.id == asked.id)
+            if found.state == "FAILED":
+                raise OolongError(f"the tokens could not be counted: {found.message}")
+            if found.ended:
+                return found
+            if time.monotonic() - began > timeout_seconds:
+                raise TimeoutError(f"statistics {found.id} are {found.state} after {timeout_seconds:g} s")
+            await sleep(poll_seconds)
 
     async def diff(self, old: str, new: str) -> models.DatasetDifference:
         """What changed from one version to the other, by id or reference."""

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from oolong.client.calls import call
-from oolong.client.calls.call import Call
+from oolong.client.calls.call import Call, given
 from oolong.client.models import (
     Dataset,
+    DatasetAlias,
     DatasetDifference,
     DatasetRow,
+    DatasetStatistics,
     DatasetValidation,
     DatasetVersion,
     Page,
+    Upload,
 )
 
 
@@ -30,14 +33,41 @@ def get(dataset_id: str) -> Call[Dataset]:
 
 
 def create_validation(
-    upload_id: str, mapping: Mapping[str, Any] | None, stop_after: int | None
+    upload_id: str, mapping: Mapping[str, Any] | None, stop_after: int | None, config: str = ""
 ) -> Call[DatasetValidation]:
     body = {
+        "config": config,
         "upload_id": upload_id,
         "mapping": dict(mapping) if mapping is not None else None,
         "stop_after": stop_after,
     }
     return call.post("dataset-validations", DatasetValidation, body=body)
+
+
+def fetch(url: str, secret: str | None) -> Call[Upload]:
+    """The server fetches it once for each call; repeating the call after a lost answer fetches it again."""
+    return Call("POST", "uploads/fetch", Upload, body=given({"url": url, "secret": secret}), harmless=True)
+
+
+def aliases(dataset_id: str) -> Call[list[DatasetAlias]]:
+    return call.get("datasets/{}/aliases", list[DatasetAlias], dataset_id)
+
+
+def set_alias(dataset_id: str, alias: str, version: str, expected: int | None) -> Call[DatasetAlias]:
+    body = {"version": version, **given({"expected": expected})}
+    return call.put("datasets/{}/aliases/{}", DatasetAlias, dataset_id, alias, body=body)
+
+
+def delete_alias(dataset_id: str, alias: str) -> Call[None]:
+    return call.delete("datasets/{}/aliases/{}", dataset_id, alias)
+
+
+def measure(version_id: str, model: str) -> Call[DatasetStatistics]:
+    return call.post("dataset-versions/{}/statistics", DatasetStatistics, version_id, body={"model": model})
+
+
+def statistics(version_id: str, *, over: int | None = None) -> Call[list[DatasetStatistics]]:
+    return call.get("dataset-versions/{}/statistics", list[DatasetStatistics], version_id, over=over)
 
 
 def get_validation(

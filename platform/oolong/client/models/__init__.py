@@ -38,8 +38,10 @@ from oolong.client.models.checkpoints import (
 from oolong.client.models.datasets import (
     Column,
     Dataset,
+    DatasetAlias,
     DatasetDifference,
     DatasetRow,
+    DatasetStatistics,
     DatasetValidation,
     DatasetVersion,
     RenderedRow,

@@ -37,6 +37,7 @@ class Dataset(Answer):
     description: str = ""
     created_at: datetime
     latest: DatasetVersion | None = None
+    aliases: dict[str, int] = {}  # name -> number of its version
 
 
 class DatasetRow(Answer):
@@ -85,3 +86,50 @@ class DatasetValidation(Answer):
     @property
     def valid(self) -> bool:
         return self.state == "VALID"
+
+
+class DatasetAlias(Answer):
+    dataset: Named
+    name: str
+    version_id: str
+    number: int
+    ref: str  # name@3
+    updated_by: str
+    updated_at: datetime
+
+
+class LengthBin(Answer):
+    above: int  # tokens, exclusive
+    up_to: int  # tokens, inclusive
+    rows: int
+
+
+class TokenLengths(Answer):
+    rows: int
+    mean: float
+    smallest: int
+    p50: int
+    p95: int
+    p99: int
+    largest: int
+    share_over: float | None = None
+    histogram: list[LengthBin] = []
+
+
+class DatasetStatistics(Answer):
+    """Token lengths of a version under the tokenizer of a base model, by split."""
+
+    id: str
+    state: str  # QUEUED, RUNNING, DONE, FAILED
+    message: str = ""
+    version_id: str
+    model: Named
+    vocabulary: int = 0
+    duplicates: int = 0
+    without_completion: int = 0
+    prompts: dict[str, TokenLengths] = {}
+    completions: dict[str, TokenLengths] = {}
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ("DONE", "FAILED")

@@ -23,7 +23,7 @@ class ModelSection(Section):
 
 
 class DatasetSection(Section):
-    version: str = Field(description="dataset version: its id, or name@3, or name@latest")
+    version: str = Field(description="dataset version: its id, or name@3, name@latest, or name@ and an alias")
     split: str = Field("train", description="rows of this split are used")
 
 

@@ -133,6 +133,7 @@ def _catalog(alice: str) -> dict[str, str]:
     validate_here()
     body = {"validation_id": checked["id"]}
     version = api(alice, "POST", f"/datasets/{dataset['id']}/versions", body, status=201)
+    api(alice, "PUT", f"/datasets/{dataset['id']}/aliases/gold", {"version": "1"}, status=200)
     model = api(alice, "POST", "/models", {"name": "tiny", "path": "/models/tiny"}, status=201)
     function = {"name": "one", "kind": "reward", "source": REWARD}
     function = api(alice, "POST", "/functions", function, status=201)
@@ -143,7 +144,7 @@ def _catalog(alice: str) -> dict[str, str]:
     api(alice, "POST", "/secrets", secret, status=201)
     DatasetValidation.objects.update(report_sha256=version["sha256"])
     return {
-        "dataset_id": dataset["id"], "version_id": version["id"], "sha256": version["sha256"],
+        "dataset_id": dataset["id"], "dataset_alias": "gold", "version_id": version["id"], "sha256": version["sha256"],
         "model_id": model["id"], "function_id": function["function"]["id"], "upload": upload["id"],
         "function_version_id": function["id"], "session_id": session["id"], "validation_id": validation["id"],
         "secret_name": "HUB",

@@ -1,0 +1,144 @@
+"""Token lengths of a version under a stored model's tokenizer."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from control_plane.catalog import store
+from control_plane.catalog.measurement_services import advance_measurements
+from control_plane.catalog.measuring import __main__ as measuring
+from control_plane.catalog.measuring.job import lengths_of
+from control_plane.catalog.measuring.lengths import EXACT_UP_TO, measure, rounded
+from control_plane.catalog.models import DatasetMeasurement
+from tests.unit.control_plane.test_models import archive, files
+
+
+def words() -> bytes:
+    """A tokenizer with one token a word."""
+    tokenizer = Tokenizer(models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[attr-defined]
+    return str(tokenizer.to_str()).encode()
+
+
+ROWS = [
+    {
+        "question": "a " * n,
+        "answer": 1,
+        "how": "a a" if n % 2 else None,
+        "split": "train" if n <= 100 else "eval",
+    }
+    for n in range(1, 111)
+]
+
+
+@pytest.fixture
+def version(alice: Any, monkeypatch: pytest.MonkeyPatch, quick_validations: None) -> str:
+    """A version of 110 rows and a model `worded`; the sandbox is left out, tests/sandbox has it."""
+    model = alice.upload(archive(files(tokenizer__json=words())), "model")
+    assert alice.post("/models", {"name": "worded", "upload_id": model}).status_code == 201
+    made = alice.dataset("lengths", ROWS, completion_column="how")
+    assert made.status_code == 201, made.content
+
+    def here(source: Path, _: Path) -> Any:
+        with source.open("rb") as file:
+            return json.loads(json.dumps(measure(file)))
+
+    monkeypatch.setattr(measuring, "run_apart", here)
+    identity: str = made.json()["id"]
+    return identity
+
+
+def ask(alice: Any, version: str, model: str = "worded") -> Any:
+    return alice.post(f"/dataset-versions/{version}/statistics", {"model": model})
+
+
+def done(alice: Any, version: str, clock: Any, query: str = "") -> Any:
+    for _ in range(2):
+        advance_measurements(now=clock.now)
+    return alice.get(f"/dataset-versions/{version}/statistics{query}").json()[0]
+
+
+def test_lengths_are_counted_once_by_split_with_percentiles_and_a_share(
+    alice: Any, version: str, clock: Any
+) -> None:
+    asked = ask(alice, version)
+    assert (asked.status_code, asked.json()["state"]) == (202, "QUEUED")
+    found = done(alice, version, clock, "?over=50")
+    assert (found["state"], found["message"]) == ("DONE", "")
+    train = found["prompts"]["train"]
+    assert {name: value for name, value in train.items() if name not in ("histogram", "share_over")} == {
+        "rows": 100, "mean": 50.5, "smallest": 1, "p50": 50, "p95": 95, "p99": 99, "largest": 100,
+    }  # fmt: skip
+    assert train["share_over"] == 0.5 and found["prompts"]["eval"]["share_over"] == 1.0
+    assert sum(one["rows"] for one in train["histogram"]) == 100 and len(train["histogram"]) <= 32
+    assert found["completions"]["train"]["largest"] == 2 and found["without_completion"] == 55
+    assert (ask(alice, version).status_code, DatasetMeasurement.objects.count()) == (200, 1)
+
+
+def test_odd_questions_are_refused_with_the_way(alice: Any, version: str, person: Any) -> None:
+    alice.post("/models", {"name": "elsewhere", "path": "/models/x"})
+    reply = ask(alice, version, "elsewhere")
+    assert (reply.status_code, reply.json()["code"]) == (422, "no_tokenizer")
+    assert ask(alice, version, "nobody").status_code == 404
+    assert ask(person("charlie", team="blue"), version).status_code == 404
+    assert alice.get(f"/dataset-versions/{version}/statistics?over=many").status_code == 422
+
+
+def test_a_tokenizer_that_cannot_be_loaded_is_told_and_may_be_asked_again(
+    alice: Any, version: str, clock: Any
+) -> None:
+    broken = alice.upload(archive(files(tokenizer__json=b'{"no": "model"}')), "model")
+    alice.post("/models", {"name": "broken", "upload_id": broken})
+    ask(alice, version, "broken")
+    found = done(alice, version, clock)
+    assert (found["state"], "cannot be loaded" in found["message"]) == ("FAILED", True)
+    assert ask(alice, version, "broken").status_code == 202
+
+
+def test_a_measurement_that_meets_the_unforeseen_says_so(
+    alice: Any, version: str, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(alice, version)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "lend", lambda _: 1 / 0)
+        advance_measurements(now=clock.now)
+    assert "ZeroDivisionError" in done(alice, version, clock)["message"]
+
+
+@given(st.dictionaries(st.integers(0, 5000), st.integers(1, 9), min_size=1, max_size=30))
+def test_a_percentile_is_the_least_length_that_so_many_rows_do_not_pass(counts: dict[int, int]) -> None:
+    every = sorted(length for length, rows in counts.items() for _ in range(rows))
+    found = lengths_of(counts, sum(every))
+    for share, value in ((0.5, found.p50), (0.95, found.p95), (0.99, found.p99)):
+        assert sum(length <= value for length in every) >= share * len(every)
+        assert sum(length < value for length in every) < share * len(every)
+    assert (found.smallest, found.largest) == (every[0], every[-1])
+
+
+@given(st.integers(0, 10**7))
+def test_a_long_length_is_rounded_up_by_less_than_two_percent(length: int) -> None:
+    assert length <= rounded(length) <= length * 1.02
+    assert length > EXACT_UP_TO or rounded(length) == length
+
+
+def test_rows_are_counted_without_special_tokens_and_duplicates_told() -> None:
+    row = {"split": "s", "messages": [{"content": "a a"}, {"content": "b"}], "completion": None}
+    tokenizer = words()
+    source = len(tokenizer).to_bytes(8, "big") + tokenizer + (json.dumps(row).encode() + b"\n") * 2
+    found = measure(io.BytesIO(source))
+    assert (found["counts"]["prompts"], found["duplicates"]) == ({"s": [(3, 2)]}, 1)
+
+
+def test_the_command_shows_them_as_a_table(oolong: Any, version: str) -> None:
+    shown = oolong("dataset", "stats", "lengths@1", "--model", "worded", "--over", "50")
+    assert shown.code == 0, shown.err
+    assert "50.00%" in shown.out and "55 rows without a completion" in shown.err
+    assert oolong("dataset", "stats", "lengths@1", "--model", "nobody").code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -18,7 +19,10 @@ from control_plane.catalog.models import DatasetAlias, DatasetMeasurement
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import not_found, unprocessable
+from control_plane.common.idempotency import idempotent
+from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
+from control_plane.common.schema import PAGE_PARAMETERS, page_of
 
 ALIAS = name_field(
     r"^(?!latest$)[A-Za-z][A-Za-z0-9_.-]*$",
@@ -137,11 +141,15 @@ def _lengths(found: dict[str, Any], over: int | None) -> dict[str, Any]:
 class DatasetAliasesView(APIView):
     scopes = {"GET": "datasets:read"}
 
-    @extend_schema(operation_id="list_dataset_aliases", responses=DatasetAliasSerializer(many=True))
+    @extend_schema(
+        operation_id="list_dataset_aliases",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(DatasetAliasSerializer),
+    )
     def get(self, request: Request, dataset_id: str) -> Response:
         dataset = selectors.dataset_for(caller_of(request), dataset_id)
-        found = dataset.aliases.select_related("dataset", "version", "updated_by").order_by("name")
-        return Response([alias_as_json(alias) for alias in found])
+        found = dataset.aliases.select_related("dataset", "version", "updated_by")
+        return Response(paginate(found, read_page(request), alias_as_json, key="name", newest_first=False))
 
 
 class DatasetAliasView(APIView):
@@ -186,9 +194,10 @@ class MeasurementsView(APIView):
     @extend_schema(
         operation_id="list_dataset_statistics",
         parameters=[
+            *PAGE_PARAMETERS,
             OpenApiParameter("over", int, description="tokens: say which share of the rows is longer")
         ],
-        responses=MeasurementSerializer(many=True),
+        responses=page_of(MeasurementSerializer),
     )
     def get(self, request: Request, version_id: str) -> Response:
         version = selectors.version_for(caller_of(request), version_id)
@@ -196,8 +205,8 @@ class MeasurementsView(APIView):
         if text and not (text.isdecimal() and len(text) < 10):
             raise unprocessable("invalid", f"over={text!r}: a number of tokens")
         over = int(text) if text else None
-        found = version.measurements.select_related("model").order_by("pk")
-        return Response([measurement_as_json(one, over=over) for one in found])
+        found = version.measurements.select_related("model")
+        return Response(paginate(found, read_page(request), partial(measurement_as_json, over=over)))
 
     @extend_schema(
         operation_id="measure_dataset_version",
@@ -207,6 +216,7 @@ class MeasurementsView(APIView):
             200: OpenApiResponse(MeasurementSerializer, description="it is measured, or on its way, already"),
         },
     )
+    @idempotent
     def post(self, request: Request, version_id: str) -> Response:
         caller = caller_of(request)
         version = selectors.version_for(caller, version_id)

@@ -176,7 +176,6 @@ def test_a_call_sends_what_the_schema_knows(schema: dict[str, Any], name: str) -
 KEY_NOT_NEEDED = {
     "POST /runs/validate",
     "POST /runs/plan",
-    "POST /datasets/preview",
     "POST /checkpoint-retention/plan",
     "POST /upload-sessions/{}/complete",
 }

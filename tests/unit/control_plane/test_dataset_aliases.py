@@ -27,7 +27,7 @@ def test_an_alias_means_a_version_until_it_is_moved(alice: Any, dataset: str) ->
     assert put(alice, dataset, "gold", version="sums@latest", expected=1).json()["number"] == 2
     assert alice.get("/dataset-versions/resolve?ref=sums@gold").json()["ref"] == "sums@2"
     assert alice.get(f"/datasets/{dataset}").json()["aliases"] == {"gold": 2}
-    assert [one["name"] for one in alice.get(f"/datasets/{dataset}/aliases").json()] == ["gold"]
+    assert [one["name"] for one in alice.get(f"/datasets/{dataset}/aliases").json()["data"]] == ["gold"]
     told = [event["message"] for event in alice.get("/project/events").json()["data"]]
     assert any("sums@gold → sums@2" in message for message in told)
 

@@ -63,7 +63,7 @@ def ask(alice: Any, version: str, model: str = "worded") -> Any:
 def done(alice: Any, version: str, clock: Any, query: str = "") -> Any:
     for _ in range(2):
         advance_measurements(now=clock.now)
-    return alice.get(f"/dataset-versions/{version}/statistics{query}").json()[0]
+    return alice.get(f"/dataset-versions/{version}/statistics{query}").json()["data"][0]
 
 
 def test_lengths_are_counted_once_by_split_with_percentiles_and_a_share(

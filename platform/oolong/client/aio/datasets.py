@@ -143,7 +143,7 @@ class AsyncDatasets:
 
     async def aliases(self, name: str) -> builtins.list[models.DatasetAlias]:
         dataset = await self.named(name)
-        return await self._connection.send(calls.datasets.aliases(dataset.id))
+        return [alias async for alias in self._connection.pages(calls.datasets.aliases(dataset.id))]
 
     async def statistics(
         self,
@@ -162,8 +162,8 @@ class AsyncDatasets:
         asked = await self._connection.send(calls.datasets.measure(version.id, model))
         began = time.monotonic()
         while True:
-            known = await self._connection.send(calls.datasets.statistics(version.id, over=over))
-            found = next(one for one in known if one.id == asked.id)
+            known = self._connection.pages(calls.datasets.statistics(version.id, over=over))
+            found = await anext(one async for one in known if one.id == asked.id)
             if found.state == "FAILED":
                 raise OolongError(f"the tokens could not be counted: {found.message}")
             if found.ended:

@@ -49,8 +49,8 @@ def fetch(url: str, secret: str | None) -> Call[Upload]:
     return Call("POST", "uploads/fetch", Upload, body=given({"url": url, "secret": secret}), harmless=True)
 
 
-def aliases(dataset_id: str) -> Call[list[DatasetAlias]]:
-    return call.get("datasets/{}/aliases", list[DatasetAlias], dataset_id)
+def aliases(dataset_id: str) -> Call[Page[DatasetAlias]]:
+    return call.page("datasets/{}/aliases", DatasetAlias, dataset_id)
 
 
 def set_alias(dataset_id: str, alias: str, version: str, expected: int | None) -> Call[DatasetAlias]:
@@ -66,8 +66,8 @@ def measure(version_id: str, model: str) -> Call[DatasetStatistics]:
     return call.post("dataset-versions/{}/statistics", DatasetStatistics, version_id, body={"model": model})
 
 
-def statistics(version_id: str, *, over: int | None = None) -> Call[list[DatasetStatistics]]:
-    return call.get("dataset-versions/{}/statistics", list[DatasetStatistics], version_id, over=over)
+def statistics(version_id: str, *, over: int | None = None) -> Call[Page[DatasetStatistics]]:
+    return call.page("dataset-versions/{}/statistics", DatasetStatistics, version_id, over=over)
 
 
 def get_validation(

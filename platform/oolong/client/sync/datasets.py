@@ -141,7 +141,7 @@ class Datasets:
 
     def aliases(self, name: str) -> builtins.list[models.DatasetAlias]:
         dataset = self.named(name)
-        return self._connection.send(calls.datasets.aliases(dataset.id))
+        return list(self._connection.pages(calls.datasets.aliases(dataset.id)))
 
     def statistics(
         self,
@@ -160,7 +160,7 @@ class Datasets:
         asked = self._connection.send(calls.datasets.measure(version.id, model))
         began = time.monotonic()
         while True:
-            known = self._connection.send(calls.datasets.statistics(version.id, over=over))
+            known = self._connection.pages(calls.datasets.statistics(version.id, over=over))
             found = next(one for one in known if one.id == asked.id)
             if found.state == "FAILED":
                 raise OolongError(f"the tokens could not be counted: {found.message}")

@@ -195,7 +195,7 @@ class MeasurementsView(APIView):
         operation_id="list_dataset_statistics",
         parameters=[
             *PAGE_PARAMETERS,
-            OpenApiParameter("over", int, description="tokens: say which share of the rows is longer")
+            OpenApiParameter("over", int, description="tokens: say which share of the rows is longer"),
         ],
         responses=page_of(MeasurementSerializer),
     )

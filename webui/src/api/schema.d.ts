@@ -593,6 +593,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/dataset-versions/{version_id}/statistics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_dataset_statistics"];
+        put?: never;
+        post: operations["measure_dataset_version"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/dataset-versions/resolve": {
         parameters: {
             query?: never;
@@ -636,6 +652,38 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{dataset_id}/aliases": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_dataset_aliases"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{dataset_id}/aliases/{dataset_alias}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put: operations["set_dataset_alias"];
+        post?: never;
+        delete: operations["delete_dataset_alias"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2340,6 +2388,33 @@ export interface components {
             /** @description newest first */
             versions: components["schemas"]["Version"][];
             latest: components["schemas"]["Version"] | null;
+            /** @description name → number of its version */
+            aliases: {
+                [key: string]: number;
+            };
+        };
+        DatasetAlias: {
+            dataset: components["schemas"]["Named"];
+            name: string;
+            version_id: string;
+            number: number;
+            /** @description name@3 */
+            ref: string;
+            updated_by: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        DatasetAliasChangeRequest: {
+            /** @description id, a reference as name@3, or a number of this dataset */
+            version: string;
+            /** @description move it only if it means this number now */
+            expected?: number | null;
+        };
+        DatasetAliasPage: {
+            data: components["schemas"]["DatasetAlias"][];
+            next_cursor: string | null;
+            has_more: boolean;
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         DatasetCreateRequest: {
@@ -2366,6 +2441,11 @@ export interface components {
             filename: string;
             format: string;
             compression: string;
+            config: string;
+            /** @description of a dataset directory: name, split, first_row */
+            files: {
+                [key: string]: unknown;
+            }[];
             mapping: components["schemas"]["Mapping"] | null;
             /** @description where the file was decoded: sandbox, or process (text only) */
             isolation: string;
@@ -2769,6 +2849,29 @@ export interface components {
                 [key: string]: number;
             };
         };
+        LengthBin: {
+            /** @description tokens, exclusive */
+            above: number;
+            /** @description tokens, inclusive */
+            up_to: number;
+            rows: number;
+        };
+        Lengths: {
+            rows: number;
+            /** Format: double */
+            mean: number;
+            smallest: number;
+            p50: number;
+            p95: number;
+            p99: number;
+            largest: number;
+            /**
+             * Format: double
+             * @description of the rows, longer than ?over=
+             */
+            share_over: number | null;
+            histogram: components["schemas"]["LengthBin"][];
+        };
         /** @enum {string} */
         LevelEnum: "project" | "team";
         Lineage: {
@@ -2899,6 +3002,42 @@ export interface components {
             id: string;
             username: string;
         };
+        Measurement: {
+            id: string;
+            state: components["schemas"]["MeasurementStateEnum"];
+            /** @description why FAILED */
+            message: string;
+            version_id: string;
+            model: components["schemas"]["Named"];
+            vocabulary: number;
+            /** @description rows whose prompt an earlier row had */
+            duplicates: number;
+            /** @description rows without a demonstration */
+            without_completion: number;
+            /** @description by split: tokens of all messages, without what a chat template adds */
+            prompts: {
+                [key: string]: components["schemas"]["Lengths"];
+            };
+            completions: {
+                [key: string]: components["schemas"]["Lengths"];
+            };
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            ended_at: string | null;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        MeasurementCreateRequest: {
+            /** @description a stored base model, by id or name: its tokenizer */
+            model: string;
+        };
+        MeasurementPage: {
+            data: components["schemas"]["Measurement"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        /** @enum {string} */
+        MeasurementStateEnum: "QUEUED" | "RUNNING" | "DONE" | "FAILED";
         Member: {
             /** @description of the user */
             id: string;
@@ -3747,10 +3886,15 @@ export interface components {
             /** @description without one only the columns are looked at */
             mapping?: components["schemas"]["MappingRequest"] | null;
             /**
-             * @description jsonl, csv or parquet; by the file's name when left out. A name in .gz or .zst is decompressed
+             * @description jsonl, csv, parquet, or huggingface: a tar of a dataset directory; by the file's name when left out. A name in .gz or .zst is decompressed
              * @default
              */
             format: string;
+            /**
+             * @description config_name of a dataset directory whose README.md has several
+             * @default
+             */
+            config: string;
             /** @description look at so many rows only */
             stop_after?: number | null;
         };
@@ -3928,6 +4072,9 @@ export type CreatedToken = components['schemas']['CreatedToken'];
 export type CreatedWebhook = components['schemas']['CreatedWebhook'];
 export type Csrf = components['schemas']['Csrf'];
 export type Dataset = components['schemas']['Dataset'];
+export type DatasetAlias = components['schemas']['DatasetAlias'];
+export type DatasetAliasChangeRequest = components['schemas']['DatasetAliasChangeRequest'];
+export type DatasetAliasPage = components['schemas']['DatasetAliasPage'];
 export type DatasetCreateRequest = components['schemas']['DatasetCreateRequest'];
 export type DatasetPage = components['schemas']['DatasetPage'];
 export type DatasetRef = components['schemas']['DatasetRef'];
@@ -3975,6 +4122,8 @@ export type JobPage = components['schemas']['JobPage'];
 export type JobStateEnum = components['schemas']['JobStateEnum'];
 export type LatestCheckpoint = components['schemas']['LatestCheckpoint'];
 export type Leaks = components['schemas']['Leaks'];
+export type LengthBin = components['schemas']['LengthBin'];
+export type Lengths = components['schemas']['Lengths'];
 export type LevelEnum = components['schemas']['LevelEnum'];
 export type Lineage = components['schemas']['Lineage'];
 export type LineageEdge = components['schemas']['LineageEdge'];
@@ -3993,6 +4142,10 @@ export type Mapping = components['schemas']['Mapping'];
 export type MappingRequest = components['schemas']['MappingRequest'];
 export type Me = components['schemas']['Me'];
 export type MeUser = components['schemas']['MeUser'];
+export type Measurement = components['schemas']['Measurement'];
+export type MeasurementCreateRequest = components['schemas']['MeasurementCreateRequest'];
+export type MeasurementPage = components['schemas']['MeasurementPage'];
+export type MeasurementStateEnum = components['schemas']['MeasurementStateEnum'];
 export type Member = components['schemas']['Member'];
 export type MemberAddRequest = components['schemas']['MemberAddRequest'];
 export type MemberPage = components['schemas']['MemberPage'];
@@ -5577,10 +5730,93 @@ export interface operations {
             };
         };
     };
+    list_dataset_statistics: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+                /** @description tokens: say which share of the rows is longer */
+                over?: number;
+            };
+            header?: never;
+            path: {
+                version_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MeasurementPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    measure_dataset_version: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                version_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MeasurementCreateRequest"];
+            };
+        };
+        responses: {
+            /** @description it is measured, or on its way, already */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Measurement"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Measurement"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     resolve_dataset_version: {
         parameters: {
             query: {
-                /** @description id, name@3 or name@latest */
+                /** @description id, name@3, name@latest or name@alias */
                 ref: string;
             };
             header?: never;
@@ -5695,6 +5931,106 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Dataset"];
                 };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_dataset_aliases: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DatasetAliasPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_dataset_alias: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_alias: string;
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DatasetAliasChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DatasetAlias"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_dataset_alias: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_alias: string;
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description what went wrong (RFC 9457) */
             default: {

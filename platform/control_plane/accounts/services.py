@@ -55,6 +55,21 @@ def init_embedded(*, username: str = "admin", team: str = "team", project: str =
     return project_row
 
 
+def set_installation_admin(user: User, administers: bool) -> None:
+    """Who makes teams. The last one keeps it: 409 `last_admin`."""
+    with transaction.atomic():
+        held = list(User.objects.select_for_update().filter(is_staff=True, is_active=True))
+        if not administers and held == [user]:
+            raise conflict(
+                "last_admin", f"{user.username} is the last admin of the installation; name another first"
+            )
+        User.objects.filter(pk=user.pk).update(is_staff=administers)
+        audit.record(
+            "installation.admin", target=("user", user.pk, user.username), data={"after": administers}
+        )
+        announce_power_change([user.pk])
+
+
 def create_token(
     *, user: User, project: Project, name: str, scopes: list[str], expires_at: datetime | None = None
 ) -> tuple[ApiToken, str]:

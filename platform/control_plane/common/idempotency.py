@@ -67,8 +67,12 @@ def forget_old_keys(now: datetime) -> int:
 
 
 def _digest(request: Request) -> str:
-    """Keyed, because a body may be a password that a plain hash would let guess."""
-    said = f"{request.method} {request.path}\n".encode() + request.body
+    """Keyed, because a body may be a password that a plain hash would let guess.
+
+    Of the project, too: a browser's user may send the same to two of theirs.
+    """
+    project = getattr(getattr(request.auth, "project", None), "pk", "")
+    said = f"{request.method} {request.path} {project}\n".encode() + request.body
     return hmac.new(settings.SECRET_KEY.encode(), said, hashlib.sha256).hexdigest()
 
 

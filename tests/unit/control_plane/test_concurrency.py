@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import Client
 
+from control_plane.accounts.models import Membership, User
 from control_plane.common.locks import only_one
 from control_plane.fleet.models import Lease
 from control_plane.runs.models import Attempt, Run
@@ -79,3 +81,32 @@ def test_a_tick_that_runs_already_is_not_run_again(db: None) -> None:
     assert ran == ["outer"]
     outer()
     assert ran == ["outer", "outer"], "the lock is given back"
+
+
+def test_an_invitation_that_two_accept_at_once_lets_one_in(alice: Any) -> None:
+    link = alice.post("/invitations", {"role": "editor"}).json()["link"]
+    names = iter(("erin", "eve"))
+
+    def accept() -> int:
+        body = {"secret": link.partition("#")[2], "username": next(names), "password": "correct horse"}
+        reply = Client().post("/api/v1/invitations/accept", body, content_type="application/json")
+        status: int = reply.status_code
+        return status
+
+    assert sorted(at_once(2, accept)) == [200, 410]
+    assert User.objects.filter(username__in=("erin", "eve")).count() == 1
+
+
+def test_two_admins_who_demote_each_other_at_once_do_not_both_succeed(alice: Any, person: Any) -> None:
+    bob = person("bob")
+    pairs = iter(((alice, bob), (bob, alice)))
+
+    def demote() -> int:
+        who, whom = next(pairs)
+        reply = who.call("PATCH", f"/members/{whom.user.pk}", {"role": "viewer"})
+        status: int = reply.status_code
+        return status
+
+    answers = at_once(2, demote)
+    assert answers.count(200) == 1 and set(answers) <= {200, 403, 409}
+    assert Membership.objects.filter(project=alice.project, role="admin").count() == 1

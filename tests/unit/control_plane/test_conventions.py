@@ -108,13 +108,13 @@ def test_every_post_takes_an_idempotency_key_or_says_why_not() -> None:
 
 
 def test_a_token_made_twice_with_one_key_is_one_token_and_lies_sealed(alice: Any) -> None:
-    body = {"name": "ci", "scopes": ["runs:read"]}
+    body = {"name": "nightly pipeline", "scopes": ["runs:read"]}
     first, again = (alice.post("/tokens", body, **{"Idempotency-Key": "once"}) for _ in range(2))
     assert first.status_code == again.status_code == 201
     assert first.json() == again.json() and again.headers["Idempotent-Replayed"] == "true"
-    assert [token["name"] for token in alice.get("/tokens").json()["data"]].count("ci") == 1
+    assert [token["name"] for token in alice.get("/tokens").json()["data"]].count("nightly pipeline") == 1
     kept = json.dumps(IdempotencyKey.objects.get(key="once").body)
-    assert first.json()["token"] not in kept and "ci" not in kept
+    assert first.json()["token"] not in kept and "nightly" not in kept
 
 
 def test_a_refused_post_is_not_remembered(alice: Any) -> None:

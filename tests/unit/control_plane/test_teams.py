@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
 from django.test import Client
 
 from control_plane.accounts import services
@@ -374,3 +377,31 @@ def test_the_embedded_user_administers_the_installation_and_its_team(db: None) -
     project = services.init_embedded()
     admin = User.objects.get()
     assert admin.is_staff and TeamMembership.objects.get(user=admin, team=project.team).role == "admin"
+
+
+def test_the_installation_keeps_an_admin(db: None) -> None:
+    services.init_embedded()
+    erin = User.objects.create(username="erin")
+    with pytest.raises(CommandError, match="last admin"):
+        call_command("installation_admin", "admin", "--remove")
+    call_command("installation_admin", "erin", stdout=io.StringIO())
+    call_command("installation_admin", "admin", "--remove", stdout=io.StringIO())
+    erin.refresh_from_db()
+    assert erin.is_staff and not User.objects.get(username="admin").is_staff
+    assert AuditEntry.objects.filter(action="installation.admin").count() == 2
+    with pytest.raises(CommandError, match="nobody"):
+        call_command("installation_admin", "nobody")
+
+
+def test_one_idempotency_key_in_two_projects_is_a_mistake(head: Any) -> None:
+    second = head.post("/projects", {"name": "second"}).json()["id"]
+    page = browser(head.user)
+
+    def make(**headers: str) -> Any:
+        return page.post(
+            "/api/v1/datasets", {"name": "d"}, content_type="application/json",
+            headers={"Idempotency-Key": "once", **headers},
+        )  # fmt: skip
+
+    assert (make().status_code, make().status_code) == (201, 201)
+    assert code(make(**{"X-Oolong-Project": second})) == (422, "idempotency_mismatch")

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from django.test import Client
 
+from control_plane.accounts import selectors, service_accounts
 from control_plane.accounts import services as accounts
 from control_plane.accounts.models import ApiToken, Membership, Project, Role, Team, TeamMembership, User
 from control_plane.accounts.scopes import SCOPES
@@ -81,6 +82,14 @@ def build_world() -> World:
     users.update({user.username: user for user in User.objects.all()})
     person("another team", Project.objects.create(team=blue, name="default"), Role.ADMIN)
     person("another project", sister, Role.ADMIN)
+    for role in ROLES[:4]:
+        caller = selectors.caller_in(users["alice"], home)
+        assert caller is not None
+        account = service_accounts.create(caller, name=role, role=role, now=clock.now())
+        users[f"{role} service account"] = account
+        tokens[f"{role} service account"] = accounts.create_token(
+            user=account, project=home, name="test", scopes=["*"]
+        )[1]
     for scope in SCOPES:
         tokens[f"only {scope}"] = accounts.create_token(
             user=users["alice"], project=home, name=scope, scopes=[scope]

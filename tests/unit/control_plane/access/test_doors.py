@@ -59,6 +59,16 @@ def test_a_role_opens_exactly_its_doors_to_tokens_and_to_browsers(quick: World) 
             assert knock(route, session_of=user, csrf=False) == unprotected, (route.name, role, "no CSRF")
 
 
+def test_a_service_account_has_its_role_and_no_more(quick: World) -> None:
+    for route in USERS_OWN:
+        for role in ROLES[:4]:
+            token = quick.tokens[f"{role} service account"]
+            assert knock(route, bearer=token) == answer(ROUTES[route.name], scopes_of(role)), (
+                route.name,
+                role,
+            )
+
+
 def test_a_token_opens_exactly_the_doors_of_its_scopes(quick: World) -> None:
     for route in USERS_OWN:
         for scope in SCOPES:

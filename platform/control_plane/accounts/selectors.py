@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Q, QuerySet, Value
+from django.db.models import Count, F, Q, QuerySet, Value
 
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import (
@@ -117,7 +117,11 @@ def rotatable_tokens(caller: Caller) -> QuerySet[ApiToken]:
 
 
 def service_accounts(caller: Caller) -> QuerySet[User]:
-    return User.objects.filter(service_of=caller.project, is_active=True)
+    """With their `role` and the number of their `live_tokens`."""
+    return User.objects.filter(service_of=caller.project, is_active=True).annotate(
+        role=F("memberships__role"),  # they have one membership
+        live_tokens=Count("tokens", filter=Q(tokens__revoked_at=None)),
+    )
 
 
 def service_account(caller: Caller, identity: str) -> User:

@@ -11,7 +11,6 @@ from rest_framework.views import APIView
 from control_plane.accounts import selectors, service_accounts, tokens
 from control_plane.accounts.caller import caller_of
 from control_plane.accounts.member_api import RoleSerializer
-from control_plane.accounts.models import User
 from control_plane.accounts.token_api import CreatedTokenSerializer, TokenCreateSerializer, token_as_json
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
@@ -34,12 +33,13 @@ class ServiceAccountSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
 
-def service_account_as_json(user: User) -> dict[str, Any]:
+def service_account_as_json(user: Any) -> dict[str, Any]:
+    """Of a row as `selectors.service_accounts` gives it."""
     return {
         "id": user.pk,
         "name": service_accounts.name_of(user),
-        "role": user.memberships.get(project=user.service_of_id).role,
-        "tokens": user.tokens.filter(revoked_at=None).count(),
+        "role": user.role,
+        "tokens": user.live_tokens,
         "created_at": rfc3339(user.date_joined),
     }
 
@@ -65,8 +65,9 @@ class ServiceAccountsView(APIView):
     def post(self, request: Request) -> Response:
         form = ServiceAccountCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        user = service_accounts.create(caller_of(request), **form.validated_data, now=clock.now())
-        return Response(service_account_as_json(user), status=201)
+        caller = caller_of(request)
+        made = service_accounts.create(caller, **form.validated_data, now=clock.now())
+        return Response(service_account_as_json(selectors.service_account(caller, made.pk)), status=201)
 
 
 class ServiceAccountView(APIView):
@@ -81,8 +82,8 @@ class ServiceAccountView(APIView):
         form = RoleSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         role = form.validated_data["role"]
-        user = service_accounts.set_role(caller, service_account_id, role, now=clock.now())
-        return Response(service_account_as_json(user))
+        service_accounts.set_role(caller, service_account_id, role, now=clock.now())
+        return Response(service_account_as_json(selectors.service_account(caller, service_account_id)))
 
     @extend_schema(operation_id="remove_service_account", responses={204: None})
     def delete(self, request: Request, service_account_id: str) -> Response:

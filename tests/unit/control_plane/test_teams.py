@@ -316,6 +316,18 @@ def test_a_service_account_has_a_role_tokens_and_no_way_to_log_in(alice: Any) ->
     assert [item["name"] for item in alice.get("/service-accounts").json()["data"]] == ["ci"]
 
 
+def test_a_list_of_service_accounts_asks_once_for_all(alice: Any, django_assert_max_num_queries: Any) -> None:
+    for name in ("a", "b", "c"):
+        made = alice.post("/service-accounts", {"name": name, "role": "viewer"}).json()
+        for _ in range(2):
+            alice.post(f"/service-accounts/{made['id']}/tokens", {"name": "t", "scopes": ["runs:read"]})
+    with django_assert_max_num_queries(6):
+        listed = alice.get("/service-accounts").json()["data"]
+    assert {(row["name"], row["role"], row["tokens"]) for row in listed} == {
+        ("a", "viewer", 2), ("b", "viewer", 2), ("c", "viewer", 2),
+    }  # fmt: skip
+
+
 # --- tokens
 
 

@@ -20,6 +20,7 @@ from oolong.contracts.rollout import Refusal
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
+MOST_CALLS = 16  # of one session at a time: more would crowd out the other groups of the engine
 REMEMBERED_SESSIONS = 2000  # that are over, so that a late call learns why
 
 
@@ -106,6 +107,10 @@ class SessionDesk:
         said: Callable[[str], Awaitable[None]] | None = None,
     ) -> Completed:
         session, group = self._open_one(session_id)
+        if len(session.calls) >= MOST_CALLS:
+            raise NotNow(
+                "too_many_calls", f"{len(session.calls)} calls of the session are running; wait for one"
+            )
         member = Member(index=session.member)
         session.calls.append(member)
         call = asyncio.create_task(group.policy.complete(session, request, group.prompt, member, said=said))

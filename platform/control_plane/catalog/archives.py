@@ -6,7 +6,11 @@ Nothing is executed or unpickled here. Archive members are read one by one; link
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
 import json
+import lzma
 import math
 import os
 import struct
@@ -14,13 +18,15 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from control_plane.catalog.store import CHUNK, BlobWriter
 from control_plane.common.errors import FieldError
 
 MAX_FILES = 2_000
 MAX_TOTAL_BYTES = 256 * 1024**3
+SMALL_BYTES = 256 * 1024**2  # whatever the archive, so much may unfold
+MOST_TIMES = 20
 MAX_HEADER_BYTES = 100 * 1024 * 1024
 MAX_JSON_BYTES = 64 * 1024 * 1024
 PICKLED = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".npy", ".npz", ".msgpack", ".h5"})
@@ -46,15 +52,62 @@ class ModelFacts:
     config: dict[str, Any] = field(default_factory=dict)
 
 
-def extract(archive: IO[bytes], folder: Path) -> None:
-    """Unpack a tar (plain, gz, bz2, xz) into `folder`, without its single top directory if it has one."""
+def extract(archive: IO[bytes], folder: Path, *, packed_bytes: int) -> None:
+    """Unpack a tar (plain, gz, bz2, xz) into `folder`, without its single top directory if it has one.
+
+    What unfolds is counted as it is decoded, headers and all: weights hardly shrink, so an archive of
+    `packed_bytes` that becomes many times as large holds none.
+    """
+    most = min(MAX_TOTAL_BYTES, max(SMALL_BYTES, MOST_TIMES * packed_bytes))
     try:
-        with tarfile.open(fileobj=archive, mode="r|*") as tar:
+        with tarfile.open(fileobj=_Decoded(archive, most), mode="r|") as tar:
             _extract_members(tar, folder)
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+    except (tarfile.TarError, EOFError, OSError, ValueError, lzma.LZMAError) as error:
         raise Unusable(
             [FieldError("/upload_id", "not_an_archive", f"not a readable tar archive: {error}")]
         ) from error
+
+
+class _Decoded:
+    """The bytes of the tar itself, at most `most` of them."""
+
+    def __init__(self, archive: IO[bytes], most: int) -> None:
+        head = archive.read(6)
+        whole = cast(IO[bytes], _Whole(head, archive))
+        if head[:2] == b"\x1f\x8b":
+            self._source: IO[bytes] = cast(IO[bytes], gzip.GzipFile(fileobj=whole))
+        elif head[:3] == b"BZh":
+            self._source = cast(IO[bytes], bz2.BZ2File(whole))
+        elif head == b"\xfd7zXZ\x00":
+            self._source = cast(IO[bytes], lzma.LZMAFile(whole))  # noqa: SIM115 - closing it closes nothing
+        else:
+            self._source = whole
+        self._most, self._decoded = most, 0
+
+    def read(self, size: int) -> bytes:
+        data = self._source.read(size)
+        self._decoded += len(data)
+        if self._decoded > self._most:
+            message = f"the archive unfolds to more than {self._most} bytes, too many for its size"
+            raise Unusable([FieldError("/upload_id", "too_large", message)])
+        return data
+
+
+class _Whole(io.RawIOBase):
+    """A stream of which the head was read already."""
+
+    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
+        self._head, self._rest = head, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if self._head:
+            size = len(self._head) if size < 0 else size
+            data, self._head = self._head[:size], self._head[size:]
+            return data
+        return self._rest.read(size)
 
 
 def _extract_members(tar: tarfile.TarFile, folder: Path) -> None:

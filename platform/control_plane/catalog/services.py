@@ -143,7 +143,7 @@ def register_upload(caller: Caller, *, name: str, upload: Upload) -> tuple[BaseM
     folder.mkdir()
     try:
         with store.open_blob(upload.sha256) as archive:
-            archives.extract(archive, folder)
+            archives.extract(archive, folder, packed_bytes=upload.bytes)
         root = archives.model_root(folder)
         facts = archives.check_model(root)
         with store.new_blob() as target:

@@ -34,9 +34,14 @@ from oolong.contracts.relay.pipe import Pipe
 log = logging.getLogger(__name__)
 
 MOST_STREAMS = 256  # of one node; with a window in each direction this bounds what a socket's process holds
+MOST_STREAMS_OF_ONE = 64  # of one owner (a project) through one process: the others keep their share
 DIRECTORY_SECONDS = 15
 RENEW_SECONDS = 5.0
 WATCH_SECONDS = 2.0
+
+
+class TooManyStreams(Exception):
+    """The owner has as many streams through this process as it may."""
 
 
 class NodeAway(Exception):
@@ -69,6 +74,7 @@ class _Caller:
     pipe: Pipe
     socket: NodeSocket | None  # the node's socket, when this process holds it
     channel: str = ""  # of the process that does, otherwise
+    owner: str = ""
 
 
 class _Envelope(msgspec.Struct, array_like=True):
@@ -131,7 +137,12 @@ class Exchange:
 
     # --- callers ------------------------------------------------------------------------------------------
 
-    async def open(self, node_id: str, opening: Open, *, most_response_bytes: int) -> Pipe:
+    def refuse_more_than_share(self, owner: str) -> None:
+        """Raises TooManyStreams when the owner has its share of this process's streams already."""
+        if sum(caller.owner == owner for caller in self.callers.values()) >= MOST_STREAMS_OF_ONE:
+            raise TooManyStreams(f"{MOST_STREAMS_OF_ONE} requests of this project are open already")
+
+    async def open(self, node_id: str, opening: Open, *, most_response_bytes: int, owner: str = "") -> Pipe:
         """A stream to the node. Raises NodeAway."""
         await self._start()
         stream = opening.stream
@@ -143,7 +154,7 @@ class Exchange:
             ended=lambda: self._forget(stream),
             most_received_bytes=most_response_bytes,
         )
-        self.callers[stream] = _Caller(pipe, socket, channel)
+        self.callers[stream] = _Caller(pipe, socket, channel, owner)
         if socket is not None:
             self._on_socket(socket, opening, origin="")
             return pipe

@@ -16,7 +16,7 @@ from control_plane.accounts import services
 from control_plane.accounts.caller import Caller
 from control_plane.common import clock
 from control_plane.common.errors import CONTENT_TYPE, LOG_IN, Problem, body
-from control_plane.relay.exchange import NodeAway, exchange
+from control_plane.relay.exchange import NodeAway, TooManyStreams, exchange
 from control_plane.runs import selectors
 from control_plane.runs.models import Attempt
 from control_plane.telemetry.credentials import in_database
@@ -51,7 +51,11 @@ async def _relay(request: HttpRequest, run_id: str, name: str, path: str) -> Htt
     attempt = await in_database(_attempt)(caller, run_id, name, endpoint)
     if not plain_path(path) or request.META.get("QUERY_STRING"):
         raise Problem(404, "not_found", f"{name} has nothing at {path!r}: plain paths without a query only")
-    content = _content(request, endpoint)
+    try:
+        exchange().refuse_more_than_share(caller.project.pk)
+    except TooManyStreams as error:
+        raise Problem(503, "relay_busy", str(error), headers=_retry(), retryable=True) from error
+    content = _content(request, endpoint)  # not before there is a place for it
     opening = Open(
         secrets.token_hex(16),
         attempt.pk,
@@ -61,7 +65,9 @@ async def _relay(request: HttpRequest, run_id: str, name: str, path: str) -> Htt
         allowed(request.headers.items(), endpoint.request_headers),
     )
     try:
-        pipe = await exchange().open(attempt.node_id, opening, most_response_bytes=endpoint.response_bytes)
+        pipe = await exchange().open(
+            attempt.node_id, opening, most_response_bytes=endpoint.response_bytes, owner=caller.project.pk
+        )
     except NodeAway as error:
         message = f"{error}; the run goes on meanwhile, try again"
         raise Problem(503, "node_away", message, headers=_retry(), retryable=True) from error

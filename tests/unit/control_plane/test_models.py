@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.catalog import store
+from control_plane.catalog import archives, store
 from control_plane.catalog.models import BaseModel
 
 CONFIG = {"model_type": "qwen3", "hidden_size": 4}
@@ -163,6 +163,29 @@ def test_a_hostile_or_broken_archive_is_refused_before_it_is_unpacked(
     assert reply.json()["errors"][0]["code"] == code
     assert not (tmp_path.parent / "outside.json").exists()
     assert not list((tmp_path / "tmp").iterdir())
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w:bz2", "w:xz"])
+def test_a_small_archive_that_unfolds_to_a_large_one_is_refused(
+    alice: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str
+) -> None:
+    monkeypatch.setattr(archives, "SMALL_BYTES", 1024**2)
+    reply = register(alice, archive(files(**{"model.safetensors": bytes(8 * 1024**2)}), mode=mode))
+    assert (reply.status_code, reply.json()["errors"][0]["code"]) == (422, "too_large")
+    assert not list((tmp_path / "tmp").iterdir())
+    assert register(alice, archive(files(), mode=mode)).status_code == 201, "an honest one is taken"
+
+
+def test_headers_of_an_archive_count_as_well(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member's extended header is read as a whole, and may say that it has gigabytes."""
+    monkeypatch.setattr(archives, "SMALL_BYTES", 1024**2)
+    info = tarfile.TarInfo("x")
+    info.pax_headers = {"comment": "x" * (8 * 1024**2)}
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(info)
+    reply = register(alice, buffer.getvalue())
+    assert (reply.status_code, reply.json()["errors"][0]["code"]) == (422, "too_large")
 
 
 def test_a_path_is_taken_as_declared_and_an_odd_one_refused(alice: Any) -> None:

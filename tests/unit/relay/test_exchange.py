@@ -201,6 +201,25 @@ async def test_too_many_streams_to_one_node_are_refused_not_queued(
     assert cancelled.value.code == "busy"
 
 
+async def test_a_project_has_its_share_of_streams_and_leaves_the_others_theirs(
+    processes: list[Exchange], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchanges, "MOST_STREAMS_OF_ONE", 2)
+    _, holder = processes
+    agent = Agent()
+    await holder.attach(agent.socket)
+
+    async def open_for(owner: str) -> Pipe:
+        return await holder.open(NODE, opening(), most_response_bytes=1, owner=owner)
+
+    pipes = [await open_for("red"), await open_for("red")]
+    with pytest.raises(exchanges.TooManyStreams):
+        holder.refuse_more_than_share("red")
+    holder.refuse_more_than_share("blue")
+    pipes[0].cancel("gone")
+    holder.refuse_more_than_share("red")
+
+
 async def test_a_message_that_a_process_cannot_read_costs_no_other_stream(
     processes: list[Exchange], valkey_url: str
 ) -> None:

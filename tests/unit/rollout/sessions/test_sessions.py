@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from gpu_agents.rollout.chat_template import ChatTemplate
+from gpu_agents.rollout.sessions import desk
 from oolong.contracts.rollout import PublishedWeights
 from tests.unit.rollout.harness import TOKEN, Harness
 from tests.unit.rollout.scripted_engine import EOS, ScriptedEngine
@@ -283,6 +284,22 @@ async def test_an_agent_that_hangs_up_leaves_nothing_in_the_engine(
         await agents.run.until(lambda: not engine.running)
         shown = (await agents.http.get(f"/sessions/{session['id']}")).json()
         assert (shown["state"], shown["completions"]) == ("open", 0)
+
+
+async def test_a_session_has_so_many_calls_at_a_time(
+    serve: Any, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "MOST_CALLS", 1)
+    engine.spread, engine.token_seconds = 2000, 0.01
+    async with serve(rollout={"max_new_tokens": 500}) as agents:
+        session = await agents.opened()
+        first = asyncio.create_task(agents.chat(session, [{"role": "user", "content": "zz"}]))
+        await agents.run.until(lambda: len(engine.running) == 1)
+        second = await agents.chat(session, [{"role": "user", "content": "zz"}])
+        assert (second.status_code, second.json()["error"]["code"]) == (409, "too_many_calls")
+        assert len(engine.running) == 1
+        first.cancel()
+        await agents.run.until(lambda: not engine.running)
 
 
 async def test_a_completion_goes_on_through_a_new_version(

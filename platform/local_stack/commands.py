@@ -40,7 +40,8 @@ usage: python3 manage.py COMMAND [OPTIONS]
   clean         delete this clone's data, after naming its size and asking (--yes, --all)
 
 Any other command is Django's, run in .venv against the services of this clone (`up` first).
-Environment: DEVICE=cpu|cuda, OOLONG_HOME, OOLONG_SLOTS, OOLONG_WEB_PORT, DATABASE_URL, REDIS_URL.
+Environment: DEVICE=cpu|cuda, OOLONG_HOME, OOLONG_SLOTS, OOLONG_WEB_PORT, OOLONG_WEB_PROCESSES,
+OOLONG_WORKER_PROCESSES, DATABASE_URL, REDIS_URL.
 """
 
 

@@ -30,6 +30,8 @@ class StackConfiguration:
     device: str  # cpu | cuda
     node_python: str
     slots: int  # CPU slots that the agent offers
+    web_processes: int
+    worker_processes: int
     embedded_postgres: bool
     embedded_valkey: bool
     agent: bool  # whether this machine is a node too
@@ -48,6 +50,16 @@ def cpu_slots(environ: Mapping[str, str]) -> int:
             raise StackError(f"OOLONG_SLOTS={wish!r}: give a whole number, 1 or more")
         return int(wish)
     return min(8, max(2, len(os.sched_getaffinity(0))))
+
+
+def processes(environ: Mapping[str, str], name: str, *, default: int) -> int:
+    """How many processes serve the API, or do the ticks: OOLONG_WEB_PROCESSES, OOLONG_WORKER_PROCESSES."""
+    wish = environ.get(name)
+    if not wish:
+        return default
+    if not wish.isdigit() or not 1 <= int(wish) <= 64:
+        raise StackError(f"{name}={wish!r}: give a whole number, 1 to 64")
+    return int(wish)
 
 
 def read_configuration(places: Places) -> StackConfiguration | None:
@@ -201,6 +213,8 @@ def decide(
         device=device,
         node_python=str(environments.node_environment(places, device=device).python),
         slots=cpu_slots(environ),
+        web_processes=processes(environ, "OOLONG_WEB_PROCESSES", default=1),
+        worker_processes=processes(environ, "OOLONG_WORKER_PROCESSES", default=2),
         embedded_postgres=embedded_postgres,
         embedded_valkey=embedded_valkey,
         agent=environ.get("OOLONG_NO_AGENT") != "1",

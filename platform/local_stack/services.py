@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import urllib.error
@@ -90,11 +91,23 @@ def services_of(
                 run_as=broker.run_as,
             )
         )
+    # One web process answers /metrics for all of them.
+    metrics = places.run / "metrics"
+    shared = {"PROMETHEUS_MULTIPROC_DIR": str(metrics)} if configuration.web_processes > 1 else {}
     web = ["-m", "uvicorn", "control_plane.asgi:application", "--host", "127.0.0.1"]
     web += ["--port", str(configuration.ports["web"]), "--lifespan", "off", "--no-access-log"]
     web += ["--timeout-graceful-shutdown", "2"]  # streams to browsers stay open for ever
+    if configuration.web_processes > 1:
+        web += ["--workers", str(configuration.web_processes)]
     celery = ["-m", "celery", "--app", "control_plane", "--workdir", str(places.root / "platform")]
-    worker = [*celery, "worker", "--concurrency", "2", "--loglevel", "WARNING"]
+    worker = [
+        *celery,
+        "worker",
+        "--concurrency",
+        str(configuration.worker_processes),
+        "--loglevel",
+        "WARNING",
+    ]
     worker += ["--without-gossip", "--without-mingle", "--hostname", "oolong@localhost"]
     beat = [*celery, "beat", "--loglevel", "WARNING", "--pidfile", ""]
     beat += ["--schedule", str(places.run / "beat-schedule")]
@@ -108,8 +121,9 @@ def services_of(
                 name=name,
                 stage=CONTROL_PLANE,
                 argv=[python, *arguments],
-                environment={**environment, "OOLONG_SERVICE": name},
+                environment={**environment, "OOLONG_SERVICE": name, **(shared if name == "web" else {})},
                 directory=places.root,
+                before_start=(lambda: _empty_folder(metrics)) if name == "web" else lambda: None,
                 is_ready=ready,
                 grace_seconds=3.0,
             )
@@ -145,6 +159,11 @@ def enrol_token_file(places: Places) -> Path:
 def agent_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The agent gets none of the control plane's secrets: it has a credential of its own."""
     return {name: value for name, value in environment.items() if name not in CONTROL_PLANE_ONLY}
+
+
+def _empty_folder(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
 
 
 def always() -> bool:

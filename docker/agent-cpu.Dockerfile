@@ -1,0 +1,32 @@
+# A node without a GPU: the agent, and the environment of trainers and engines on the CPU.
+#   docker build --file docker/agent-cpu.Dockerfile --tag oolong/agent-cpu .
+FROM python:3.11-slim-bookworm
+# Engines and trainers compile small kernels at run time.
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends gcc g++ libnuma1 procps \
+ && rm -rf /var/lib/apt/lists/* \
+ && groupadd --gid 10001 oolong \
+ && useradd --uid 10001 --gid oolong --home-dir /var/lib/oolong-agent --no-create-home oolong \
+ && install --directory --owner=oolong --group=oolong --mode=0700 /var/lib/oolong-agent
+COPY constraints/ /tmp/constraints/
+RUN python -m venv /app/.venv \
+ && /app/.venv/bin/pip install --no-cache-dir --no-input --require-hashes --no-deps --requirement /tmp/constraints/platform.txt \
+ && python -m venv /opt/node \
+ && /opt/node/bin/pip install --no-cache-dir --no-input --require-hashes --no-deps --requirement /tmp/constraints/node.txt \
+ && /opt/node/bin/pip install --no-cache-dir --no-input --constraint /tmp/constraints/node-torch-constraints.txt --requirement /tmp/constraints/node-torch.txt \
+ && /opt/node/bin/pip install --no-cache-dir --no-input --require-hashes --no-deps --requirement /tmp/constraints/node-nodeps.txt \
+ && rm -rf /tmp/constraints
+WORKDIR /app
+COPY manage.py pyproject.toml README.md LICENSE ./
+COPY platform/ platform/
+COPY gpu_agents/ gpu_agents/
+COPY trainers/ trainers/
+ENV PATH=/app/.venv/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONPATH=/app/platform:/app \
+    PYTHONUNBUFFERED=1 \
+    OMP_NUM_THREADS=1 \
+    OOLONG_LOG_FORMAT=json
+USER 10001:10001
+VOLUME /var/lib/oolong-agent
+# OOLONG_SERVER is the https address of the control plane: plain HTTP is refused.
+CMD ["sh", "-c", "exec python -m gpu_agents.agent run --server \"$OOLONG_SERVER\" --data-dir /var/lib/oolong-agent --enrol-token-file /run/secrets/enrol_token --node-python /opt/node/bin/python --device cpu --stop-jobs-on-exit"]

@@ -117,17 +117,20 @@ class Bus:
 
     async def _listen(self, ready: asyncio.Event) -> None:
         while True:
+            pubsub = self._pubsub = self._listener.pubsub(ignore_subscribe_messages=True)
             try:
-                self._pubsub = self._listener.pubsub(ignore_subscribe_messages=True)
-                await self._pubsub.subscribe(*self._handlers)
+                await pubsub.subscribe(*self._handlers)
                 ready.set()
-                async for message in self._pubsub.listen():
+                async for message in pubsub.listen():
                     handler = self._handlers.get(message["channel"].decode())
                     if handler is not None:
                         handler(message["data"])
             except (RedisError, OSError) as error:
                 log.warning("relay: Valkey is away (%s); only nodes of this process are reached", error)
                 ready.set()
+            finally:
+                self._pubsub = None
+                await pubsub.aclose()  # else its connection would stay behind at each reconnect
             await asyncio.sleep(RECONNECT_SECONDS)
 
     async def _send(self) -> None:

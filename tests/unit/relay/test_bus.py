@@ -1,0 +1,34 @@
+"""The bus between web processes, when its connection is lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from redis import asyncio as valkey
+
+from control_plane.relay import bus as buses
+from control_plane.relay.bus import Bus
+
+
+async def test_a_reconnect_hears_again_and_leaves_no_connection_behind(
+    valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buses, "RECONNECT_SECONDS", 0.01)
+    client = valkey.Redis.from_url(valkey_url)
+    bus = Bus(valkey_url)
+    heard: list[bytes] = []
+    await bus.subscribe("test:reconnect", heard.append)
+    try:
+        for n in range(4):
+            async with asyncio.timeout(30):
+                while not await client.publish("test:reconnect", b"%d" % n):
+                    await asyncio.sleep(0.01)
+                while heard[-1:] != [b"%d" % n]:
+                    await asyncio.sleep(0.01)
+            listening = bus._listener.connection_pool
+            assert len(listening._in_use_connections) == 1
+            await client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+    finally:
+        await bus.close()
+        await client.aclose()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
+from dataclasses import dataclass
 
 import typer
 
@@ -14,10 +16,59 @@ from oolong.client.models import LogFile
 FOLLOW_SECONDS = 1.0
 
 
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_LEVEL = re.compile(r"\b(DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b|^Traceback|^\w+(?:Error|Exception):")
+
+
+@dataclass(frozen=True)
+class LineFilter:
+    """Which lines of a followed log are printed."""
+
+    pattern: re.Pattern[str] | None = None
+    levels: tuple[str, ...] = ()  # any when empty
+
+    @classmethod
+    def made_of(cls, text: str, *, regex: bool, level: str | None) -> LineFilter:
+        """Raises BadParameter for what is no pattern or no level."""
+        if level is not None and level.upper() not in LEVELS:
+            raise typer.BadParameter(f"{level!r}: {', '.join(LEVELS)}", param_hint="--level")
+        try:
+            pattern = re.compile(text if regex else re.escape(text), re.IGNORECASE) if text else None
+        except re.error as error:
+            raise typer.BadParameter(
+                f"{text!r} is no regular expression: {error}", param_hint="--search"
+            ) from error
+        return cls(pattern, LEVELS[LEVELS.index(level.upper()) :] if level else ())
+
+    def takes(self, line: str) -> bool:
+        if self.pattern is not None and not self.pattern.search(line):
+            return False
+        return not self.levels or _level_of(line) in self.levels
+
+
+def _level_of(line: str) -> str:
+    found = _LEVEL.search(line[:200])
+    if found is None:
+        return ""
+    return {"WARN": "WARNING", "FATAL": "CRITICAL"}.get(found[1], found[1]) if found[1] else "ERROR"
+
+
+EVERY_LINE = LineFilter()
+
+
 class LogPrinter:
     """Remembers how far each file was printed; puts the job's name before each line when there are several."""
 
-    def __init__(self, client: Client, run_id: str, *, job: str | None, tail_bytes: int | None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        run_id: str,
+        *,
+        job: str | None,
+        tail_bytes: int | None,
+        wanted: LineFilter = EVERY_LINE,
+    ) -> None:
+        self._wanted = wanted
         self._client = client
         self._run_id = run_id
         self._job = job
@@ -38,7 +89,7 @@ class LogPrinter:
     def finish(self) -> None:
         """Lines that never got their end."""
         for label, text in self._unfinished.values():
-            if text:
+            if text and self._wanted.takes(text):
                 sys.stdout.write(f"{label}{text}\n")
         sys.stdout.flush()
 
@@ -54,7 +105,8 @@ class LogPrinter:
             self._offsets[key] = part.next_offset
             *lines, rest = (self._unfinished.get(key, ("", ""))[1] + part.text).split("\n")
             for line in lines:
-                sys.stdout.write(f"{label}{line}\n")
+                if self._wanted.takes(line):
+                    sys.stdout.write(f"{label}{line}\n")
             self._unfinished[key] = (label, rest)
         sys.stdout.flush()
 
@@ -65,9 +117,23 @@ def print_logs(client: Client, run_id: str, *, job: str | None, tail_bytes: int 
     printer.finish()
 
 
-def follow_logs(client: Client, run_id: str, *, job: str | None, tail_bytes: int | None) -> None:
+def print_found(
+    client: Client, run_id: str, text: str, *, regex: bool, level: str | None, job: str | None
+) -> None:
+    """Lines that the server finds, with the name of their job."""
+    found = client.runs.search_logs(
+        run_id, text, regex=regex, level=level.upper() if level else None, job=job
+    )
+    for line in found:
+        sys.stdout.write(f"{line.name} | {line.text}\n" if job is None else f"{line.text}\n")
+    sys.stdout.flush()
+
+
+def follow_logs(
+    client: Client, run_id: str, *, job: str | None, tail_bytes: int | None, wanted: LineFilter = EVERY_LINE
+) -> None:
     """Until the run has ended; exits as `oolong run wait` does."""
-    printer = LogPrinter(client, run_id, job=job, tail_bytes=tail_bytes)
+    printer = LogPrinter(client, run_id, job=job, tail_bytes=tail_bytes, wanted=wanted)
     while True:
         run = client.runs.get(run_id)  # asked first: what was logged before the end is then printed
         printer.print_new()

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli import run_compare, run_control, run_plan, run_wait
+from oolong.cli import run_compare, run_control, run_plan, run_telemetry, run_wait
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.gate.gate import Gate
-from oolong.cli.logs import follow_logs, print_logs
+from oolong.cli.logs import LineFilter, follow_logs, print_found, print_logs
 from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
 from oolong.cli.run_output import RunArgument, state_of, step_of
 from oolong.cli.run_wait import Reports, wait_for
@@ -20,6 +20,7 @@ from oolong.client import Client
 app = typer.Typer(no_args_is_help=True, help="Training runs: create, watch, wait, pause, stop.")
 app.add_typer(run_control.app)
 app.add_typer(run_compare.app)
+app.add_typer(run_telemetry.app)
 app.add_typer(run_plan.app)
 app.add_typer(run_wait.app)
 
@@ -144,10 +145,20 @@ def logs(
     tail: Annotated[
         int | None, typer.Option(min=0, help="begin this many bytes before the end of each file")
     ] = None,
+    search: Annotated[str | None, typer.Option("--search", "-s", help="only lines with this text")] = None,
+    regex: Annotated[bool, typer.Option("--regex", help="--search is a regular expression")] = False,
+    level: Annotated[
+        str | None,
+        typer.Option(help="only lines of this level or worse: DEBUG, INFO, WARNING, ERROR, CRITICAL"),
+    ] = None,
 ) -> None:
-    """What the jobs of a run print."""
+    """What the jobs of a run print. With --search and --level the server looks for lines; a followed log is
+    looked through here."""
+    wanted = LineFilter.made_of(search or "", regex=regex, level=level)
     with Client() as client:
         if follow:
-            follow_logs(client, run, job=job, tail_bytes=tail)
+            follow_logs(client, run, job=job, tail_bytes=tail, wanted=wanted)
+        elif search or level:
+            print_found(client, run, search or "", regex=regex, level=level, job=job)
         else:
             print_logs(client, run, job=job, tail_bytes=tail)

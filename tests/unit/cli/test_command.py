@@ -233,6 +233,10 @@ def test_following_logs_ends_with_the_run_and_its_exit_code(api: ScriptedApi, oo
     api.script["GET runs/run_1/logs"] = logs
     done = oolong("run", "logs", "run_1", "-f")
     assert (done.returncode, done.stdout) == (7, "trainer | step 1\n")
+    api.script["GET runs/run_1"] = [Answer(run("RUNNING")), Answer(run("STOPPED"))]
+    assert oolong("run", "logs", "run_1", "-f", "--search", "step 2").stdout == ""
+    api.script["GET runs/run_1"] = [Answer(run("RUNNING")), Answer(run("STOPPED"))]
+    assert oolong("run", "logs", "run_1", "-f", "--search", "STEP").stdout == "trainer | step 1\n"
 
 
 def test_a_model_folder_is_uploaded_as_one_archive(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:

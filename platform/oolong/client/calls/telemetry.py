@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from oolong.client.calls import call
 from oolong.client.calls.call import Call
-from oolong.client.models import Document, Listing, LogFile, LogPart, MetricName, Metrics, Page, Trajectory
+from oolong.client.models import (
+    Document,
+    FoundLine,
+    Histogram,
+    Listing,
+    LogFile,
+    LogPart,
+    MetricName,
+    Metrics,
+    Page,
+    Trajectory,
+    WholeTrajectory,
+)
 
 
 def metrics(
@@ -16,9 +29,35 @@ def metrics(
     axis: str | None = None,
     after_x: int | None = None,
     limit: int | None = None,
+    from_x: int | None = None,
+    to_x: int | None = None,
+    max_points: int | None = None,
+    stitch: str | None = None,
+    against: str | None = None,
 ) -> Call[Metrics]:
-    params = {"names": ",".join(names), "axis": axis, "after_x": after_x, "limit": limit}
+    params = {
+        "names": ",".join(names), "axis": axis, "after_x": after_x, "limit": limit, "from_x": from_x, "to_x": to_x,
+        "max_points": max_points, "stitch": stitch, "against": against,
+    }  # fmt: skip
     return call.get("runs/{}/metrics", Metrics, run_id, **params)
+
+
+def histograms(
+    run_id: str, name: str, *, after_x: int | None = None, limit: int | None = None
+) -> Call[Listing[Histogram]]:
+    return call.get("runs/{}/histograms", Listing[Histogram], run_id, name=name, after_x=after_x, limit=limit)
+
+
+def trajectories(run_id: str, **filters: Any) -> Call[Page[Trajectory]]:
+    return call.page("runs/{}/trajectories", Trajectory, run_id, **filters)
+
+
+def trajectory(run_id: str, trajectory_id: str) -> Call[WholeTrajectory]:
+    return call.get("runs/{}/trajectories/{}", WholeTrajectory, run_id, trajectory_id)
+
+
+def search_logs(run_id: str, **filters: Any) -> Call[Page[FoundLine]]:
+    return call.page("runs/{}/logs/search", FoundLine, run_id, **filters)
 
 
 def metric_names(run_id: str) -> Call[Listing[MetricName]]:
@@ -27,10 +66,6 @@ def metric_names(run_id: str) -> Call[Listing[MetricName]]:
 
 def document(run_id: str, name: str) -> Call[Document]:
     return call.get("runs/{}/documents/{}", Document, run_id, name)
-
-
-def trajectories(run_id: str) -> Call[Page[Trajectory]]:
-    return call.page("runs/{}/trajectories", Trajectory, run_id)
 
 
 def log_files(run_id: str) -> Call[Listing[LogFile]]:

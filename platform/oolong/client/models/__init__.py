@@ -105,13 +105,16 @@ from oolong.client.models.teams import (
 )
 from oolong.client.models.telemetry import (
     Document,
+    FoundLine,
     Frame,
+    Histogram,
     LogFile,
     LogPart,
     MetricName,
     Metrics,
     Series,
     Trajectory,
+    WholeTrajectory,
 )
 from oolong.client.models.uploads import (
     Upload,
@@ -151,12 +154,14 @@ __all__ = [
     "DownloadLink",
     "DryRun",
     "EnrolmentToken",
+    "FoundLine",
     "Frame",
     "Function",
     "FunctionVersion",
     "GateCheck",
     "GateVerdict",
     "Health",
+    "Histogram",
     "Invitation",
     "Invited",
     "Job",
@@ -214,4 +219,5 @@ __all__ = [
     "Webhook",
     "WebhookDelivery",
     "WebhookEvent",
+    "WholeTrajectory",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from oolong.client.models.answer import Answer
@@ -25,6 +26,60 @@ class Series(Answer):
     against: list[float | None] | None = None  # the place on the other axis that was asked for
 
 
+class Histogram(Answer):
+    x: int
+    attempt: int
+    source: str
+    counts: dict[str, int]  # bucket, a whole number as text
+
+
+class Trajectory(Answer):
+    """A sampled one, with its texts."""
+
+    id: int
+    step: int
+    group_id: str
+    attempt: int
+    at: float  # unix seconds
+    prompt: str
+    answer: str
+    completion: str
+    reward: float
+    score: float | None = None  # before scale and bias
+    reward_parts: dict[str, float] = {}
+    verdict: str = ""
+    policy_versions: list[int]  # pairs: version, count of tokens, ...; -1 is the environment
+    finish_reason: str
+    sampled_because: list[str] = []
+    row: int | None = None
+    member: int | None = None
+    tokens: int | None = None
+    low_version: int | None = None
+    high_version: int | None = None
+    timeline: dict[str, float] = {}
+
+
+class WholeTrajectory(Trajectory):
+    """Token by token; None where the job did not tell them."""
+
+    token_ids: list[int] | None = None
+    logprobs: list[float] | None = None
+    versions: list[int] | None = None
+
+
+class FoundLine(Answer):
+    """A line of a log."""
+
+    job: str
+    name: str
+    attempt: int
+    incarnation: int
+    offset: int
+    at: datetime | None = None
+    level: str | None = None
+    text: str
+
+
 class Metrics(Answer):
     series: list[Series]
     seq: int
@@ -35,6 +90,7 @@ class LogFile(Answer):
     name: str
     incarnation: int
     bytes: int
+    dropped_bytes: int = 0  # left out because the job wrote too fast
 
 
 class LogPart(Answer):
@@ -70,17 +126,3 @@ class Frame(Answer):
     type: str
     ts: Any = None
     data: Any = None
-
-
-class Trajectory(Answer):
-    """A stored sample of what a run was trained on; the completion has its special tokens."""
-
-    id: int
-    step: int
-    group_id: str
-    prompt: str
-    answer: str
-    completion: str
-    reward: float
-    finish_reason: str
-    verdict: str = ""

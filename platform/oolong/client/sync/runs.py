@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from oolong.client import calls, models
@@ -121,10 +122,69 @@ class Runs:
         axis: str | None = None,
         after_x: int | None = None,
         limit: int | None = None,
+        from_x: int | None = None,
+        to_x: int | None = None,
+        max_points: int | None = None,
+        stitch: str | None = None,
+        against: str | None = None,
     ) -> models.Metrics:
-        return self._connection.send(
-            calls.telemetry.metrics(run_id, names, axis=axis, after_x=after_x, limit=limit)
-        )
+        """Series by name (all when none is given). With `limit` the first so many points after `after_x`; without it
+        a series longer than `max_points` comes in that many buckets. `stitch="attempts"` or `"lineage"` makes one
+        line of what belongs together; `against="version"`, `"tokens"` or `"wall"` says where each point lies there."""
+        call = calls.telemetry.metrics(
+            run_id, names, axis=axis, after_x=after_x, limit=limit, from_x=from_x, to_x=to_x, max_points=max_points,
+            stitch=stitch, against=against,
+        )  # fmt: skip
+        return self._connection.send(call)
+
+    def histograms(
+        self, run_id: str, name: str, *, after_x: int | None = None, limit: int | None = None
+    ) -> Sequence[models.Histogram]:
+        """The newest of a name, ascending in x."""
+        call = calls.telemetry.histograms(run_id, name, after_x=after_x, limit=limit)
+        return (self._connection.send(call)).data
+
+    def trajectories(
+        self,
+        run_id: str,
+        *,
+        step_from: int | None = None,
+        step_to: int | None = None,
+        reward_min: float | None = None,
+        reward_max: float | None = None,
+        span_min: int | None = None,
+        row: int | None = None,
+        because: str | None = None,
+        text: str | None = None,
+    ) -> Iterator[models.Trajectory]:
+        """Sampled ones, newest first; `text` is looked for in prompt and completion."""
+        call = calls.telemetry.trajectories(
+            run_id, step_from=step_from, step_to=step_to, reward_min=reward_min, reward_max=reward_max,
+            span_min=span_min, row=row, because=because, q=text,
+        )  # fmt: skip
+        return self._connection.pages(call)
+
+    def trajectory(self, run_id: str, trajectory_id: int) -> models.WholeTrajectory:
+        """One sampled trajectory, token by token."""
+        return self._connection.send(calls.telemetry.trajectory(run_id, str(trajectory_id)))
+
+    def search_logs(
+        self,
+        run_id: str,
+        text: str = "",
+        *,
+        regex: bool = False,
+        level: str | None = None,
+        job: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Iterator[models.FoundLine]:
+        """Lines with the text (case ignored) or the regular expression, of the level or worse."""
+        call = calls.telemetry.search_logs(
+            run_id, q=text or None, regex="true" if regex else None, level=level, job=job,
+            since=since.isoformat() if since else None, until=until.isoformat() if until else None,
+        )  # fmt: skip
+        return self._connection.pages(call)
 
     def metric_names(self, run_id: str) -> Sequence[models.MetricName]:
         """What was measured, with the last x of each."""
@@ -144,10 +204,6 @@ class Runs:
 
     def document(self, run_id: str, name: str) -> models.Document:
         return self._connection.send(calls.telemetry.document(run_id, name))
-
-    def trajectories(self, run_id: str) -> Iterator[models.Trajectory]:
-        """Stored samples of what it was trained on, the newest first."""
-        return self._connection.pages(calls.telemetry.trajectories(run_id))
 
     def log_files(self, run_id: str) -> Sequence[models.LogFile]:
         return (self._connection.send(calls.telemetry.log_files(run_id))).data

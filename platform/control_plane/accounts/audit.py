@@ -52,20 +52,21 @@ def record(
 # --- the chain --------------------------------------------------------------------------------------------
 
 
-def canonical(entry: AuditEntry) -> bytes:
-    """What is hashed of an entry: its columns as JSON with sorted keys, as they come from the database."""
-    columns = {
+def columns(entry: AuditEntry) -> dict[str, Any]:
+    """All of an entry that its hash covers, as it comes from the database."""
+    return {
         "id": entry.pk, "at": entry.at.isoformat(), "action": entry.action, "actor_kind": entry.actor_kind,
         "actor_id": entry.actor_id, "actor_name": entry.actor_name, "token_id": entry.token_id,
         "address": entry.address, "request_id": entry.request_id, "project": entry.project,
         "target_kind": entry.target_kind, "target_id": entry.target_id, "target_name": entry.target_name,
         "message": entry.message, "data": entry.data, "number": entry.number,
     }  # fmt: skip
-    return json.dumps(columns, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def link(previous: str, entry: AuditEntry) -> str:
-    return hashlib.sha256(previous.encode() + b"\n" + canonical(entry)).hexdigest()
+def link(previous: str, covered: Mapping[str, Any]) -> str:
+    """SHA-256 of the hash before, a line end, and the columns as JSON with sorted keys and no spaces."""
+    text = json.dumps(covered, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(f"{previous}\n{text}".encode()).hexdigest()
 
 
 def seal() -> int:
@@ -78,7 +79,7 @@ def seal() -> int:
         for entry in AuditEntry.objects.filter(number=None).order_by("pk")[:SEALED_AT_ONCE]:
             number, previous = heads.get(entry.project) or head(entry.project)
             entry.number = number + 1
-            entry.sha256 = link(previous, entry)
+            entry.sha256 = link(previous, columns(entry))
             entry.save(update_fields=["number", "sha256"])
             heads[entry.project] = (entry.number, entry.sha256)
             sealed += 1
@@ -114,7 +115,7 @@ def _verify_chain(project: str) -> Verdict:
     for entry in chain.iterator(chunk_size=2000):
         if entry.number != count + 1:
             return Verdict(project, count, previous, f"entry number {count + 1} is missing")
-        if link(previous, entry) != entry.sha256:
+        if link(previous, columns(entry)) != entry.sha256:
             return Verdict(
                 project, count, previous,
                 f"entry number {entry.number} (id {entry.pk}, {entry.action} at {entry.at.isoformat()}) "

@@ -60,7 +60,7 @@ def extract(archive: IO[bytes], folder: Path, *, packed_bytes: int) -> None:
     """
     most = min(MAX_TOTAL_BYTES, max(SMALL_BYTES, MOST_TIMES * packed_bytes))
     try:
-        with tarfile.open(fileobj=_Decoded(archive, most), mode="r|") as tar:
+        with tarfile.open(fileobj=cast(IO[bytes], _Decoded(archive, most)), mode="r|") as tar:
             _extract_members(tar, folder)
     except (tarfile.TarError, EOFError, OSError, ValueError, lzma.LZMAError) as error:
         raise Unusable(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import threading
@@ -143,6 +144,11 @@ def test_an_exported_chain_can_be_checked_with_nothing_but_its_lines(alice: Any)
     audit.seal()
     lines = [json.loads(line) for line in alice.get("/audit/export").getvalue().splitlines()]
     assert [line["number"] for line in lines] == list(range(1, len(lines) + 1))
+    previous = "0" * 64
+    for line in lines:
+        covered = {name: value for name, value in line.items() if name != "sha256"}
+        text = json.dumps(covered, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        assert line["sha256"] == (previous := hashlib.sha256(f"{previous}\n{text}".encode()).hexdigest())
     rows = list(csv.DictReader(io.StringIO(alice.get("/audit/export?format=csv").getvalue().decode())))
     assert [row["sha256"] for row in rows] == [line["sha256"] for line in lines]
     assert rows[-1]["target_name"] == "'=cmd()", "no formula for a spreadsheet"

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from control_plane.accounts import audit
-from control_plane.accounts.audit_api import entry_as_json
+from control_plane.accounts.audit_api import audit_line
 from control_plane.accounts.models import AuditEntry
 
 
@@ -19,8 +18,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["what"] == "export":
             for entry in AuditEntry.objects.order_by("pk").iterator(chunk_size=1000):
-                line = {"project": entry.project, **entry_as_json(entry)}
-                self.stdout.write(json.dumps(line, ensure_ascii=False))
+                self.stdout.write(audit_line(entry))
             return
         while audit.seal():
             pass

@@ -5,7 +5,7 @@ const LOOK_EVERY_MS = 400;
 
 /** Has an uploaded file checked in the sandbox, whole or its first rows, and waits for what is said about it. */
 export async function validate(uploadId: string, mapping: Mapping | null, stopAfter: number | null, signal?: AbortSignal): Promise<DatasetValidation> {
-  let found = await post("/api/v1/dataset-validations", { body: { upload_id: uploadId, mapping, format: "", stop_after: stopAfter } });
+  let found = await post("/api/v1/dataset-validations", { body: { upload_id: uploadId, mapping, format: "", config: "", stop_after: stopAfter } });
   while (found.state === "QUEUED" || found.state === "RUNNING") {
     await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
     found = await get("/api/v1/dataset-validations/{validation_id}", { path: { validation_id: found.id } }, signal);

@@ -31,7 +31,8 @@ from control_plane.common.origin import note_caller
 
 LOGIN_LINK_LIFE = timedelta(minutes=15)
 THROTTLE_WINDOW = timedelta(minutes=5)
-THROTTLE_FAILURES = 10
+THROTTLE_FAILURES = 10  # from one address
+THROTTLE_FAILURES_OF_A_NAME = 50  # from anywhere
 LAST_USED_STEP = timedelta(minutes=1)  # one write a minute per token is enough to see that it lives
 
 
@@ -190,10 +191,10 @@ def use_login_link(request: HttpRequest, text: str, *, now: datetime) -> bool:
 
 def log_in(request: HttpRequest, *, username: str, password: str, address: str, now: datetime) -> User:
     """Check a password and start a session. Refused before hashing when there were too many failures."""
-    recent = LoginFailure.objects.filter(at__gt=now - THROTTLE_WINDOW).filter(
-        Q(username=username) | Q(address=address)
-    )
-    if recent.count() >= THROTTLE_FAILURES:
+    recent = LoginFailure.objects.filter(at__gt=now - THROTTLE_WINDOW)
+    here = recent.filter(address=address).count() >= THROTTLE_FAILURES
+    # A name is locked for all addresses only after many more, or any stranger could keep its owner out.
+    if here or recent.filter(username=username).count() >= THROTTLE_FAILURES_OF_A_NAME:
         raise Problem(
             429, "too_many_logins", "too many failed logins; wait five minutes or take a login link",
             headers={"Retry-After": str(int(THROTTLE_WINDOW.total_seconds()))},

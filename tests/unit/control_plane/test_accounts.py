@@ -14,7 +14,7 @@ from django.core.management.base import CommandError
 from django.test import Client
 
 from control_plane.accounts import services
-from control_plane.accounts.models import ApiToken, LoginLink, Membership, User
+from control_plane.accounts.models import ApiToken, LoginFailure, LoginLink, Membership, User
 from control_plane.fleet.models import EnrolmentToken, Quota
 
 
@@ -123,13 +123,23 @@ def test_too_many_wrong_passwords_lock_the_door_before_hashing(alice: Any, clock
     browser, csrf = browser_of(alice.user)
     for _ in range(services.THROTTLE_FAILURES):
         assert log_in(browser, csrf, "nobody", "x").status_code == 401
-    from control_plane.accounts.models import LoginFailure
-
     LoginFailure.objects.update(at=clock.now)
     refused = log_in(browser, csrf, "alice", "correct horse")
     assert (refused.status_code, refused.headers["Retry-After"]) == (429, "300")
     clock.forward(301)
     assert log_in(browser, csrf, "alice", "correct horse").status_code == 200
+
+
+def test_a_stranger_cannot_keep_a_user_out_and_many_cannot_guess_for_ever(alice: Any, clock: Any) -> None:
+    browser, csrf = browser_of(alice.user)
+    for number in range(services.THROTTLE_FAILURES_OF_A_NAME - 1):
+        LoginFailure.objects.create(username="alice", address=f"192.0.2.{number}")
+    LoginFailure.objects.update(at=clock.now)
+    assert log_in(browser, csrf, "alice", "correct horse").status_code == 200
+    LoginFailure.objects.create(username="alice", address="198.51.100.1")
+    LoginFailure.objects.update(at=clock.now)
+    other, csrf = browser_of(alice.user)
+    assert log_in(other, csrf, "alice", "correct horse").status_code == 429
 
 
 def test_nobody_has_a_default_password(db: None) -> None:

@@ -14,7 +14,7 @@ def stack(
     services_folder: Path, postgres_url: str, node_python: Path, request: pytest.FixtureRequest
 ) -> Iterator[Stack]:
     with running_stack(
-        services_folder / request.module.__name__.rpartition(".")[2], postgres_url=postgres_url, node_python=node_python,
+        services_folder / request.path.stem, postgres_url=postgres_url, node_python=node_python,
         settings={"OOLONG_EXTRA_REWARDS": "fails_every_third_row"},
     ) as stack:  # fmt: skip
         yield stack

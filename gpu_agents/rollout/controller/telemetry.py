@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +86,7 @@ class ControllerTelemetry:
             ("staleness/consumed_trajectories", staleness.by_trajectory),
             ("staleness/consumed_tokens", staleness.by_token),
             ("staleness/dropped_tokens", batch.dropped.tokens_by_lag()),
+            ("length/response_tokens", lengths(batch.groups)),
         ):
             if not histogram:
                 continue
@@ -297,6 +299,17 @@ def left_values(batch: TrainedBatch) -> dict[str, float]:
         "length/kept_over_finished": batch.length_bias.kept_over_finished,
     }
     return {name: value for name, value in values.items() if value is not None}
+
+
+def lengths(groups: list[Group]) -> dict[int, int]:
+    """Trajectories by completion length, in buckets named by their least length: two to a doubling."""
+    return dict(Counter(length_bucket(len(t.token_ids)) for group in groups for t in group.trajectories))
+
+
+def length_bucket(length: int) -> int:
+    """The largest of 0, 1, 2, 3, 4, 6, 8, 12, 16 ... that is not above `length`: its two leading bits."""
+    shift = max(0, length.bit_length() - 2)
+    return length >> shift << shift
 
 
 def sample_groups(groups: list[Group]) -> list[Group]:

@@ -42,6 +42,17 @@ def receive_outbox(job_id: str, name: str, *, offset: int, body: bytes) -> int:
 
     Raises OffsetGap, Job.DoesNotExist, or Problem 422 when there is no whole line in what is new.
     """
+    try:
+        return _receive_outbox(job_id, name, offset=offset, body=body, together=True)
+    except _LineRefused:
+        return _receive_outbox(job_id, name, offset=offset, body=body, together=False)
+
+
+class _LineRefused(Exception):
+    """The database or a rule of runs refuses one of the lines: they are to be stored one by one."""
+
+
+def _receive_outbox(job_id: str, name: str, *, offset: int, body: bytes, together: bool) -> int:
     whole = body[: body.rfind(b"\n") + 1]
     reading = read_lines(whole, offset=offset)
     with transaction.atomic():
@@ -58,7 +69,7 @@ def receive_outbox(job_id: str, name: str, *, offset: int, body: bytes) -> int:
             return file.offset
         good = [read for read in reading.good if read.offset >= file.offset]
         bad = [line for line in reading.bad if line.offset >= file.offset]
-        conflicts, refused = _store(job, file, good)
+        conflicts, refused = _store_together(job, file, good) if together else _store_singly(job, file, good)
         bad = sorted([*bad, *refused], key=lambda line: line.offset)
         _note_bad_lines(job, file, bad)
         _note_conflict(job, file, conflicts)
@@ -152,13 +163,18 @@ def _file(job: Job, name: str, offset: int) -> OutboxFile:
     return file
 
 
-def _store(job: Job, file: OutboxFile, lines: list[ReadLine]) -> tuple[list[rows.Conflict], list[BadLine]]:
-    """All lines at once; when the database or a rule of runs refuses one of them, line by line to find it."""
+Stored = tuple[list[rows.Conflict], list[BadLine]]
+
+
+def _store_together(job: Job, file: OutboxFile, lines: list[ReadLine]) -> Stored:
     try:
-        with transaction.atomic():
-            return _store_lines(job, file, lines), []
-    except (DataError, Problem):
-        job.attempt.run.refresh_from_db()
+        return _store_lines(job, file, lines), []
+    except (DataError, Problem) as error:
+        raise _LineRefused from error
+
+
+def _store_singly(job: Job, file: OutboxFile, lines: list[ReadLine]) -> Stored:
+    """Line by line, to find those that are refused."""
     conflicts: list[rows.Conflict] = []
     refused: list[BadLine] = []
     for line in lines:

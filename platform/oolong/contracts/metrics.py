@@ -178,6 +178,7 @@ eval/seconds | seconds | an engine was leased for the evaluation
 _HISTOGRAMS = """
 staleness/consumed_trajectories | versions | trajectories of the step's batch by staleness
 staleness/consumed_tokens | versions | tokens of the step's batch by the lag of the version that sampled them
+length/response_tokens | tokens | trajectories of the step's batch by completion length; a bucket is named by its least length: 1, 2, 3, 4, 6, 8, 12, 16, 24 ...
 staleness/dropped_tokens | versions | tokens dropped since the step before, for any reason, by their lag when they were dropped
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from gpu_agents.rollout.controller.consumption import BatchStaleness, ConsumedTotals
-from gpu_agents.rollout.controller.telemetry import sample_trajectories
+from gpu_agents.rollout.controller.telemetry import length_bucket, lengths, sample_trajectories
 from oolong.contracts.rollout import Group, Trajectory
 
 
@@ -59,3 +59,14 @@ def test_each_batch_is_measured_against_the_bound_of_its_take() -> None:
     assert totals.over_bound == 0
     totals.add(batch, bound=2)  # lowered since: what was trained on before is not over it
     assert (totals.over_bound, totals.by_trajectory) == (2, {1: 6, 4: 4})
+
+
+def test_lengths_are_counted_in_two_buckets_to_a_doubling() -> None:
+    assert [length_bucket(n) for n in (0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 100, 1000)] == [
+        0, 1, 2, 3, 4, 4, 6, 6, 8, 8, 12, 96, 768,
+    ]  # fmt: skip
+    batch = [
+        group("a", trajectory(0.0, length=5), trajectory(0.0, length=4)),
+        group("b", trajectory(0.0, length=9)),
+    ]
+    assert lengths(batch) == {4: 2, 8: 1}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli import run_compare, run_control, run_plan, run_telemetry, run_wait
+from oolong.cli import run_compare, run_control, run_export, run_plan, run_telemetry, run_wait
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.gate.gate import Gate
 from oolong.cli.logs import LineFilter, follow_logs, print_found, print_logs
@@ -20,6 +20,7 @@ from oolong.client import Client
 app = typer.Typer(no_args_is_help=True, help="Training runs: create, watch, wait, pause, stop.")
 app.add_typer(run_control.app)
 app.add_typer(run_compare.app)
+app.add_typer(run_export.app)
 app.add_typer(run_telemetry.app)
 app.add_typer(run_plan.app)
 app.add_typer(run_wait.app)

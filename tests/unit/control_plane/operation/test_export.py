@@ -1,0 +1,53 @@
+"""`oolong run export` against a control plane."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.unit.control_plane.conftest import Done, Person, SimulatedNode
+
+
+def test_a_run_is_exported_by_the_command(
+    oolong: Callable[..., Done],
+    alice: Person,
+    node: Callable[..., SimulatedNode],
+    start: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    first = node()
+    run = start(first)
+    lines = [
+        {
+            "type": "points",
+            "at": 1000.0 + x,
+            "axis": "step",
+            "x": x,
+            "values": {"loss/policy": x / 4},
+            "source": "",
+        }
+        for x in range(1, 6)
+    ]
+    body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    shipped = first.client.post(
+        f"/api/v1/agent/jobs/{first.job('trainer')}/outbox/main-0.jsonl?offset=0", data=body,
+        content_type="application/octet-stream", headers={"authorization": f"Bearer {first.credential}"},
+    )  # fmt: skip
+    assert shipped.status_code == 200, shipped.content
+    done = oolong("run", "export", run["id"], "--tensorboard", str(tmp_path / "tb"), "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out) == {"tensorboard": {"points": 5, "left_out": 0}}
+    assert len([*(tmp_path / "tb" / run["id"]).glob("events.out.tfevents.*")]) == 1
+    again = oolong("run", "export", run["id"], "--tensorboard", str(tmp_path / "tb"), "--json")
+    assert json.loads(again.out)["tensorboard"]["points"] == 0
+
+
+def test_an_export_without_a_target_or_package_says_so(oolong: Callable[..., Done], alice: Person) -> None:
+    run = alice.run()
+    none = oolong("run", "export", run["id"])
+    assert none.code == 2 and "--tensorboard DIR or --wandb PROJECT" in none.err
+    missing = oolong("run", "export", run["id"], "--wandb", "letters")
+    assert missing.code == 2 and "wandb is not installed here" in missing.err.replace("\n", " ")
+    assert oolong("run", "export", "run_none", "--tensorboard", "tb").code == 2

@@ -66,7 +66,9 @@ def reward_command(place: JobPlace) -> list[str]:
 
 
 def rollout_command(place: JobPlace) -> list[str]:
-    return [sys.executable, "-m", "gpu_agents.rollout.worker", *_files(place)]
+    chats = place.attempt.run_spec.kind == "playground"
+    module = "gpu_agents.playground" if chats else "gpu_agents.rollout.worker"
+    return [sys.executable, "-m", module, *_files(place)]
 
 
 def trainer_command(place: JobPlace) -> list[str]:
@@ -117,6 +119,7 @@ def write_attempt(
             reward_url=_local_url(ports.get("reward")),
             engine_ports=numbered_ports(ports, "engine"),
             session_ports=numbered_ports(ports, "session"),
+            playground_port=ports.get("playground-0", 0),
             rendezvous_port=ports.get("rendezvous", 0),
             token=attempt.token,
             node_python=node_python,

@@ -61,7 +61,7 @@ def doors_of(opening: Open, attempts: Sequence[DesiredAttempt]) -> list[Door]:
         raise NoDoor(f"{opening.endpoint} does not serve {opening.method} {opening.path!r}")
     doors = [Door(index, port, attempt.token) for index, port in ports_of(endpoint, attempt.ports).items()]
     identity = opening.path.partition("/")[0]
-    if identity:
+    if identity and endpoint.numbered:
         number = identity.partition("-")[0]
         doors = [door for door in doors if str(door.index) == number]
     if not doors:

@@ -76,7 +76,7 @@ async def work(job: Job) -> int:
     controller = Peer("the controller", attempt.controller_url, attempt.token)
     reward = Peer("the reward service", attempt.reward_url, attempt.token)
     loads: list[Load] = []
-    limits = _limits(attempt.model_directory)
+    limits = limits_of(attempt.model_directory)
     executor = SandboxedPython(reward, seconds=spec.workflow.tool_seconds)
     if workflow.executes:
         await executor.require()
@@ -101,7 +101,7 @@ async def work(job: Job) -> int:
         loads=loads,
     )
     supervisor = EngineSupervisor(
-        _launch_plan(job, spec), limits, slot=slot, loader=loader, telemetry=telemetry
+        launch_plan(job, spec), limits, slot=slot, loader=loader, telemetry=telemetry
     )
     worker = Worker(
         options=options,
@@ -188,7 +188,7 @@ def _options(job: Job, spec: RunSpec) -> WorkerOptions:
     )
 
 
-def _launch_plan(job: Job, spec: RunSpec) -> LaunchPlan:
+def launch_plan(job: Job, spec: RunSpec) -> LaunchPlan:
     attempt = job.attempt
     return LaunchPlan(
         node_python=attempt.node_python,
@@ -207,7 +207,7 @@ def _launch_plan(job: Job, spec: RunSpec) -> LaunchPlan:
     )
 
 
-def _limits(model_directory: str) -> ModelLimits:
+def limits_of(model_directory: str) -> ModelLimits:
     config = json.loads((Path(model_directory) / "config.json").read_text())
     config = config.get("text_config", config)
     return ModelLimits(

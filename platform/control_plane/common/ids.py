@@ -120,5 +120,9 @@ def webhook_delivery_id() -> str:
     return new_id("whd")
 
 
+def playground_id() -> str:
+    return new_id("pg")
+
+
 def lease_id() -> str:
     return new_id("lease")

@@ -15,7 +15,7 @@ from oolong.contracts.user_source import SourceKind
 # Choices that more than one serializer shows, named once for the schema.
 RUN_STATUSES = [str(status) for status in RunStatus]
 ROLES = ["viewer", "editor", "operator", "admin"]  # accounts.models.Role
-RUN_KINDS = ["rl", "sft", "eval", "bench"]
+RUN_KINDS = ["rl", "sft", "eval", "bench", "playground"]
 MODEL_KINDS = ["base_model", "checkpoint"]
 SOURCE_KINDS = [str(kind) for kind in SourceKind]
 NODE_STATUSES = ["READY", "UNRESPONSIVE", "CORDONED", "DRAINING", "LOST"]

@@ -211,7 +211,11 @@ def _attempt(caller: Caller, run_id: str, name: str, endpoint: Endpoint) -> Atte
         message = f"run {run.name!r} is {run.status}: {name} are served while it runs"
         raise Problem(503, "run_not_running", message, headers=_retry(), retryable=True)
     if not ports_of(endpoint, attempt.ports):
-        message = f"run {run.name!r} serves no {name}; a run does with workflow.name: agent_session"
+        how = {
+            "sessions": "a run does with workflow.name: agent_session",
+            "playground": "POST /api/v1/playgrounds makes one that does",
+        }
+        message = f"run {run.name!r} serves no {name}; {how[name]}"
         raise Problem(409, "not_served", message)
     return attempt
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +23,10 @@ from control_plane.runs.progress import note_stored
 from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, HeartbeatRequest, UploadReply
 from oolong.contracts.lifecycle import AttemptStatus, JobKind
 from oolong.contracts.user_source import SAMPLES
+
+# A playground reads no rows, and the protocol wants a dataset: an empty line.
+EMPTY_LINE = b"\n"
+NO_ROWS = Artifact(sha256=hashlib.sha256(EMPTY_LINE).hexdigest(), bytes=len(EMPTY_LINE), kind="dataset")
 
 
 def take_heartbeat(node: Node, report: HeartbeatRequest, *, now: datetime) -> list[str]:
@@ -55,7 +60,7 @@ def _desired(attempt: Attempt) -> DesiredAttempt:
         attempt_number=attempt.number,
         epoch=attempt.epoch,
         spec=run.spec,
-        dataset=_dataset_artifact(run.trained_on),
+        dataset=NO_ROWS if run.kind == "playground" else _dataset_artifact(run.trained_on),
         evaluation=_dataset_artifact(run.evaluation_version) if run.evaluation_version else None,
         model=_model_artifact(run),
         model_path=run.base_model.path if run.base_model else "",
@@ -129,6 +134,8 @@ def may_read(node: Node, sha256: str) -> bool:
         | Q(run__reward_test__samples_sha256=sha256)
         | Q(resume_checkpoint__tar_sha256=sha256)
     )
+    if sha256 == NO_ROWS.sha256:
+        needed |= Q(run__kind="playground")
     return bool(sha256) and (
         Attempt.objects.filter(needed, node=node).exclude(status=AttemptStatus.ENDED).exists()
     )

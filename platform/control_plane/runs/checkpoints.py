@@ -108,18 +108,22 @@ class _Graph:
     def _add_run(self, run: Run) -> None:
         if not self._add(run.pk, "run", run.name, status=str(run.status)):
             return
-        version = run.trained_on
-        if (
-            self._add(version.pk, "dataset_version", version.ref, sha256=version.sha256)
-            or version.pk in self.nodes
-        ):
-            self.edges.add((version.pk, run.pk, "trained_on"))
+        if run.kind != "playground":
+            self._add_rows(run)
         if run.base_model is not None:
             self._add(run.base_model.pk, "base_model", run.base_model.name, sha256=run.base_model.sha256)
             self.edges.add((run.base_model.pk, run.pk, "starts_from"))
         for function in run.functions.select_related("function"):
             self._add(function.pk, "function_version", function.ref, sha256=function.sha256)
             self.edges.add((function.pk, run.pk, function.function.kind))
+
+    def _add_rows(self, run: Run) -> None:
+        version = run.trained_on
+        if (
+            self._add(version.pk, "dataset_version", version.ref, sha256=version.sha256)
+            or version.pk in self.nodes
+        ):
+            self.edges.add((version.pk, run.pk, "trained_on"))
 
     def _add(self, key: str, kind: str, name: str, **facts: Any) -> bool:
         """False when it was there already, or when the graph is full."""

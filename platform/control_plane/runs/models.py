@@ -16,7 +16,7 @@ class Run(models.Model):
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="runs")
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
     name = models.CharField(max_length=120)
-    kind = models.CharField(max_length=8)
+    kind = models.CharField(max_length=16)
     spec = models.JSONField()  # resolved; never changes
     # null: a draft, whose names are looked up when it is submitted
     dataset_version = models.ForeignKey(DatasetVersion, on_delete=models.PROTECT, null=True, related_name="+")
@@ -103,6 +103,24 @@ class RewardTest(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["project", "reward_key"])]
+
+
+class Playground(models.Model):
+    """A chat with one model, or two side by side: a run of kind playground for each."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.playground_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="playgrounds")
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    created_at = models.DateTimeField()
+
+
+class PlaygroundSide(models.Model):
+    playground = models.ForeignKey(Playground, on_delete=models.CASCADE, related_name="sides")
+    index = models.PositiveIntegerField()
+    run = models.OneToOneField(Run, on_delete=models.CASCADE, related_name="playground_side")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["playground", "index"], name="side_of_playground")]
 
 
 class Attempt(models.Model):

@@ -21,6 +21,7 @@ from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import plan_jobs, port_names
 from control_plane.runs.selectors import newest_stored_checkpoint, queue
+from control_plane.runs.taking_back import take_slots_back
 from oolong.contracts.lifecycle import EndReason, RunStatus
 from oolong.contracts.run_spec import RunSpec
 from oolong.logs import about
@@ -59,6 +60,7 @@ def place_jobs(*, now: datetime) -> int:
         if run.waiting_why != why or run.queue_position != decided.positions[run_id]:
             with transaction.atomic():
                 _note_waiting(run_id, why, decided.positions[run_id], now=now)
+    take_slots_back(decided, snapshot, waiting, now=now)
     add_engines(decided, snapshot.limits, now=now)
     return placed
 

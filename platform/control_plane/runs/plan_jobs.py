@@ -34,14 +34,14 @@ def plan_jobs(spec: RunSpec, slots: Sequence[str]) -> list[JobPlan]:
     trainer = JobPlan("trainer", JobKind.TRAINER, 0, tuple(slots[:ranks]), 0, TRAINER_GRACE_SECONDS)
     if spec.kind == "sft":
         return [trainer]
-    generation = [
-        JobPlan("controller", JobKind.CONTROLLER, 0, (), 0, GRACE_SECONDS),
-        JobPlan("reward", JobKind.REWARD, 0, (), RESTARTS_IN_PLACE, GRACE_SECONDS),
-        *(
-            JobPlan(f"rollout-{index}", JobKind.ROLLOUT, index, (slot,), RESTARTS_IN_PLACE, GRACE_SECONDS)
-            for index, slot in enumerate(slots[ranks:])
-        ),
+    reward = JobPlan("reward", JobKind.REWARD, 0, (), RESTARTS_IN_PLACE, GRACE_SECONDS)
+    engines = [
+        JobPlan(f"rollout-{index}", JobKind.ROLLOUT, index, (slot,), RESTARTS_IN_PLACE, GRACE_SECONDS)
+        for index, slot in enumerate(slots[ranks:])
     ]
+    if spec.kind == "playground":
+        return [reward, *engines] if spec.scores else engines
+    generation = [JobPlan("controller", JobKind.CONTROLLER, 0, (), 0, GRACE_SECONDS), reward, *engines]
     return [*generation, trainer] if spec.trains else generation
 
 
@@ -49,6 +49,8 @@ def port_names(spec: RunSpec) -> list[str]:
     """Ports that the attempt's jobs listen on, fixed for its life."""
     if spec.kind == "sft":
         return ["rendezvous"]
+    if spec.kind == "playground":
+        return [*(["reward"] if spec.scores else []), "engine-0", "playground-0"]
     rendezvous = ["rendezvous"] if spec.kind == "rl" else []
     return [
         "controller",

@@ -24,6 +24,12 @@ from oolong.contracts import user_source
 from oolong.contracts.run_spec import LintFinding, RunSpec, lint, spec_errors
 from oolong.contracts.user_source import SourceKind
 
+# Kinds that hold a slot and are no run that one submits: what they are for.
+DOORS = {
+    "bench": "tests a reward: POST /api/v1/reward-tests, or oolong reward test",
+    "playground": "is for chatting: POST /api/v1/playgrounds, or oolong ckpt chat",
+}
+
 
 @dataclass
 class Resolved:
@@ -45,23 +51,21 @@ USUAL_PRIORITY = 500  # above it a run goes ahead of its colleagues': operators 
 
 
 def resolve_spec(
-    caller: Caller, document: Any, *, with_model: bool = True, reward_test: bool = False
+    caller: Caller, document: Any, *, with_model: bool = True, internal: bool = False
 ) -> Resolved:
-    """Without a model: of a gate, whose model is named when it is used. `reward_test`: kind bench is asked for."""
+    """Without a model: of a gate, whose model is named when it is used. `internal`: what is no run that one submits,
+    but the test of a reward or a playground, is asked for."""
     found = spec_errors(document)
     if found:
         return Resolved(errors=[FieldError(fault.pointer, fault.code, fault.message) for fault in found])
     spec = RunSpec.model_validate(document)
     resolved = Resolved(spec=spec)
-    if spec.kind == "bench" and not reward_test:
-        resolved.refuse(
-            "/kind",
-            "not_a_run",
-            "kind: bench tests a reward: POST /api/v1/reward-tests, or oolong reward test",
-        )
+    if spec.kind in DOORS and not internal:
+        resolved.refuse("/kind", "not_a_run", f"kind: {spec.kind} {DOORS[spec.kind]}")
     if with_model:
         _resolve_model(caller, spec, resolved)
-    _resolve_dataset(caller, spec, resolved)
+    if spec.kind != "playground":
+        _resolve_dataset(caller, spec, resolved)
     _resolve_evaluation(caller, spec, resolved)
     _check_reward(spec, resolved)
     _resolve_functions(caller, spec, resolved)
@@ -127,8 +131,7 @@ def _resolve_dataset(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
         "rl": (spec.trainer.groups_per_step, "trainer.groups_per_step"),
         "sft": (spec.sft.batch_size, "sft.batch_size"),
         "eval": (spec.scoring.prompts, "evaluation.prompts"),
-        "bench": (1, "bench.rows"),
-    }[spec.kind]
+    }.get(spec.kind, (1, "bench.rows"))
     _check_split(resolved, version, spec.dataset.split, "/dataset/split", at_least, needing)
     if spec.kind != "sft":
         return
@@ -303,8 +306,8 @@ def _resolve_function(caller: Caller, place: _FunctionPlace, resolved: Resolved)
 
 def _exact(spec: RunSpec, resolved: Resolved) -> dict[str, Any]:
     document: dict[str, Any] = spec.model_dump(mode="json")
-    assert resolved.dataset_version is not None
-    document["dataset"]["version"] = resolved.dataset_version.pk
+    if resolved.dataset_version is not None:  # a playground has none
+        document["dataset"]["version"] = resolved.dataset_version.pk
     if resolved.base_model is not None:
         document["model"]["base_model"] = resolved.base_model.pk
     if resolved.initial_checkpoint is not None:

@@ -51,7 +51,7 @@ def create_test(
         "bench": {**bench, "stored": blob.sha256 if blob else None},
         "placement": {"priority": LOWEST_PRIORITY},
     }  # fmt: skip
-    resolved = resolve_spec(caller, document, reward_test=True)
+    resolved = resolve_spec(caller, document, internal=True)
     if resolved.errors:
         faults = [FieldError(_in_body(error.pointer), error.code, error.message) for error in resolved.errors]
         raise unprocessable("invalid", f"{faults[0].pointer}: {faults[0].message}", faults)

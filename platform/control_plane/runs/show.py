@@ -52,7 +52,7 @@ def _run_as_json(run: Run, latest: Checkpoint | None) -> dict[str, Any]:
         "staleness_mean": run.staleness_mean,
         "spec": run.spec,
         "dataset": _dataset(run),
-        "model": _model(run),
+        "model": model_as_json(run),
         "created_by": run.created_by.username,
         "created_at": rfc3339(run.created_at),
         "started_at": rfc3339(run.started_at),
@@ -125,7 +125,7 @@ def _dataset(run: Run) -> dict[str, Any]:
     return {"id": run.dataset_version_id, "ref": run.dataset_version.ref}
 
 
-def _model(run: Run) -> dict[str, Any]:
+def model_as_json(run: Run) -> dict[str, Any]:
     if run.status == RunStatus.DRAFT:
         written = run.spec["model"]
         kind = "base_model" if written["base_model"] is not None else "checkpoint"

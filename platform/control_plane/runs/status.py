@@ -60,6 +60,7 @@ def deciding_kinds(run_kind: str) -> frozenset[JobKind]:
         "sft": frozenset({JobKind.TRAINER}),
         "eval": frozenset({JobKind.CONTROLLER}),
         "bench": frozenset({JobKind.CONTROLLER}),
+        "playground": frozenset({JobKind.ROLLOUT}),
     }[run_kind]
 
 

@@ -83,7 +83,7 @@ def spec_columns(spec: RunSpec) -> dict[str, Any]:
 
 
 def _train_steps(spec: RunSpec) -> int:
-    return {"rl": spec.trainer.total_train_steps, "sft": spec.sft.steps, "eval": 0, "bench": 0}[spec.kind]
+    return {"rl": spec.trainer.total_train_steps, "sft": spec.sft.steps}.get(spec.kind, 0)
 
 
 def update_run(run_id: str, fields: dict[str, Any], *, by: Caller, now: datetime) -> Run:

@@ -1,7 +1,15 @@
 from django.urls import path
 
 from control_plane.common.long_poll import by_stream, long_poll
-from control_plane.runs import agent_api, api, checkpoint_api, gate_api, reward_test_api, selectors
+from control_plane.runs import (
+    agent_api,
+    api,
+    checkpoint_api,
+    gate_api,
+    playground_api,
+    reward_test_api,
+    selectors,
+)
 
 run = long_poll(
     api.RunView.as_view(),
@@ -30,6 +38,8 @@ urlpatterns = [
     path("runs/<str:run_id>/attempts", api.AttemptsView.as_view()),
     path("runs/<str:run_id>/jobs", api.JobsView.as_view()),
     path("checkpoint-aliases/<str:alias>", gate_api.AliasView.as_view()),
+    path("playgrounds", playground_api.PlaygroundsView.as_view()),
+    path("playgrounds/<str:playground_id>", playground_api.PlaygroundView.as_view()),
     path("reward-tests", reward_test_api.RewardTestsView.as_view()),
     path("reward-tests/<str:reward_test_id>", reward_test_api.RewardTestView.as_view()),
     path("checkpoint-gates", gate_api.GatesView.as_view()),

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from oolong.cli import gates
+from oolong.cli.chat import chat
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.output import JsonOption, byte_progress, notes, show_fields, show_json, show_table
 from oolong.client import Client
@@ -15,6 +16,7 @@ from oolong.client.models import RetentionPlan
 
 app = typer.Typer(no_args_is_help=True, help="Checkpoints that runs leave behind.")
 app.add_typer(gates.app, name="gate")
+app.command("chat")(chat)
 
 ReferenceArgument = Annotated[
     str, typer.Argument(help="id (ckpt_…), alias, or a run with its step: run_…@20, name@latest")

@@ -105,6 +105,7 @@ class EndReason(StrEnum):
     ALL_FILTERED = "all_filtered"  # rollout.filter left no group for a batch
     WORKFLOW_ERRORS = "workflow_errors"
     WALL_TIME_OVER = "wall_time_over"
+    PREEMPTED = "preempted"  # it held a slot that nobody needed, and now a run did
     CONFIG_REFUSED = "config_refused"  # a job found the spec impossible (say, prompts over the limit)
 
 
@@ -140,5 +141,6 @@ OUTCOMES: dict[EndReason, Outcome] = {
     EndReason.REWARD_ERROR_SHARE: Outcome(RunStatus.PAUSED, Fault.REWARD, Retry.NEVER, "Too many completions got no score; the event says why. A reward that cannot judge a row is no reward of 0: resume if the cause has passed, else fork the run with a mended reward or rows, or with a higher reward.max_error_share."),
     EndReason.WORKFLOW_ERRORS: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Every group's workflow failed; the event says how the last one did."),
     EndReason.WALL_TIME_OVER: Outcome(RunStatus.STOPPED, Fault.USER, Retry.NEVER, "budget.max_wall_seconds is over; start again from the last checkpoint."),
+    EndReason.PREEMPTED: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.NEVER, "A run needed the slot; start it again when one is free."),
     EndReason.CONFIG_REFUSED: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "The event names the field."),
 }  # fmt: skip

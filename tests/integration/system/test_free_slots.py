@@ -1,4 +1,4 @@
-"""What else uses a slot of the real system: an eval run of a model, and the test of a reward."""
+"""What else uses a slot of the real system: an eval run of a model, the test of a reward, a chat."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import small_runs
 from tests.support.small_runs import ROWS, Inputs
-from tests.support.stack import Stack
+from tests.support.stack import Stack, until
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -57,3 +57,36 @@ def test_a_rewards_test_samples_scores_twice_and_reports(
         assert test.report["sources"]["stored"] == 1
         assert test.verdict == "red"
         assert "cheat_all_answers" in {reason["code"] for reason in test.report["reasons"]}
+
+
+def test_a_playground_chats_scores_and_gives_its_slot_to_a_run(stack: Stack, inputs: Inputs) -> None:
+    with stack.client() as client:
+        opened = client.playgrounds.open(
+            {"base_model": inputs.model}, {"base_model": inputs.model}, reward=REWARD
+        )
+        boot = small_runs.BOOT_SECONDS + 60
+        first = until(
+            lambda: next((side for side in client.playgrounds.get(opened.id).sides if side.ready), None),
+            seconds=boot, what="a side that answers", said=stack.said,
+        )  # fmt: skip
+        # The node has one slot: the other side waits and says why.
+        other = next(side for side in client.playgrounds.get(opened.id).sides if side.run != first.run)
+        assert (other.status, "slots" in other.waiting_why) == ("QUEUED", True)
+        question = [{"role": "user", "content": "bit 3"}]
+        pieces = list(client.playgrounds.chat(first.run, question, temperature=0.0, max_tokens=12))
+        assert len(pieces) > 1, "the reply came in one piece"
+        scored = client.playgrounds.score(first.run, question, "1", answer="1")
+        assert scored.score == 1.0
+        run = client.runs.create(
+            {
+                "kind": "eval", "name": "needs the slot", "model": {"base_model": inputs.model},
+                "dataset": {"version": inputs.dataset, "split": "eval"}, "reward": REWARD,
+                "evaluation": {"prompts": 4, "samples": 0}, "rollout": {"max_new_tokens": 8},
+            }
+        )  # fmt: skip
+        ended = small_runs.wait_for_end(stack, client, first.run, seconds=90)
+        assert (ended.status, ended.reason) == ("STOPPED", "preempted")
+        client.playgrounds.close(opened.id)
+        run = small_runs.wait_for_end(stack, client, run.id, seconds=boot)
+        assert run.status == "SUCCEEDED", (run.reason, run.reason_message, stack.said())
+        assert not client.playgrounds.get(opened.id).open

@@ -52,6 +52,9 @@ NOT_IN_THE_SCHEMA = {
     "GET /runs/{}/sessions/{}": "relayed",
     "PUT /runs/{}/sessions/{}/reward": "relayed",
     "POST /runs/{}/sessions/{}/end": "relayed",
+    "POST /runs/{}/playground/chat/completions": "relayed: docs/how-to/playground.md",
+    "POST /runs/{}/playground/score": "relayed",
+    "POST /runs/{}/playground/keepalive": "relayed",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from control_plane.runs.plan_jobs import port_names
@@ -24,6 +25,16 @@ def opening(
 def test_a_new_session_is_tried_at_every_door_and_an_open_one_goes_to_its_own() -> None:
     assert doors_of(opening(), ATTEMPTS) == [Door(0, 7001, JOB_TOKEN), Door(1, 7002, JOB_TOKEN)]
     assert doors_of(opening("1-abc/v1/models", method="GET"), ATTEMPTS) == [Door(1, 7002, JOB_TOKEN)]
+
+
+def test_what_lies_below_a_playground_names_no_job() -> None:
+    attempt = msgspec.structs.replace(desired("att_1", 7001), ports={"engine-0": 7000, "playground-0": 7004})
+    for path in ("", "chat/completions", "score"):
+        assert doors_of(opening(path, endpoint="playground"), [attempt]) == [Door(0, 7004, JOB_TOKEN)]
+    with pytest.raises(NoDoor):
+        doors_of(opening("chat/completions", endpoint="playground", method="DELETE"), [attempt])
+    with pytest.raises(NoDoor):
+        doors_of(opening("chat/completions", endpoint="playground"), ATTEMPTS)
 
 
 @pytest.mark.parametrize(

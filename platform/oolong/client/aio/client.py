@@ -15,6 +15,7 @@ from oolong.client.aio.connection import AsyncConnection
 from oolong.client.aio.datasets import AsyncDatasets
 from oolong.client.aio.functions import AsyncFunctions
 from oolong.client.aio.models import AsyncModels
+from oolong.client.aio.playgrounds import AsyncPlaygrounds
 from oolong.client.aio.pool import AsyncPool
 from oolong.client.aio.project import AsyncProjects
 from oolong.client.aio.reward_tests import AsyncRewardTests
@@ -66,6 +67,7 @@ class AsyncClient:
         self.reward_tests = AsyncRewardTests(self._connection)
         self.sessions = AsyncSessions(self._connection)
         self.checkpoints = AsyncCheckpoints(self._connection)
+        self.playgrounds = AsyncPlaygrounds(self._connection)
         self.pool = AsyncPool(self._connection)
         self.tokens = AsyncTokens(self._connection)
         self.teams = AsyncTeams(self._connection)

@@ -50,6 +50,15 @@ from oolong.client.models.functions import (
     Function,
     FunctionVersion,
 )
+from oolong.client.models.playgrounds import (
+    Playground as Playground,
+)
+from oolong.client.models.playgrounds import (
+    PlaygroundSide as PlaygroundSide,
+)
+from oolong.client.models.playgrounds import (
+    ReplyScore as ReplyScore,
+)
 from oolong.client.models.pool import (
     EnrolmentToken,
     Node,

@@ -19,6 +19,7 @@ from oolong.client.sync.connection import Connection
 from oolong.client.sync.datasets import Datasets
 from oolong.client.sync.functions import Functions
 from oolong.client.sync.models import Models
+from oolong.client.sync.playgrounds import Playgrounds
 from oolong.client.sync.pool import Pool
 from oolong.client.sync.project import Projects
 from oolong.client.sync.reward_tests import RewardTests
@@ -66,6 +67,7 @@ class Client:
         self.reward_tests = RewardTests(self._connection)
         self.sessions = Sessions(self._connection)
         self.checkpoints = Checkpoints(self._connection)
+        self.playgrounds = Playgrounds(self._connection)
         self.pool = Pool(self._connection)
         self.tokens = Tokens(self._connection)
         self.teams = Teams(self._connection)

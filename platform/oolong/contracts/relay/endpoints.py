@@ -1,6 +1,6 @@
 """What of a job can be reached through the relay, by whom, and what passes: everything else does not exist.
 
-To add an endpoint (a playground, logs), add a line here, a port name in `ports_of`, and serve it in a job.
+To add an endpoint (logs), add a line here, a port name in `ports_of`, and serve it in a job.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class Endpoint:
     response_bytes: int
     head_seconds: float  # from the request to the head of the answer
     idle_seconds: float  # between two parts of the answer
+    numbered: bool = True  # what lies below it begins with the index of its job: sessions/1-ab12
 
 
 ENDPOINTS: Mapping[str, Endpoint] = {
@@ -35,6 +36,18 @@ ENDPOINTS: Mapping[str, Endpoint] = {
         response_bytes=64 * MIB,
         head_seconds=900.0,  # one completion, interruptions and weight loads included
         idle_seconds=300.0,
+    ),
+    "playground": Endpoint(
+        scope="runs:write",
+        port="playground",
+        methods=frozenset({"GET", "POST"}),
+        request_headers=frozenset({"accept", "content-type", "x-request-id"}),
+        response_headers=frozenset({"content-type", "cache-control", "retry-after"}),
+        request_bytes=1 * MIB,
+        response_bytes=16 * MIB,
+        head_seconds=300.0,
+        idle_seconds=120.0,
+        numbered=False,
     ),
 }
 

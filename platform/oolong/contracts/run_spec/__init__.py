@@ -20,6 +20,7 @@ from oolong.contracts.run_spec.evaluation import EvaluationSection
 from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
 from oolong.contracts.run_spec.lint import Facts, LintFinding, lint
 from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
+from oolong.contracts.run_spec.playground import PlaygroundSection
 from oolong.contracts.run_spec.rollout import FilterSection, RolloutSection, StalenessSection
 from oolong.contracts.run_spec.section import Section
 from oolong.contracts.run_spec.spec import RunSpec
@@ -47,6 +48,7 @@ __all__ = [
     "ModelSection",
     "OverlongSection",
     "PlacementSection",
+    "PlaygroundSection",
     "RewardSection",
     "RolloutSection",
     "RunSpec",

@@ -11,6 +11,7 @@ from oolong.contracts.run_spec.bench import BenchSection
 from oolong.contracts.run_spec.evaluation import EvaluationSection
 from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
 from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
+from oolong.contracts.run_spec.playground import PlaygroundSection
 from oolong.contracts.run_spec.rollout import RolloutSection, StalenessSection
 from oolong.contracts.run_spec.section import Section, refuse
 from oolong.contracts.run_spec.training import (
@@ -22,10 +23,11 @@ from oolong.contracts.run_spec.training import (
 
 
 class RunSpec(Section):
-    kind: Literal["rl", "sft", "eval", "bench"] = Field(
+    kind: Literal["rl", "sft", "eval", "bench", "playground"] = Field(
         "rl",
         description="asynchronous RL; a supervised warm start; eval: score the model on dataset.split as the "
-        "evaluation section says, and end; bench: test a reward (submitted by POST /api/v1/reward-tests)",
+        "evaluation section says, and end; bench: test a reward (POST /api/v1/reward-tests); "
+        "playground: chat with a model (POST /api/v1/playgrounds)",
     )
     name: Annotated[str, Field(min_length=1, max_length=120, description="shown in lists")]
     model: ModelSection
@@ -41,6 +43,7 @@ class RunSpec(Section):
     evaluation: EvaluationSection | None = None
     sft: SftSection = SftSection()
     bench: BenchSection | None = None
+    playground: PlaygroundSection | None = None
     budget: BudgetSection = BudgetSection()
     placement: PlacementSection = PlacementSection()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(1, description="order of prompts, initial randomness")
@@ -156,6 +159,23 @@ class RunSpec(Section):
             )  # fmt: skip
         return self
 
+    @model_validator(mode="after")
+    def _a_playground_has_its_section(self) -> Self:
+        if (self.kind == "playground") != (self.playground is not None):
+            raise refuse(
+                "playground_section",
+                "the playground section belongs to kind: playground, and that kind needs it",
+                "playground",
+            )
+        return self
+
+    @property
+    def scores(self) -> bool:
+        """A reward service is needed."""
+        if self.kind == "playground":
+            return self.playground is not None and self.playground.scores
+        return self.kind != "sft"
+
     @property
     def trains(self) -> bool:
         return self.kind in ("rl", "sft")
@@ -168,6 +188,8 @@ class RunSpec(Section):
                 return self.rollout.engines
             case "bench":
                 return 1 if self.bench is not None and self.bench.samples else 0
+            case "playground":
+                return 1
             case _:
                 return 0
 

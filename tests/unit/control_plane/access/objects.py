@@ -185,6 +185,7 @@ def _run(alice: str, credential: str, node: Node) -> dict[str, str]:
     )  # fmt: skip
     reward_test = {"dataset": "sums@1", "split": "train", "model": "tiny", "reward": {"name": "exact_match"}}
     reward_test = api(alice, "POST", "/reward-tests", reward_test, status=201)
+    playground = api(alice, "POST", "/playgrounds", {"models": [{"base_model": "tiny"}]}, status=201)
     hook = {"name": "red hook", "url": "https://192.0.9.1/red", "events": ["run.*"]}
     webhook = api(alice, "POST", "/webhooks", hook, status=201)
     delivery = api(alice, "POST", f"/webhooks/{webhook['id']}/test", status=202)
@@ -193,6 +194,7 @@ def _run(alice: str, credential: str, node: Node) -> dict[str, str]:
         "run_id": run["id"], "trajectory_id": str(sample.pk), "attempt_id": attempt.pk, "job_id": job.pk,
         "checkpoint_id": checkpoint.pk,
         "upload_id": begun, "alias": "prod", "reward_test_id": reward_test["id"],
+        "playground_id": playground["id"],
     }  # fmt: skip
 
 

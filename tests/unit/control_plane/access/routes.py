@@ -130,6 +130,10 @@ ROUTES = {
     "GET /checkpoint-aliases/{alias}": "checkpoints:read",
     "PUT /checkpoint-aliases/{alias}": "checkpoints:write",
     "DELETE /checkpoint-aliases/{alias}": "checkpoints:write",
+    "GET /playgrounds": "runs:read",
+    "POST /playgrounds": "runs:write",
+    "GET /playgrounds/{playground_id}": "runs:read",
+    "DELETE /playgrounds/{playground_id}": "runs:write",
     "GET /reward-tests": "runs:read",
     "POST /reward-tests": "runs:write",
     "GET /reward-tests/{reward_test_id}": "runs:read",
@@ -185,6 +189,8 @@ ROUTES = {
     "GET /metric-catalogue": KNOWN,
     "ANY /stream": KNOWN,  # by topic: TOPICS
     # --- relay
+    "ANY /runs/{run_id}/playground": "runs:write",
+    "ANY /runs/{run_id}/playground/{path}": "runs:write",
     "ANY /runs/{run_id}/sessions": "sessions:write",
     "ANY /runs/{run_id}/sessions/{path}": "sessions:write",
     # --- agents

@@ -1,0 +1,1 @@
+"""A chat with one model: an engine, and a door that speaks OpenAI's chat completions to it."""

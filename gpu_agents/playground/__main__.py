@@ -1,0 +1,93 @@
+"""`python -m gpu_agents.playground --attempt attempt.json --job DIRECTORY`"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+
+from gpu_agents.channel import Peer
+from gpu_agents.job import Job, leave, read_arguments, stop_event
+from gpu_agents.playground.door import Engine, PlaygroundDoor
+from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
+from gpu_agents.rollout.engines.client import EngineClient
+from gpu_agents.rollout.engines.launch import EngineProcess
+from gpu_agents.rollout.worker.__main__ import launch_plan, limits_of
+from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.telemetry import Note, Outbox, Progress
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+
+
+def main() -> int:
+    job = read_arguments("gpu_agents.playground")
+    try:
+        return asyncio.run(serve(job))
+    except ModelFilesUnusable as error:
+        return leave(job, EndReason.MODEL_UNUSABLE, str(error))
+
+
+async def serve(job: Job) -> int:
+    """Until nobody has asked for anything for a while, or a stop. An engine that dies takes the job with it: the agent
+    starts it again a few times."""
+    attempt, spec = job.attempt, job.attempt.run_spec
+    section = spec.playground
+    assert section is not None
+    plan = launch_plan(job, spec)
+    reward = Peer("the reward service", attempt.reward_url, attempt.token) if section.scores else None
+    door = PlaygroundDoor(
+        Engine(plan.port, plan.api_key),
+        ChatTemplate(attempt.model_directory),
+        run_id=attempt.run_id,
+        token=attempt.token,
+        idle_seconds=section.idle_seconds,
+        reward=reward,
+    )
+    outbox = Outbox(job.directory, job.job.incarnation)
+    await door.open(attempt.playground_port)
+    client = EngineClient(plan.port, plan.api_key, limits_of(attempt.model_directory))
+    process = await EngineProcess.start(plan)
+    try:
+        outbox.write(Progress(phase="boot", done=0, total=1))
+        stopping = asyncio.create_task(stop_event().wait())
+        booting = asyncio.create_task(process.wait_until_serving(client))
+        await asyncio.wait({stopping, booting}, return_when=asyncio.FIRST_COMPLETED)
+        if booting.done():
+            booting.result()
+            door.engine_serves()
+            outbox.write(Progress(phase="chat", done=1, total=1))
+        died = asyncio.create_task(process.wait())
+        idle = asyncio.create_task(_wait_until_idle(door))
+        tasks = {stopping, died, idle}
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in (*tasks, booting):
+            task.cancel()
+        if died.done() and not stopping.done():
+            log.error("the engine ended with status %s", died.result())
+            return 1
+        if stopping.done():
+            return leave(job, EndReason.STOPPED_BY_USER)
+        outbox.write(
+            Note(
+                kind="released", message=f"nobody asked for {section.idle_seconds} s: the slot is given back"
+            )
+        )
+        return leave(job, EndReason.COMPLETED)
+    finally:
+        await door.close()
+        await process.stop()
+        await client.close()
+        if reward is not None:
+            await reward.close()
+        outbox.close()
+
+
+async def _wait_until_idle(door: PlaygroundDoor) -> None:
+    while (left := door.idle_left_seconds) > 0:
+        await asyncio.sleep(min(left, LOOK_SECONDS))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

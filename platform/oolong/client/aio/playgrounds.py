@@ -1,0 +1,85 @@
+"""Chats with models on free slots, as the client offers them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from oolong.client import calls, models
+from oolong.client.aio.connection import AsyncConnection
+from oolong.client.aio.waiting import sleep
+
+ASK_AGAIN_SECONDS = 1.0
+
+
+class AsyncPlaygrounds:
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    def list(self) -> AsyncIterator[models.Playground]:
+        return self._connection.pages(calls.playgrounds.page())
+
+    async def get(self, playground_id: str) -> models.Playground:
+        return await self._connection.send(calls.playgrounds.get(playground_id))
+
+    async def open(
+        self,
+        *chat_with: Mapping[str, str],
+        idle_seconds: int = 600,
+        reward: Mapping[str, Any] | None = None,
+    ) -> models.Playground:
+        """One model or two: `{"checkpoint": "prod"}`, `{"base_model": "tiny"}`. They wait for slots that no run needs.
+
+        With `reward` (as in a RunSpec) replies can be scored.
+        """
+        call = calls.playgrounds.create(chat_with, idle_seconds=idle_seconds, reward=reward)
+        return await self._connection.send(call)
+
+    async def close(self, playground_id: str) -> None:
+        """Give its slots back."""
+        await self._connection.send(calls.playgrounds.close(playground_id))
+
+    async def wait_ready(self, playground_id: str, *, timeout_seconds: float = 600.0) -> models.Playground:
+        """Until a side answers, or all have ended. Raises TimeoutError, saying why it waits."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            found = await self.get(playground_id)
+            if not found.open or all(side.ready for side in found.sides):
+                return found
+            if time.monotonic() > deadline:
+                if any(side.ready for side in found.sides):
+                    return found
+                why = "; ".join(
+                    f"{side.model.name}: {side.waiting_why or side.status}" for side in found.sides
+                )
+                raise TimeoutError(f"playground {playground_id} does not answer yet: {why}")
+            await sleep(ASK_AGAIN_SECONDS)
+
+    async def chat(
+        self, run_id: str, messages: Sequence[Mapping[str, str]], **options: Any
+    ) -> AsyncIterator[str]:
+        """The reply of one side, piece by piece. `options` are OpenAI's: temperature, max_tokens, stop, seed."""
+        call = calls.playgrounds.chat(run_id, messages, options)
+        async with self._connection.open(call, {"Accept": "text/event-stream"}) as response:
+            async for line in response.aiter_lines():
+                piece = _piece(line)
+                if piece:
+                    yield piece
+
+    async def score(
+        self, run_id: str, messages: Sequence[Mapping[str, str]], completion: str, *, answer: str = ""
+    ) -> models.ReplyScore:
+        """What the playground's reward gives the reply."""
+        return await self._connection.send(calls.playgrounds.score(run_id, messages, completion, answer))
+
+
+def _piece(line: str) -> str:
+    if not line.startswith("data:") or line.removeprefix("data:").strip() == "[DONE]":
+        return ""
+    document = json.loads(line.removeprefix("data:"))
+    if "error" in document:
+        raise ConnectionError(f"the reply broke off: {document['error'].get('message')}")
+    choices = document.get("choices") or [{}]
+    return str(choices[0].get("delta", {}).get("content") or "")

@@ -1,0 +1,66 @@
+"""Which slots are taken back for a run that waits: as few as it takes, and none in vain."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from control_plane.fleet.scheduler import NodeView, Request, Snapshot, plan
+from control_plane.fleet.yielding import Yielding, runs_to_end
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def request(name: str, slots: int, *, priority: int = 500, team: str = "red") -> Request:
+    return Request(id=name, name=name, team=team, priority=priority, slots=slots, submitted_at=NOW)
+
+
+def holder(
+    run: str, node: str = "n1", *, slots: int = 1, leaves: bool = False, team: str = "red"
+) -> Yielding:
+    return Yielding(run=run, team=team, node=node, slots=slots, leaves=leaves)
+
+
+def decide(
+    queue: list[Request],
+    holders: list[Yielding],
+    *,
+    free: dict[str, int],
+    total: int = 4,
+    limit: int | None = None,
+) -> tuple[str, ...]:
+    nodes = [
+        NodeView(name, name, tuple(f"s{n}" for n in range(count)), total, True)
+        for name, count in free.items()
+    ]
+    used = {"red": sum(one.slots for one in holders if one.team == "red")}
+    snapshot = Snapshot(now=NOW, nodes=nodes, queue=queue, used=used, limits={"red": limit})
+    playgrounds = frozenset(one.id for one in queue if one.priority == 0)
+    return runs_to_end(plan(snapshot), snapshot, holders, yielding_requests=playgrounds)
+
+
+@pytest.mark.parametrize(
+    ("queue", "holders", "free", "ended"),
+    [
+        ([request("a", 1)], [holder("p")], {"n1": 0}, ("p",)),
+        ([request("a", 1)], [holder("p")], {"n1": 1}, ()),  # it fits as it is
+        ([request("a", 2)], [holder("p"), holder("q")], {"n1": 1}, ("p",)),  # one is enough
+        ([request("a", 2)], [holder("p"), holder("q", "n2"), holder("r", "n2")], {"n1": 1, "n2": 0}, ("p",)),
+        ([request("a", 3)], [holder("p")], {"n1": 1}, ()),  # in vain
+        ([request("a", 9)], [holder("p")], {"n1": 0}, ()),  # no node is that large
+        ([request("a", 1)], [holder("p", leaves=True)], {"n1": 0}, ()),  # its slot comes free already
+        ([request("p2", 1, priority=0)], [holder("p")], {"n1": 0}, ()),  # playgrounds take from nobody
+        ([request("big", 9), request("a", 1)], [holder("p")], {"n1": 0}, ("p",)),
+    ],
+)
+def test_who_goes(
+    queue: list[Request], holders: list[Yielding], free: dict[str, int], ended: tuple[str, ...]
+) -> None:
+    assert decide(queue, holders, free=free) == ended
+
+
+def test_a_team_at_its_limit_takes_from_nobody_else_but_from_its_own() -> None:
+    others = [holder("p", team="blue")]
+    assert decide([request("a", 1)], others, free={"n1": 0}, limit=0) == ()
+    assert decide([request("a", 1)], [holder("p")], free={"n1": 0}, limit=1) == ("p",)

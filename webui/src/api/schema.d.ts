@@ -950,6 +950,39 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/playgrounds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_playgrounds"];
+        put?: never;
+        post: operations["open_playground"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/playgrounds/{playground_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_playground"];
+        put?: never;
+        post?: never;
+        /** @description Gives its slots back. Closing it again changes nothing. */
+        delete: operations["close_playground"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pool": {
         parameters: {
             query?: never;
@@ -3236,6 +3269,61 @@ export interface components {
             /** @description if every completion were cut */
             generated_at_most: number | null;
         };
+        Playground: {
+            id: string;
+            /** @description a side has not ended */
+            open: boolean;
+            sides: components["schemas"]["PlaygroundSide"][];
+            created_by: string;
+            /** Format: date-time */
+            created_at: string;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        PlaygroundModelRequest: {
+            /** @description id, alias or run@step */
+            checkpoint?: string;
+            /** @description or a base model */
+            base_model?: string;
+        };
+        PlaygroundPage: {
+            data: components["schemas"]["Playground"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        PlaygroundRequestRequest: {
+            /** @description one, or two side by side */
+            models: components["schemas"]["PlaygroundModelRequest"][];
+            /**
+             * @description without a request for so long, the slot is given back
+             * @default 600
+             */
+            idle_seconds: number;
+            /** @description as in a RunSpec; then replies can be scored (POST …/playground/score) */
+            reward?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * @description of the engine's KV cache
+             * @default 32768
+             */
+            max_total_tokens: number;
+        };
+        PlaygroundSide: {
+            /** @description of kind playground */
+            run: string;
+            model: components["schemas"]["RunModel"];
+            status: components["schemas"]["RunStatus"];
+            /** @description it answers */
+            ready: boolean;
+            /** @description why it does not answer yet */
+            waiting_why: string;
+            /** @description why it has ended: completed after idleness, preempted by a run */
+            reason: string;
+            reason_message: string;
+            /** @description for OpenAI clients, with your token as api_key */
+            base_url: string;
+        };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PolicyRequest: {
             /** @description newest of each run */
@@ -3560,7 +3648,7 @@ export interface components {
             metrics_seq: number;
         };
         /** @enum {string} */
-        RunKind: "rl" | "sft" | "eval" | "bench";
+        RunKind: "rl" | "sft" | "eval" | "bench" | "playground";
         RunModel: {
             id: string;
             name: string;
@@ -4178,6 +4266,11 @@ export type PlannedJob = components['schemas']['PlannedJob'];
 export type PlannedPlace = components['schemas']['PlannedPlace'];
 export type PlannedTime = components['schemas']['PlannedTime'];
 export type PlannedTokens = components['schemas']['PlannedTokens'];
+export type Playground = components['schemas']['Playground'];
+export type PlaygroundModelRequest = components['schemas']['PlaygroundModelRequest'];
+export type PlaygroundPage = components['schemas']['PlaygroundPage'];
+export type PlaygroundRequestRequest = components['schemas']['PlaygroundRequestRequest'];
+export type PlaygroundSide = components['schemas']['PlaygroundSide'];
 export type PolicyRequest = components['schemas']['PolicyRequest'];
 export type Pool = components['schemas']['Pool'];
 export type Preset = components['schemas']['Preset'];
@@ -6745,6 +6838,133 @@ export interface operations {
             };
         };
     };
+    list_playgrounds: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlaygroundPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    open_playground: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PlaygroundRequestRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Playground"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_playground: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                playground_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Playground"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    close_playground: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                playground_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_pool: {
         parameters: {
             query?: never;
@@ -7233,7 +7453,7 @@ export interface operations {
             query?: {
                 /** @description next_cursor of the page before */
                 cursor?: string;
-                kind?: "bench" | "eval" | "rl" | "sft";
+                kind?: "bench" | "eval" | "playground" | "rl" | "sft";
                 /** @description 1 to 200; 50 when left out */
                 limit?: number;
                 /** @description part of the name */

@@ -27,6 +27,7 @@ NOT_IN_THE_SDK = {
     "DELETE /session": "of browsers",
     "GET /session/csrf": "of browsers",
     "PUT /session/project": "of browsers; a token is of one project",
+    "GET /session/methods": "of the sign-in page",
     "GET /audit/export": "a file of lines, for curl and browsers",
     "POST /stream-tickets": "of browsers, which cannot send a header with a WebSocket",
     "GET /runs/{}/logs/download": "of the dashboard's log page; a program reads a log by offset",

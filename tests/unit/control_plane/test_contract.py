@@ -34,17 +34,12 @@ NOT_IN_THE_SDK = {
     "GET /metric-catalogue": "of the dashboard; programs read docs/reference/metrics.md",
     "GET /dataset-validations": "of the dashboard, which finds unfinished ones again after a reload",
     "GET /dataset-versions/{}/leaks": "of the dashboard; a validation tells the same",
-    "POST /uploads/fetch": "of the dashboard's import by address",
     "GET /upload-sessions/{}": "beginning the same upload again answers with what is there",
     "DELETE /upload-sessions/{}": "an unfinished one ends by itself",
     "GET /checkpoint-aliases/{}": "aliases are listed, and resolved by their name",
     "PATCH /pool/quota": "of administrators, on the pool page",
     "GET /checkpoint-downloads/{}": "its address is given out whole, for curl and browsers",
 }
-# Teams come to the SDK with their commands.
-NOT_YET = re.compile(
-    r"\w+ /(teams?|members|invitations|service-accounts|projects)(/|$)|POST /tokens/{}/rotate"
-)
 AGENTS = "/agent/"  # the protocol of nodes has a client of its own
 
 NOT_IN_THE_SCHEMA = {

@@ -75,6 +75,11 @@ app.conf.update(
             "schedule": 60.0,
             "options": {"expires": 60},
         },
+        "advance-sweeps": {
+            "task": "control_plane.runs.tasks.advance_sweeps",
+            "schedule": 2.0,
+            "options": {"expires": 10},
+        },
         "deliver-webhooks": {
             "task": "control_plane.webhooks.tasks.deliver_webhooks",
             "schedule": 2.0,

@@ -108,6 +108,18 @@ def reward_test_id() -> str:
     return new_id("rwt")
 
 
+def view_id() -> str:
+    return new_id("view")
+
+
+def template_id() -> str:
+    return new_id("tpl")
+
+
+def sweep_id() -> str:
+    return new_id("swp")
+
+
 def webhook_id() -> str:
     return new_id("whk")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from rest_framework.request import Request
 
 from control_plane.common.errors import FieldError, Problem, unprocessable
@@ -69,6 +70,39 @@ def paginate_together(
     return {
         "data": render(shown),
         "next_cursor": encode(str(getattr(shown[-1], key))) if has_more else None,
+        "has_more": has_more,
+    }
+
+
+def paginate_sorted(
+    rows: QuerySet[Any],
+    page: Page,
+    render: Callable[[list[Any]], list[dict[str, Any]]],
+    *,
+    column: Any,
+    read: Callable[[str], Any],
+    write: Callable[[Any], str],
+    descending: bool,
+) -> dict[str, Any]:
+    """One page in the order of an expression that is never null; rows of one value in the order of their key."""
+    rows = rows.annotate(sort_key=column)
+    side = "lt" if descending else "gt"
+    if page.after is not None:
+        try:
+            text, key = json.loads(page.after)
+            value = read(text)
+        except (ValueError, TypeError) as error:
+            raise _foreign_cursor(encode(page.after)) from error
+        rows = rows.filter(
+            Q(**{f"sort_key__{side}": value}) | Q(**{"sort_key": value, f"pk__{side}": str(key)})
+        )
+    sign = "-" if descending else ""
+    found = list(rows.order_by(f"{sign}sort_key", f"{sign}pk")[: page.limit + 1])
+    shown = found[: page.limit]
+    has_more = len(found) > page.limit
+    return {
+        "data": render(shown),
+        "next_cursor": encode(json.dumps([write(shown[-1].sort_key), shown[-1].pk])) if has_more else None,
         "has_more": has_more,
     }
 

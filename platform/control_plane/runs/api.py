@@ -16,7 +16,13 @@ from control_plane.common.errors import FieldError, unprocessable
 from control_plane.common.etags import conditional
 from control_plane.common.idempotency import idempotent
 from control_plane.common.long_poll import WAIT_PARAMETERS
-from control_plane.common.pagination import paginate, paginate_together, read_page, whole_page
+from control_plane.common.pagination import (
+    paginate,
+    paginate_sorted,
+    paginate_together,
+    read_page,
+    whole_page,
+)
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import (
     MODEL_KINDS,
@@ -27,7 +33,7 @@ from control_plane.common.schema import (
     page_of,
 )
 from control_plane.fleet.api import NodeSerializer, QuotaSerializer, SlotSerializer
-from control_plane.runs import drafts, lineage, live_changes, selectors, submission
+from control_plane.runs import drafts, lineage, live_changes, search, selectors, submission, templates, views
 from control_plane.runs.dedupe import create_once
 from control_plane.runs.dry_run import dry_run
 from control_plane.runs.presets import presets
@@ -43,6 +49,9 @@ from control_plane.runs.show import (
 
 class SpecSerializer(serializers.Serializer[Any]):
     spec = serializers.DictField(help_text="a RunSpec; its fields are in the RunSpec reference")
+    template = serializers.CharField(
+        required=False, help_text="name@2, or name: a template or preset that spec is merged over (RFC 7396)"
+    )
 
 
 class CreateRunSerializer(SpecSerializer):
@@ -313,16 +322,6 @@ class PresetsView(APIView):
         return Response(whole_page([preset.model_dump(exclude={"order"}) for preset in found]))
 
 
-def _known(name: str, text: str, known: list[str]) -> list[str]:
-    """The words of a comma-separated filter. 422 names the one that can never be found."""
-    words = [word.strip() for word in text.split(",")]
-    for word in words:
-        if word not in known:
-            message = f"{name}={word!r} is unknown; known: {', '.join(known)}"
-            raise unprocessable("invalid", message, [FieldError(f"/{name}", "unknown", message)])
-    return words
-
-
 class RunsView(APIView):
     scopes = {"GET": "runs:read", "POST": "runs:write"}
 
@@ -330,24 +329,29 @@ class RunsView(APIView):
         operation_id="list_runs",
         parameters=[
             *PAGE_PARAMETERS,
-            OpenApiParameter("status", str, description="one or more, comma-separated"),
-            OpenApiParameter("kind", str, enum=RUN_KINDS),
-            OpenApiParameter("name", str, description="part of the name"),
-            OpenApiParameter("tag", str, description="runs that have this tag"),
+            *search.PARAMETERS,
+            OpenApiParameter(
+                "view", str, description="id of a saved view; what else is given goes before its own"
+            ),
         ],
         responses=page_of(RunSerializer),
     )
     def get(self, request: Request) -> Response:
-        found = selectors.runs(caller_of(request))
-        if status := request.query_params.get("status"):
-            found = found.filter(status__in=_known("status", status.upper(), RUN_STATUSES))
-        if kind := request.query_params.get("kind"):
-            found = found.filter(kind__in=_known("kind", kind, RUN_KINDS))
-        if name := request.query_params.get("name"):
-            found = found.filter(name__icontains=name)
-        if tag := request.query_params.get("tag"):
-            found = found.filter(tags__contains=[tag])
-        return Response(paginate_together(found, read_page(request), runs_as_json))
+        caller = caller_of(request)
+        words = {name: request.query_params.getlist(name) for name in request.query_params}
+        asked = {name: values for name, values in words.items() if name not in ("limit", "cursor", "view")}
+        if view := request.query_params.get("view"):
+            asked = {**views.view_for(caller, view).query, **asked}
+        wanted = search.read_search(asked)
+        found, page = wanted.of(selectors.runs(caller)), read_page(request)
+        if not wanted.sort:
+            return Response(paginate_together(found, page, runs_as_json, newest_first=wanted.descending))
+        order = search.SORTS[wanted.sort]
+        shown = paginate_sorted(
+            found, page, runs_as_json, column=order.column, read=order.read, write=order.write,
+            descending=wanted.descending,
+        )  # fmt: skip
+        return Response(shown)
 
     @extend_schema(
         operation_id="create_run",
@@ -490,7 +494,9 @@ class CancelView(APIView):
     @idempotent
     def post(self, request: Request, run_id: str) -> Response:
         caller = caller_of(request)
-        run = submission.cancel_run(selectors.run_for(caller, run_id).pk, by=caller, now=clock.now())
+        run = submission.cancel_run(
+            selectors.run_for(caller, run_id).pk, by=caller.user.username, now=clock.now()
+        )
         return Response(run_detail_as_json(run), status=202)
 
 
@@ -590,4 +596,11 @@ def _spec_of(request: Request) -> Any:
             'the body must be {"spec": {...}}',
             [FieldError("/spec", "required", "spec is missing")],
         )
-    return request.data["spec"]
+    spec = request.data["spec"]
+    if "template" not in request.data:
+        return spec
+    if not isinstance(spec, dict):
+        raise unprocessable(
+            "invalid", "spec is no object", [FieldError("/spec", "invalid", "an object is needed")]
+        )
+    return templates.with_template(caller_of(request), request.data["template"], spec)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from control_plane.accounts.models import Project, User
+from control_plane.accounts.models import Project, Team, User
 from control_plane.catalog.models import BaseModel, Checkpoint, DatasetVersion, FunctionVersion
 from control_plane.common import ids
 from control_plane.fleet.models import Node
@@ -63,11 +63,18 @@ class Run(models.Model):
     reward_mean = models.FloatField(null=True)
     staleness_mean = models.FloatField(null=True)
     progress = models.JSONField(null=True)
+    metrics = models.JSONField(
+        default=dict
+    )  # name → newest value of a step, of those that lists are searched by
     summary = models.JSONField(default=dict)
     summary_attempts = models.JSONField(default=dict)  # name → attempt number that its value is from
 
     class Meta:
-        indexes = [models.Index(fields=["status"]), models.Index(fields=["project", "status"])]
+        indexes = [
+            models.Index(fields=["status"]),
+            models.Index(fields=["project", "status"]),
+            models.Index(fields=["project", "id"]),  # a page of the list, newest first
+        ]
         constraints = [
             models.UniqueConstraint(fields=["project", "dedupe_key"], name="one_run_per_dedupe_key")
         ]
@@ -193,3 +200,84 @@ class RunEvent(models.Model):
     kind = models.CharField(max_length=60)
     message = models.TextField(default="", blank=True)
     data = models.JSONField(default=dict)
+
+
+class SavedView(models.Model):
+    """What somebody looks for among the runs, under a name."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.view_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=120)
+    query = models.JSONField()  # parameters of the run list: name → values
+    shared = models.BooleanField(default=False)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "owner", "name"], name="view_name_of_owner")
+        ]
+
+
+class RunTemplate(models.Model):
+    """A named part of a spec, in versions: of a project, or of all projects of a team."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.template_id, editable=False)
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(
+        Project, on_delete=models.CASCADE, null=True, related_name="+"
+    )  # null: the team's
+    name = models.CharField(max_length=61)
+    description = models.TextField(default="", blank=True)
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["team", "project", "name"], name="template_name_in_place", nulls_distinct=False
+            )
+        ]
+
+
+class RunTemplateVersion(models.Model):
+    template = models.ForeignKey(RunTemplate, on_delete=models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField()
+    spec = models.JSONField()  # a part of a RunSpec; never changes
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["template", "number"], name="template_version_number")]
+
+
+class Sweep(models.Model):
+    """Runs of one spec with some of its fields varied."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.sweep_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="sweeps")
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    name = models.CharField(max_length=120)
+    spec = models.JSONField()  # as it was given; each trial sets its own values into it
+    plan = models.JSONField()  # method, parameters, samples, seed, objective, stop
+    max_parallel = models.PositiveIntegerField()
+    status = models.CharField(max_length=10)  # sweeps.SweepStatus
+    message = models.TextField(default="", blank=True)
+    created_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["status"])]
+
+
+class SweepTrial(models.Model):
+    sweep = models.ForeignKey(Sweep, on_delete=models.CASCADE, related_name="trials")
+    number = models.PositiveIntegerField()
+    values = models.JSONField()  # JSON pointer → value
+    run = models.OneToOneField(Run, on_delete=models.CASCADE, null=True, related_name="trial")
+    rests = models.BooleanField(default=False)  # the sweep paused its run, and will resume it
+    skipped = models.CharField(max_length=400, default="", blank=True)  # why it never became a run
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["sweep", "number"], name="trial_number_in_sweep")]

@@ -21,11 +21,16 @@ _COLUMNS = {
     "staleness/mean": "staleness_mean",
 }
 
+SEARCHED = ("reward/", "staleness/", "length/", "policy/", "group/", "mismatch/", "loss/", "sft/")
+
 
 def record_step(run: Run, step: int, values: dict[str, float]) -> None:
     """The newest train step of a run, for lists; `values` are the points of that step."""
     newer = step >= run.train_step
-    fields: dict[str, float] = {}
+    fields: dict[str, Any] = {}
+    searched = {name: value for name, value in values.items() if _is_searched(name, newer=newer)}
+    if searched:
+        fields["metrics"] = run.metrics | searched
     if step > run.train_step:
         fields["train_step"] = step
     for name, column in _COLUMNS.items():
@@ -45,6 +50,11 @@ def record_step(run: Run, step: int, values: dict[str, float]) -> None:
             "staleness_mean": run.staleness_mean,
         },
     )  # fmt: skip
+
+
+def _is_searched(name: str, *, newer: bool) -> bool:
+    """Whether a value is kept beside the run. Evaluations are of versions that may lie behind the newest step."""
+    return name.startswith("eval/") or (newer and name.startswith(SEARCHED))
 
 
 def record_progress(job: Job, line: Progress) -> None:

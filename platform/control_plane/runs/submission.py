@@ -116,7 +116,7 @@ def update_run(run_id: str, fields: dict[str, Any], *, by: Caller, now: datetime
     return run
 
 
-def cancel_run(run_id: str, *, by: Caller, now: datetime) -> Run:
+def cancel_run(run_id: str, *, by: str, now: datetime) -> Run:
     """End a run without a last checkpoint: its jobs are asked to end, and killed a few seconds later.
 
     Asking again changes nothing; 409 when the run has ended.
@@ -129,7 +129,7 @@ def cancel_run(run_id: str, *, by: Caller, now: datetime) -> Run:
         if run.status in (RunStatus.QUEUED, RunStatus.PAUSED):
             _end_queued(run, now=now)
         elif run.reason != EndReason.CANCELLED_BY_USER:
-            begin_cancel(run, f"{by.user.username} cancelled it", now=now)
+            begin_cancel(run, f"{by} cancelled it", now=now)
     return run
 
 

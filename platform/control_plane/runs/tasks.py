@@ -6,7 +6,7 @@ from celery import shared_task
 
 from control_plane.common import clock
 from control_plane.common.locks import only_one
-from control_plane.runs import housekeeping, placement, progress, sweep
+from control_plane.runs import housekeeping, placement, progress, sweep, sweeps
 
 
 @shared_task
@@ -25,6 +25,12 @@ def advance_runs() -> None:
 @only_one("sweep-leases")
 def sweep_leases() -> None:
     sweep.sweep_leases(now=clock.now())
+
+
+@shared_task
+@only_one("advance-sweeps")
+def advance_sweeps() -> None:
+    sweeps.advance_sweeps(now=clock.now())
 
 
 @shared_task

@@ -9,6 +9,9 @@ from control_plane.runs import (
     playground_api,
     reward_test_api,
     selectors,
+    sweep_api,
+    template_api,
+    view_api,
 )
 
 run = long_poll(
@@ -20,6 +23,17 @@ run = long_poll(
 )
 
 urlpatterns = [
+    path("run-templates", template_api.TemplatesView.as_view()),
+    path("run-templates/<str:template_id>", template_api.TemplateView.as_view()),
+    path("run-templates/<str:template_id>/versions", template_api.TemplateVersionsView.as_view()),
+    path("sweeps", sweep_api.SweepsView.as_view()),
+    path("sweeps/<str:sweep_id>", sweep_api.SweepView.as_view()),
+    path("sweeps/<str:sweep_id>/trials", sweep_api.TrialsView.as_view()),
+    path("sweeps/<str:sweep_id>/pause", sweep_api.PauseSweepView.as_view()),
+    path("sweeps/<str:sweep_id>/resume", sweep_api.ResumeSweepView.as_view()),
+    path("sweeps/<str:sweep_id>/cancel", sweep_api.CancelSweepView.as_view()),
+    path("run-views", view_api.RunViewsView.as_view()),
+    path("run-views/<str:view_id>", view_api.RunViewView.as_view()),
     path("presets", api.PresetsView.as_view()),
     path("runs", api.RunsView.as_view()),
     path("runs/validate", api.ValidateView.as_view()),

@@ -26,8 +26,11 @@ from oolong.cli import (
     secrets,
     service_accounts,
     sessions,
+    sweeps,
     teams,
+    templates,
     tokens,
+    views,
     webhooks,
 )
 from oolong.cli.exit_codes import ExitCode, of_error
@@ -60,6 +63,9 @@ app.add_typer(service_accounts.app, name="service-account")
 app.add_typer(secrets.app, name="secret")
 app.add_typer(audit.app, name="audit")
 app.add_typer(webhooks.app, name="webhook")
+app.add_typer(sweeps.app, name="sweep")
+app.add_typer(templates.app, name="template")
+app.add_typer(views.app, name="view")
 
 
 @app.callback()

@@ -9,7 +9,7 @@ import typer
 
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.output import JsonOption, notes, show_fields, show_json
-from oolong.cli.spec_file import read_spec
+from oolong.cli.spec_file import TemplateOption, read_spec
 from oolong.client import Client
 from oolong.client.models import Plan, Validation
 
@@ -22,12 +22,13 @@ FileOption = Annotated[
 @app.command()
 def validate(
     file: FileOption,
+    template: TemplateOption = None,
     strict: Annotated[bool, typer.Option("--strict", help="warnings count as errors")] = False,
     json: JsonOption = False,
 ) -> None:
     """Check a spec: schema, names, lint. Exits with 2 when it has errors."""
     with Client() as client:
-        answer = client.runs.validate(read_spec(file))
+        answer = client.runs.validate(read_spec(file), template=template)
     if json:
         show_json(answer)
     else:
@@ -38,10 +39,10 @@ def validate(
 
 
 @app.command()
-def plan(file: FileOption, json: JsonOption = False) -> None:
+def plan(file: FileOption, template: TemplateOption = None, json: JsonOption = False) -> None:
     """A dry run: jobs, slots, place in the queue, tokens and time. Exits with 2 when the spec has errors."""
     with Client() as client:
-        answer = client.runs.plan(read_spec(file))
+        answer = client.runs.plan(read_spec(file), template=template)
     if json:
         show_json(answer)
     else:

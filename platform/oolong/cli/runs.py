@@ -12,9 +12,10 @@ from oolong.cli.exit_codes import ExitCode
 from oolong.cli.gate.gate import Gate
 from oolong.cli.logs import LineFilter, follow_logs, print_found, print_logs
 from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
+from oolong.cli.run_filters import FilterOption, read_filters
 from oolong.cli.run_output import RunArgument, state_of, step_of
 from oolong.cli.run_wait import Reports, wait_for
-from oolong.cli.spec_file import read_spec
+from oolong.cli.spec_file import TemplateOption, read_spec
 from oolong.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="Training runs: create, watch, wait, pause, stop.")
@@ -32,6 +33,8 @@ def create(
         Path, typer.Option("--file", "-f", help="the RunSpec, YAML or JSON; - reads standard input")
     ],
     name: Annotated[str | None, typer.Option(help="overrides the spec's name")] = None,
+    template: TemplateOption = None,
+    draft: Annotated[bool, typer.Option("--draft", help="keep it without submitting it")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="validate only, and print the resolved spec")
     ] = False,
@@ -52,15 +55,15 @@ def create(
         spec["name"] = name
     with Client() as client:
         if dry_run:
-            answer = client.runs.validate(spec)
+            answer = client.runs.validate(spec, template=template)
             for error in answer.errors:
                 notes.print(f"{error.pointer or '/'}: {error.message}", markup=False)
             if not answer.valid:
                 raise typer.Exit(ExitCode.USAGE)
             show_json(answer.resolved or {})
             return
-        run = client.runs.create(spec, dedupe_key=dedupe_key)
-        if not wait:
+        run = client.runs.create(spec, template=template, draft=draft, dedupe_key=dedupe_key)
+        if draft or not wait:
             show_json(run) if json else print(run.id)
             return
         notes.print(f"{run.id} is submitted", markup=False)
@@ -75,6 +78,10 @@ def list_runs(
     kind: Annotated[str | None, typer.Option(help="rl or sft")] = None,
     name: Annotated[str | None, typer.Option(help="only runs of this name")] = None,
     tag: Annotated[str | None, typer.Option(help="only runs with this tag")] = None,
+    where: FilterOption = None,
+    view: Annotated[
+        str | None, typer.Option(help="id of a saved view; the other options go before it")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="at most this many, newest first")] = 50,
     json: JsonOption = False,
 ) -> None:
@@ -83,7 +90,11 @@ def list_runs(
         found = [
             run
             for run, _ in zip(
-                client.runs.list(status=status, kind=kind, name=name, tag=tag), range(limit), strict=False
+                client.runs.list(
+                    status=status, kind=kind, name=name, tag=tag, view=view, filters=read_filters(where or [])
+                ),
+                range(limit),
+                strict=False,
             )
         ]
     if json:

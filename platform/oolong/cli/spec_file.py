@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 import yaml
+
+TemplateOption = Annotated[
+    str | None,
+    typer.Option(help="name@2, or name: a template or preset that the spec is merged over"),
+]
 
 
 def read_spec(file: Path) -> dict[str, Any]:

@@ -23,9 +23,12 @@ from oolong.client.aio.runs import AsyncRuns
 from oolong.client.aio.secrets import AsyncSecrets
 from oolong.client.aio.sessions import AsyncSessions
 from oolong.client.aio.streams import stream
+from oolong.client.aio.sweeps import AsyncSweeps
 from oolong.client.aio.teams import AsyncInvitations, AsyncMembers, AsyncServiceAccounts, AsyncTeams
+from oolong.client.aio.templates import AsyncTemplates
 from oolong.client.aio.tokens import AsyncTokens
 from oolong.client.aio.uploads import upload
+from oolong.client.aio.views import AsyncViews
 from oolong.client.aio.webhooks import AsyncWebhooks
 from oolong.client.archives import Progress
 from oolong.client.calls import Call
@@ -75,6 +78,9 @@ class AsyncClient:
         self.invitations = AsyncInvitations(self._connection)
         self.service_accounts = AsyncServiceAccounts(self._connection)
         self.webhooks = AsyncWebhooks(self._connection)
+        self.sweeps = AsyncSweeps(self._connection)
+        self.templates = AsyncTemplates(self._connection)
+        self.views = AsyncViews(self._connection)
         self.secrets = AsyncSecrets(self._connection)
         self.audit = AsyncAudit(self._connection)
 

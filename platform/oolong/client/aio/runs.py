@@ -27,28 +27,41 @@ class AsyncRuns:
         kind: str | None = None,
         name: str | None = None,
         tag: str | None = None,
+        view: str | None = None,
+        filters: Mapping[str, Sequence[str]] | None = None,
     ) -> AsyncIterator[models.Run]:
-        return self._connection.pages(calls.runs.page(status=status, kind=kind, name=name, tag=tag))
+        """Newest first. `filters` are the list's other parameters: {"metric": ["reward/mean>=0.5"]}; `view` is the id
+        of a saved one."""
+        call = calls.runs.page(status=status, kind=kind, name=name, tag=tag, view=view, filters=filters)
+        return self._connection.pages(call)
 
     async def get(self, run_id: str) -> models.Run:
         return await self._connection.send(calls.runs.get(run_id))
 
-    async def validate(self, spec: Mapping[str, Any]) -> models.Validation:
-        return await self._connection.send(calls.runs.validate(spec))
+    async def validate(self, spec: Mapping[str, Any], *, template: str | None = None) -> models.Validation:
+        return await self._connection.send(calls.runs.validate(spec, template=template))
 
-    async def plan(self, spec: Mapping[str, Any]) -> models.Plan:
+    async def plan(self, spec: Mapping[str, Any], *, template: str | None = None) -> models.Plan:
         """What it would take and where it would stand, if it were submitted now."""
-        return await self._connection.send(calls.runs.plan(spec))
+        return await self._connection.send(calls.runs.plan(spec, template=template))
 
     async def create(
-        self, spec: Mapping[str, Any], *, draft: bool = False, dedupe_key: str | None = None
+        self,
+        spec: Mapping[str, Any],
+        *,
+        template: str | None = None,
+        draft: bool = False,
+        dedupe_key: str | None = None,
     ) -> models.Run:
-        """Submit a run; with `draft` only keep its spec, to be edited and submitted later.
+        """Submit a run; with `draft` only keep its spec, to be edited and submitted later. With a `template` (name@2,
+        or the name of a template or preset) the spec is merged over it.
 
         With a `dedupe_key` the same spec gives the run that is there, however often it is submitted; another spec
         raises Conflict.
         """
-        return await self._connection.send(calls.runs.create(spec, draft=draft, dedupe_key=dedupe_key))
+        return await self._connection.send(
+            calls.runs.create(spec, template=template, draft=draft, dedupe_key=dedupe_key)
+        )
 
     async def submit(self, run_id: str) -> models.Run:
         """Queue a draft."""

@@ -21,10 +21,13 @@ from oolong.client.calls import (
     service_accounts,
     sessions,
     streams,
+    sweeps,
     teams,
     telemetry,
+    templates,
     tokens,
     uploads,
+    views,
     webhooks,
 )
 from oolong.client.calls.call import Call
@@ -48,9 +51,12 @@ __all__ = [
     "service_accounts",
     "sessions",
     "streams",
+    "sweeps",
     "teams",
     "telemetry",
+    "templates",
     "tokens",
     "uploads",
+    "views",
     "webhooks",
 ]

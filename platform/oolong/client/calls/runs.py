@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oolong.client.calls import call
@@ -11,26 +11,40 @@ from oolong.client.models import Alert, Attempt, Job, Page, Plan, Preset, Run, R
 
 
 def page(
-    *, status: str | None = None, kind: str | None = None, name: str | None = None, tag: str | None = None
+    *,
+    status: str | None = None,
+    kind: str | None = None,
+    name: str | None = None,
+    tag: str | None = None,
+    view: str | None = None,
+    filters: Mapping[str, Sequence[str]] | None = None,
 ) -> Call[Page[Run]]:
-    return call.page("runs", Run, status=status, kind=kind, name=name, tag=tag)
+    named = {"status": status, "kind": kind, "name": name, "tag": tag, "view": view}
+    return call.page("runs", Run, **{**(filters or {}), **given(named)})
 
 
 def presets() -> Call[Page[Preset]]:
     return call.get("presets", Page[Preset])
 
 
-def validate(spec: Mapping[str, Any]) -> Call[Validation]:
-    return call.post("runs/validate", Validation, body={"spec": dict(spec)})
+def validate(spec: Mapping[str, Any], *, template: str | None = None) -> Call[Validation]:
+    body = {"spec": dict(spec), **given({"template": template})}
+    return call.post("runs/validate", Validation, body=body)
 
 
-def plan(spec: Mapping[str, Any]) -> Call[Plan]:
-    return call.post("runs/plan", Plan, body={"spec": dict(spec)})
+def plan(spec: Mapping[str, Any], *, template: str | None = None) -> Call[Plan]:
+    return call.post("runs/plan", Plan, body={"spec": dict(spec), **given({"template": template})})
 
 
-def create(spec: Mapping[str, Any], *, draft: bool = False, dedupe_key: str | None = None) -> Call[Run]:
-    body = {"spec": dict(spec), **({"draft": True} if draft else {}), **given({"dedupe_key": dedupe_key})}
-    return call.post("runs", Run, body=body)
+def create(
+    spec: Mapping[str, Any],
+    *,
+    template: str | None = None,
+    draft: bool = False,
+    dedupe_key: str | None = None,
+) -> Call[Run]:
+    named = given({"template": template, "dedupe_key": dedupe_key, "draft": draft or None})
+    return call.post("runs", Run, body={"spec": dict(spec), **named})
 
 
 def submit(run_id: str) -> Call[Run]:

@@ -102,6 +102,14 @@ from oolong.client.models.sessions import (
     SessionBranch,
     SessionState,
 )
+from oolong.client.models.sweeps import (
+    RunTemplate,
+    RunView,
+    Sweep,
+    TemplateVersion,
+    Trial,
+    TrialRun,
+)
 from oolong.client.models.teams import (
     Accepted,
     CreatedInvitation,
@@ -209,6 +217,8 @@ __all__ = [
     "RewardTest",
     "Run",
     "RunEvent",
+    "RunTemplate",
+    "RunView",
     "Secret",
     "Series",
     "ServiceAccount",
@@ -218,9 +228,13 @@ __all__ = [
     "Slot",
     "SlotHolder",
     "StoredFile",
+    "Sweep",
     "Team",
+    "TemplateVersion",
     "Token",
     "Trajectory",
+    "Trial",
+    "TrialRun",
     "Upload",
     "UploadSession",
     "User",

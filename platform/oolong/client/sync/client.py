@@ -27,9 +27,12 @@ from oolong.client.sync.runs import Runs
 from oolong.client.sync.secrets import Secrets
 from oolong.client.sync.sessions import Sessions
 from oolong.client.sync.streams import stream
+from oolong.client.sync.sweeps import Sweeps
 from oolong.client.sync.teams import Invitations, Members, ServiceAccounts, Teams
+from oolong.client.sync.templates import Templates
 from oolong.client.sync.tokens import Tokens
 from oolong.client.sync.uploads import upload
+from oolong.client.sync.views import Views
 from oolong.client.sync.webhooks import Webhooks
 
 T = TypeVar("T")
@@ -75,6 +78,9 @@ class Client:
         self.invitations = Invitations(self._connection)
         self.service_accounts = ServiceAccounts(self._connection)
         self.webhooks = Webhooks(self._connection)
+        self.sweeps = Sweeps(self._connection)
+        self.templates = Templates(self._connection)
+        self.views = Views(self._connection)
         self.secrets = Secrets(self._connection)
         self.audit = Audit(self._connection)
 

@@ -27,28 +27,41 @@ class Runs:
         kind: str | None = None,
         name: str | None = None,
         tag: str | None = None,
+        view: str | None = None,
+        filters: Mapping[str, Sequence[str]] | None = None,
     ) -> Iterator[models.Run]:
-        return self._connection.pages(calls.runs.page(status=status, kind=kind, name=name, tag=tag))
+        """Newest first. `filters` are the list's other parameters: {"metric": ["reward/mean>=0.5"]}; `view` is the id
+        of a saved one."""
+        call = calls.runs.page(status=status, kind=kind, name=name, tag=tag, view=view, filters=filters)
+        return self._connection.pages(call)
 
     def get(self, run_id: str) -> models.Run:
         return self._connection.send(calls.runs.get(run_id))
 
-    def validate(self, spec: Mapping[str, Any]) -> models.Validation:
-        return self._connection.send(calls.runs.validate(spec))
+    def validate(self, spec: Mapping[str, Any], *, template: str | None = None) -> models.Validation:
+        return self._connection.send(calls.runs.validate(spec, template=template))
 
-    def plan(self, spec: Mapping[str, Any]) -> models.Plan:
+    def plan(self, spec: Mapping[str, Any], *, template: str | None = None) -> models.Plan:
         """What it would take and where it would stand, if it were submitted now."""
-        return self._connection.send(calls.runs.plan(spec))
+        return self._connection.send(calls.runs.plan(spec, template=template))
 
     def create(
-        self, spec: Mapping[str, Any], *, draft: bool = False, dedupe_key: str | None = None
+        self,
+        spec: Mapping[str, Any],
+        *,
+        template: str | None = None,
+        draft: bool = False,
+        dedupe_key: str | None = None,
     ) -> models.Run:
-        """Submit a run; with `draft` only keep its spec, to be edited and submitted later.
+        """Submit a run; with `draft` only keep its spec, to be edited and submitted later. With a `template` (name@2,
+        or the name of a template or preset) the spec is merged over it.
 
         With a `dedupe_key` the same spec gives the run that is there, however often it is submitted; another spec
         raises Conflict.
         """
-        return self._connection.send(calls.runs.create(spec, draft=draft, dedupe_key=dedupe_key))
+        return self._connection.send(
+            calls.runs.create(spec, template=template, draft=draft, dedupe_key=dedupe_key)
+        )
 
     def submit(self, run_id: str) -> models.Run:
         """Queue a draft."""

@@ -189,7 +189,12 @@ def _run(alice: str, credential: str, node: Node) -> dict[str, str]:
     hook = {"name": "red hook", "url": "https://192.0.9.1/red", "events": ["run.*"]}
     webhook = api(alice, "POST", "/webhooks", hook, status=201)
     delivery = api(alice, "POST", f"/webhooks/{webhook['id']}/test", status=202)
+    view = api(alice, "POST", "/run-views", {"name": "red view", "query": {"tag": "x"}}, status=201)
+    template = api(alice, "POST", "/run-templates", {"name": "red-template", "spec": {"seed": 7}}, status=201)
+    plan = {"parameters": [{"pointer": "/seed", "values": [1]}]}
+    sweep = api(alice, "POST", "/sweeps", {"name": "red sweep", "spec": spec, "plan": plan}, status=201)
     return {
+        "view_id": view["id"], "template_id": template["id"], "sweep_id": sweep["id"],
         "webhook_id": webhook["id"], "delivery_id": delivery["id"],
         "run_id": run["id"], "trajectory_id": str(sample.pk), "attempt_id": attempt.pk, "job_id": job.pk,
         "checkpoint_id": checkpoint.pk,

@@ -66,11 +66,14 @@ def test_lists_hold_only_ones_own(world: World) -> None:
         "/functions",
         "/checkpoint-aliases",
         "/secrets",
+        "/sweeps",
+        "/run-templates",
     ):
         assert api(own, "GET", path).json()["data"], path
+        named = f"parent={ids['run_id']}" if path == "/runs" else f"run={ids['run_id']}"
         for bearer in (other, world.tokens["another project"]):
             assert api(bearer, "GET", path).json()["data"] == [], path
-            assert api(bearer, "GET", f"{path}?run={ids['run_id']}&name=sums").json()["data"] == [], path
+            assert api(bearer, "GET", f"{path}?{named}&name=sums").json()["data"] == [], path
 
 
 def test_foreign_ids_inside_a_body_do_not_exist_either(world: World) -> None:

@@ -1,0 +1,193 @@
+"""Which runs a list shows, and in which order: from query parameters to a filter. Saved views hold the same words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import DateTimeField, F, FloatField, Q, QuerySet, Value
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Coalesce
+from django.utils.dateparse import parse_datetime
+from drf_spectacular.utils import OpenApiParameter
+
+from control_plane.common.errors import FieldError, unprocessable
+from control_plane.common.schema import RUN_KINDS, RUN_STATUSES
+from control_plane.runs.models import Run
+
+Words = Mapping[str, Sequence[str]]  # parameter → its values, as in a query string
+MOST_WORDS = 20  # values of one parameter
+MOST_CHARACTERS = 400
+_METRIC = re.compile(r"^([A-Za-z0-9_./@-]{1,120})(>=|<=|>|<|=)(-?[0-9.eE+-]{1,40})$")
+_LOOKUPS = {">=": "gte", "<=": "lte", ">": "gt", "<": "lt", "=": "exact"}
+
+
+@dataclass(frozen=True)
+class Sort:
+    """One order: a column that is never null, so that a page can begin after any row."""
+
+    column: Any  # an expression
+    read: Callable[[str], Any]  # its value back from a cursor
+    write: Callable[[Any], str]
+
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_MOMENT = (datetime.fromisoformat, datetime.isoformat)
+# Runs that lack the value come last in descending order.
+SORTS: dict[str, Sort] = {
+    "name": Sort(F("name"), str, str),
+    "status": Sort(F("status"), str, str),
+    "train_step": Sort(F("train_step"), int, str),
+    "reward": Sort(Coalesce(F("reward_mean"), Value(float("-inf")), output_field=FloatField()), float, repr),
+    "started": Sort(Coalesce(F("started_at"), Value(_LONG_AGO), output_field=DateTimeField()), *_MOMENT),
+    "ended": Sort(Coalesce(F("ended_at"), Value(_LONG_AGO), output_field=DateTimeField()), *_MOMENT),
+}
+
+
+@dataclass
+class Search:
+    filters: list[Q] = field(default_factory=list)
+    metrics: list[tuple[str, str, float]] = field(default_factory=list)  # name, lookup, bound
+    sort: str = ""  # a key of SORTS; empty: by creation
+    descending: bool = True
+
+    def of(self, rows: QuerySet[Run]) -> QuerySet[Run]:
+        for number, (name, lookup, bound) in enumerate(self.metrics):
+            value = Cast(KeyTextTransform(name, "metrics"), FloatField())
+            rows = rows.alias(**{f"m{number}": value}).filter(**{f"m{number}__{lookup}": bound})
+        for wanted in self.filters:
+            rows = rows.filter(wanted)
+        return rows
+
+
+def read_search(words: Words) -> Search:
+    """422 names the parameter and the value that cannot be, and what can."""
+    search = Search()
+    for name, values in words.items():
+        if name not in _READERS:
+            raise _refused(name, f"there is no filter {name!r}; there are {', '.join(_READERS)}")
+        if len(values) > MOST_WORDS:
+            raise _refused(name, f"{name} is given {len(values)} times; at most {MOST_WORDS}")
+        for value in values:
+            if not value.isprintable() or len(value) > MOST_CHARACTERS:
+                raise _refused(
+                    name, f"{name}={value[:40]!r} is not plain text of {MOST_CHARACTERS} characters"
+                )
+            if value:
+                _READERS[name](search, value)
+    return search
+
+
+def _status(search: Search, value: str) -> None:
+    search.filters.append(Q(status__in=_known("status", value.upper(), RUN_STATUSES)))
+
+
+def _kind(search: Search, value: str) -> None:
+    search.filters.append(Q(kind__in=_known("kind", value, RUN_KINDS)))
+
+
+def _dataset(search: Search, value: str) -> None:
+    name, at, number = value.partition("@")
+    if not at:
+        search.filters.append(Q(dataset_version_id=value) | Q(dataset_version__dataset__name=value))
+    elif number.isdecimal() and len(number) < 10:
+        search.filters.append(Q(dataset_version__dataset__name=name, dataset_version__number=int(number)))
+    else:
+        raise _refused("dataset", f"dataset={value!r}: an id, name, or name@3")
+
+
+def _metric(search: Search, value: str) -> None:
+    found = _METRIC.match(value)
+    try:
+        bound = float(found[3]) if found else None
+    except ValueError:
+        bound = None
+    if found is None or bound is None:
+        raise _refused(
+            "metric", f"metric={value!r}: NAME, one of >= <= > < =, and a number: reward/mean>=0.5"
+        )
+    search.metrics.append((found[1], _LOOKUPS[found[2]], bound))
+
+
+def _moment(lookup: str, name: str) -> Callable[[Search, str], None]:
+    def read(search: Search, value: str) -> None:
+        try:
+            moment = parse_datetime(value)
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            raise _refused(name, f"{name}={value!r}: a moment with its zone, such as 2026-01-31T12:00:00Z")
+        search.filters.append(Q(**{f"created_at__{lookup}": moment}))
+
+    return read
+
+
+def _sort(search: Search, value: str) -> None:
+    column = value.removeprefix("-")
+    if column not in ("created", *SORTS):
+        raise _refused(
+            "sort", f"sort={value!r}: one of created, {', '.join(SORTS)}; with - the largest first"
+        )
+    search.sort, search.descending = "" if column == "created" else column, value.startswith("-")
+
+
+def _plain(make: Callable[[str], Q]) -> Callable[[Search, str], None]:
+    return lambda search, value: search.filters.append(make(value))
+
+
+_READERS: dict[str, Callable[[Search, str], None]] = {
+    "status": _status,
+    "kind": _kind,
+    "name": _plain(lambda value: Q(name__icontains=value)),
+    "text": _plain(lambda value: Q(name__icontains=value) | Q(notes__icontains=value) | Q(pk=value)),
+    "tag": _plain(lambda value: Q(tags__contains=[value])),
+    "author": _plain(lambda value: Q(created_by__username=value)),
+    "model": _plain(
+        lambda value: Q(base_model_id=value) | Q(base_model__name=value) | Q(initial_checkpoint_id=value)
+    ),
+    "dataset": _dataset,
+    "parent": _plain(lambda value: Q(parent_id=value)),
+    "sweep": _plain(lambda value: Q(trial__sweep_id=value)),
+    "metric": _metric,
+    "created_after": _moment("gte", "created_after"),
+    "created_before": _moment("lt", "created_before"),
+    "sort": _sort,
+}
+PARAMETERS = [
+    OpenApiParameter("status", str, description="one or more, comma-separated"),
+    OpenApiParameter("kind", str, description=f"one or more of {', '.join(RUN_KINDS)}, comma-separated"),
+    OpenApiParameter("name", str, description="part of the name"),
+    OpenApiParameter("text", str, description="part of the name or notes, or the id"),
+    OpenApiParameter("tag", str, many=True, description="runs that have this tag; repeatable, all must hold"),
+    OpenApiParameter("author", str, description="user name of who submitted it"),
+    OpenApiParameter("model", str, description="base model by id or name, or checkpoint by id"),
+    OpenApiParameter("dataset", str, description="id of a version, name, or name@3"),
+    OpenApiParameter("parent", str, description="runs made from this one"),
+    OpenApiParameter("sweep", str, description="runs of this sweep"),
+    OpenApiParameter(
+        "metric", str, many=True, description="bound of the newest value: reward/mean>=0.5; repeatable"
+    ),
+    OpenApiParameter("created_after", str, description="RFC 3339, inclusive"),
+    OpenApiParameter("created_before", str, description="RFC 3339, exclusive"),
+    OpenApiParameter(
+        "sort",
+        str,
+        description=f"created, {', '.join(SORTS)}; with - the largest first. Newest first when left out",
+    ),
+]
+
+
+def _known(name: str, text: str, known: list[str]) -> list[str]:
+    """The words of a comma-separated filter. 422 names the one that can never be found."""
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if word not in known:
+            raise _refused(name, f"{name}={word!r} is unknown; known: {', '.join(known)}", "unknown")
+    return words
+
+
+def _refused(name: str, message: str, code: str = "invalid") -> Exception:
+    return unprocessable("invalid", message, [FieldError(f"/{name}", code, message)])

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts.caller import caller_of
+from control_plane.common import clock
+from control_plane.common.idempotency import idempotent
+from control_plane.common.pagination import paginate, read_page
+from control_plane.common.parsing import StrictSerializer, name_field
+from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.runs import templates
+from control_plane.runs.templates import template_as_json
+
+
+class TemplateFormSerializer(StrictSerializer):
+    name = name_field(r"^[a-z0-9][a-z0-9-]*$", "small letters, digits and -", max_length=61)
+    description = serializers.CharField(max_length=2000, required=False, allow_blank=True)
+    spec = serializers.DictField(help_text="a part of a RunSpec")
+    for_team = serializers.BooleanField(required=False, help_text="for every project of the team")
+
+
+class TemplateVersionFormSerializer(StrictSerializer):
+    spec = serializers.DictField(help_text="a part of a RunSpec")
+
+
+class TemplateVersionSerializer(serializers.Serializer[Any]):
+    number = serializers.IntegerField()
+    spec = serializers.DictField()
+    created_at = serializers.DateTimeField()
+
+
+class TemplateSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    ref = serializers.CharField(help_text="name@3: its newest version")
+    description = serializers.CharField()
+    of_team = serializers.BooleanField()
+    spec = serializers.DictField(help_text="of the newest version")
+    versions = TemplateVersionSerializer(many=True)
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
+class TemplatesView(APIView):
+    scopes = {"GET": "runs:read", "POST": "runs:write"}
+
+    @extend_schema(
+        operation_id="list_run_templates", parameters=PAGE_PARAMETERS, responses=page_of(TemplateSerializer)
+    )
+    def get(self, request: Request) -> Response:
+        return Response(
+            paginate(templates.templates(caller_of(request)), read_page(request), template_as_json)
+        )
+
+    @extend_schema(
+        operation_id="create_run_template",
+        request=TemplateFormSerializer,
+        responses={201: TemplateSerializer},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        form = TemplateFormSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        template = templates.create_template(caller_of(request), **form.validated_data, now=clock.now())
+        return Response(template_as_json(template), status=201)
+
+
+class TemplateView(APIView):
+    scopes = {"GET": "runs:read", "DELETE": "runs:write"}
+
+    @extend_schema(operation_id="get_run_template", responses=TemplateSerializer)
+    def get(self, request: Request, template_id: str) -> Response:
+        return Response(template_as_json(templates.template_for(caller_of(request), template_id)))
+
+    @extend_schema(
+        operation_id="delete_run_template", responses={204: OpenApiResponse(description="it is gone")}
+    )
+    def delete(self, request: Request, template_id: str) -> Response:
+        caller = caller_of(request)
+        templates.delete_template(caller, templates.template_for(caller, template_id).pk, now=clock.now())
+        return Response(status=204)
+
+
+class TemplateVersionsView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(
+        operation_id="add_run_template_version", request=TemplateVersionFormSerializer,
+        responses={201: TemplateSerializer},
+    )  # fmt: skip
+    @idempotent
+    def post(self, request: Request, template_id: str) -> Response:
+        caller = caller_of(request)
+        found = templates.template_for(caller, template_id)
+        form = TemplateVersionFormSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        templates.add_version(caller, found.pk, form.validated_data["spec"], now=clock.now())
+        return Response(template_as_json(templates.template_for(caller, template_id)), status=201)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts.caller import caller_of
+from control_plane.common import clock
+from control_plane.common.errors import unprocessable
+from control_plane.common.idempotency import idempotent
+from control_plane.common.pagination import paginate, read_page
+from control_plane.common.parsing import StrictSerializer
+from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.runs import views
+from control_plane.runs.views import view_as_json
+
+
+class RunViewFormSerializer(StrictSerializer):
+    name = serializers.CharField(max_length=120)
+    query = serializers.DictField(help_text="parameters of the run list: a text, or a list of texts, each")
+    shared = serializers.BooleanField(
+        required=False, help_text="the whole project sees it; only its owner changes it"
+    )
+
+
+class RunViewPatchSerializer(StrictSerializer):
+    name = serializers.CharField(max_length=120, required=False)
+    query = serializers.DictField(required=False)
+    shared = serializers.BooleanField(required=False)
+
+
+class RunViewSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    query = serializers.DictField(child=serializers.ListField(child=serializers.CharField()))
+    shared = serializers.BooleanField()
+    owner = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class RunViewsView(APIView):
+    scopes = {"GET": "runs:read", "POST": "runs:read"}
+
+    @extend_schema(
+        operation_id="list_run_views", parameters=PAGE_PARAMETERS, responses=page_of(RunViewSerializer)
+    )
+    def get(self, request: Request) -> Response:
+        return Response(paginate(views.views(caller_of(request)), read_page(request), view_as_json))
+
+    @extend_schema(
+        operation_id="create_run_view", request=RunViewFormSerializer, responses={201: RunViewSerializer}
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        form = RunViewFormSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        view = views.create_view(caller_of(request), **form.validated_data, now=clock.now())
+        return Response(view_as_json(view), status=201)
+
+
+class RunViewView(APIView):
+    scopes = {"GET": "runs:read", "PATCH": "runs:read", "DELETE": "runs:read"}
+
+    @extend_schema(operation_id="get_run_view", responses=RunViewSerializer)
+    def get(self, request: Request, view_id: str) -> Response:
+        return Response(view_as_json(views.view_for(caller_of(request), view_id)))
+
+    @extend_schema(
+        operation_id="update_run_view", request=RunViewPatchSerializer, responses=RunViewSerializer
+    )
+    def patch(self, request: Request, view_id: str) -> Response:
+        views.view_for(caller_of(request), view_id)
+        form = RunViewPatchSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        if not form.validated_data:
+            raise unprocessable("invalid", "nothing to change: give name, query or shared")
+        view = views.update_view(caller_of(request), view_id, form.validated_data, now=clock.now())
+        return Response(view_as_json(view))
+
+    @extend_schema(operation_id="delete_run_view", responses={204: OpenApiResponse(description="it is gone")})
+    def delete(self, request: Request, view_id: str) -> Response:
+        views.delete_view(caller_of(request), view_id)
+        return Response(status=204)

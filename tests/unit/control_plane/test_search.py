@@ -1,0 +1,172 @@
+"""Which runs a list shows: filters, bounds, orders, views; and that a page costs the same however many there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from control_plane.runs import records
+from control_plane.runs.models import Run
+
+
+@pytest.fixture
+def four(alice: Any, person: Any, clock: Any) -> list[str]:
+    """Four runs, an hour apart; the third is Bob's, the fourth has no reward yet."""
+    made = []
+    for number, reward in enumerate((0.2, 0.9, 0.5, None)):
+        by = person("bob") if number == 2 else alice
+        run = by.run(name=f"run {number}", notes="with a note" if number == 1 else "")
+        row = Run.objects.get(pk=run["id"])
+        with transaction.atomic():
+            values = {"reward/mean": reward, "eval/greedy": reward} if reward is not None else {}
+            records.record_step(row, number + 1, values)
+        alice.call("PATCH", f"/runs/{run['id']}", {"tags": ["all", f"tag{number % 2}"]})
+        clock.forward(3600)
+        made.append(run["id"])
+    return made
+
+
+def found(person: Any, query: str) -> list[str]:
+    reply = person.get(f"/runs?{query}")
+    assert reply.status_code == 200, reply.content
+    return [run["name"] for run in reply.json()["data"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["run 3", "run 2", "run 1", "run 0"]),
+        ("text=NOTE", ["run 1"]),
+        ("author=bob", ["run 2"]),
+        ("tag=all&tag=tag1", ["run 3", "run 1"]),
+        ("metric=reward/mean%3E=0.5", ["run 2", "run 1"]),
+        ("metric=reward/mean%3E0.2&metric=eval/greedy%3C0.9", ["run 2"]),
+        ("dataset=sums", ["run 3", "run 2", "run 1", "run 0"]),
+        ("dataset=sums@1&model=tiny&name=run%201", ["run 1"]),
+        ("dataset=sums@2", []),
+        ("model=other", []),
+        ("created_after=2026-01-01T14:00:00Z", ["run 3", "run 2"]),
+        ("created_after=2026-01-01T13:00:00Z&created_before=2026-01-01T15:00:00%2B00:00", ["run 2", "run 1"]),
+        ("sort=-reward", ["run 1", "run 2", "run 0", "run 3"]),
+        ("sort=reward", ["run 3", "run 0", "run 2", "run 1"]),
+        ("sort=created", ["run 0", "run 1", "run 2", "run 3"]),
+        ("sort=-train_step&author=alice", ["run 3", "run 1", "run 0"]),
+        ("status=queued,running&kind=rl,sft&sort=name", ["run 0", "run 1", "run 2", "run 3"]),
+        ("parent=run_none", []),
+    ],
+)
+def test_a_filter_finds_what_it_says(alice: Any, four: list[str], query: str, names: list[str]) -> None:
+    assert found(alice, query) == names
+
+
+@pytest.mark.parametrize(
+    "sort", ["-reward", "reward", "name", "-started", "ended", "status", "-created", "created"]
+)
+def test_pages_of_any_order_meet_without_a_gap_or_a_repeat(alice: Any, four: list[str], sort: str) -> None:
+    whole, paged, cursor = found(alice, f"sort={sort}"), [], ""
+    for _ in range(4):
+        page = alice.get(f"/runs?sort={sort}&limit=1{cursor}").json()
+        paged += [run["name"] for run in page["data"]]
+        cursor = f"&cursor={page['next_cursor']}"
+    assert paged == whole and not page["has_more"]
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer", "says"),
+    [
+        ("statsu=RUNNING", "/statsu", "there are status, kind"),
+        ("status=EXPLODED", "/status", "known: DRAFT"),
+        ("kind=rlhf", "/kind", "known: "),
+        ("metric=reward", "/metric", "reward/mean>=0.5"),
+        ("metric=reward/mean%3E=--3", "/metric", "a number"),
+        ("created_after=yesterday", "/created_after", "with its zone"),
+        ("created_after=2026-01-01T12:00:00", "/created_after", "with its zone"),
+        ("created_before=2026-13-01T12:00:00Z", "/created_before", "with its zone"),
+        ("sort=colour", "/sort", "one of created"),
+        ("dataset=sums@three", "/dataset", "name@3"),
+        ("name=%0A", "/name", "plain text"),
+        ("text=" + "x" * 401, "/text", "400 characters"),
+        ("&".join("tag=x" for _ in range(21)), "/tag", "at most 20"),
+        ("sort=-reward&cursor=bm9uc2Vuc2U", "/cursor", "not a cursor"),
+    ],
+)
+def test_a_filter_that_cannot_be_is_refused_with_its_name(
+    alice: Any, query: str, pointer: str, says: str
+) -> None:
+    refused = alice.get(f"/runs?{query}")
+    assert refused.status_code == 422, refused.content
+    error = refused.json()["errors"][0]
+    assert error["pointer"] == pointer and says in error["message"]
+
+
+def test_a_page_costs_the_same_queries_however_many_runs_it_shows(alice: Any, four: list[str]) -> None:
+    def queries(query: str) -> int:
+        with CaptureQueriesContext(connection) as seen:
+            assert alice.get(f"/runs?{query}").status_code == 200
+        return len(seen)
+
+    queries("limit=1")  # the token's use is noted once
+    assert queries("limit=1") == queries("limit=4")
+    assert queries("limit=4&sort=-reward&metric=reward/mean%3E0&tag=all") == queries("limit=4")
+
+
+def test_a_view_is_kept_used_shared_and_changed_by_its_owner_alone(
+    alice: Any, person: Any, four: list[str]
+) -> None:
+    query = {"tag": ["all", "tag1"], "sort": "-reward"}
+    made = alice.post("/run-views", {"name": "good ones", "query": query})
+    assert made.status_code == 201, made.content
+    view = made.json()
+    assert view["query"] == {"tag": ["all", "tag1"], "sort": ["-reward"]}
+    assert found(alice, f"view={view['id']}") == ["run 1", "run 3"]
+    assert found(alice, f"view={view['id']}&sort=name&author=alice") == ["run 1", "run 3"]
+    bob = person("bob")
+    assert bob.get(f"/run-views/{view['id']}").status_code == 404, "it is alice's own"
+    assert bob.get(f"/runs?view={view['id']}").status_code == 404
+    alice.call("PATCH", f"/run-views/{view['id']}", {"shared": True})
+    assert [row["name"] for row in bob.get("/run-views").json()["data"]] == ["good ones"]
+    refused = bob.call("DELETE", f"/run-views/{view['id']}")
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_yours")
+    charlie = person("charlie", team="blue")
+    assert charlie.get(f"/run-views/{view['id']}").status_code == 404
+    assert alice.post("/run-views", {"name": "good ones", "query": {}}).json()["code"] == "name_taken"
+    assert alice.call("DELETE", f"/run-views/{view['id']}").status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer"),
+    [
+        ({"statsu": "x"}, "/query/statsu"),
+        ({"status": "EXPLODED"}, "/query/status"),
+        ({"tag": 3}, "/query/tag"),
+        ({"metric": ["reward/mean>=0.5", "x"]}, "/query/metric"),
+    ],
+)
+def test_a_view_of_what_no_list_takes_is_refused(alice: Any, query: dict[str, Any], pointer: str) -> None:
+    refused = alice.post("/run-views", {"name": "odd", "query": query})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, pointer)
+    assert alice.get("/run-views").json()["data"] == []
+
+
+def test_an_older_evaluation_is_kept_and_an_older_step_is_not(alice: Any) -> None:
+    row = Run.objects.get(pk=alice.run()["id"])
+    with transaction.atomic():
+        records.record_step(row, 10, {"reward/mean": 0.5, "time/step_seconds": 3.0})
+        records.record_step(row, 8, {"reward/mean": 0.1, "eval/greedy": 0.7})
+    assert Run.objects.get().metrics == {"reward/mean": 0.5, "eval/greedy": 0.7}
+
+
+def test_the_command_lists_by_filters_and_views(oolong: Any, alice: Any, four: list[str]) -> None:
+    listed = oolong("run", "list", "--filter", "metric=reward/mean>=0.5", "--filter", "sort=-reward")
+    assert [line.split("\t")[1] for line in listed.out.splitlines()] == ["run 1", "run 2"]
+    made = oolong("view", "save", "best", "--filter", "metric=reward/mean>=0.5")
+    assert made.code == 0, made.err
+    assert "metric=reward/mean>=0.5" in oolong("view", "list").out
+    shown = oolong("run", "list", "--view", made.out.strip())
+    assert len(shown.out.splitlines()) == 2
+    assert oolong("run", "list", "--filter", "statsu=x").code == 2
+    assert oolong("run", "list", "--filter", "nothing").code == 2
+    assert oolong("view", "delete", made.out.strip()).code == 0

@@ -130,6 +130,7 @@ SPECTACULAR_SETTINGS = {
         "RunStatus": "control_plane.common.schema.RUN_STATUSES",
         "NodeStatus": "control_plane.common.schema.NODE_STATUSES",
         "Role": "control_plane.common.schema.ROLES",
+        "SweepStatus": "control_plane.runs.sweep_api.SWEEP_STATUSES",
         "RunKind": "control_plane.common.schema.RUN_KINDS",
         "ModelKind": "control_plane.common.schema.MODEL_KINDS",
         "SourceKind": "control_plane.common.schema.SOURCE_KINDS",

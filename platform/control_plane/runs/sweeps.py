@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -147,7 +148,7 @@ def _go_on(
             SweepTrial.objects.filter(pk=trial.pk).update(rests=False)
         why = to_be_stopped(plan, train_step=run.train_step, value=value_of(plan, trial))
         if why and run.status in (RunStatus.RUNNING, RunStatus.RECOVERING):
-            _try(lambda run, why=why: _stop(run, why, now=now), trial)
+            _try(partial(_stop, why=why, now=now), trial)
     waiting = [trial for trial in trials if trial.run is None and not trial.skipped]
     if waiting and reached(plan, [value_of(plan, trial) for trial in trials]):
         _skip_rest(sweep, "the target was reached")
@@ -178,7 +179,7 @@ def _try(act: Callable[[Run], object], trial: SweepTrial) -> bool:
     return True
 
 
-def _stop(run: Run, why: str, *, now: datetime) -> None:
+def _stop(run: Run, *, why: str, now: datetime) -> None:
     stopped = stop_run(run.pk, now=now)
     note(stopped, "sweep", f"stopped by its sweep: {why}", at=now)
 

@@ -93,7 +93,7 @@ def test_a_template_that_is_not_there_is_refused(alice: Any, reference: Any) -> 
 
 
 def test_the_command_keeps_and_uses_templates(oolong: Any, alice: Any, tmp_path: Any) -> None:
-    (tmp_path / "work" / "part.yaml").write_text(json.dumps(PART))
+    (tmp_path / "work" / "part.yaml").write_text(yaml.safe_dump(PART))
     (tmp_path / "work" / "run.yaml").write_text(json.dumps(alice.spec()))
     assert oolong("template", "save", "ours", "-f", "part.yaml").out == "ours@1\n"
     assert oolong("template", "save", "ours", "-f", "part.yaml").out == "ours@2\n"

@@ -1179,6 +1179,86 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/run-templates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_run_templates"];
+        put?: never;
+        post: operations["create_run_template"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/run-templates/{template_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_run_template"];
+        put?: never;
+        post?: never;
+        delete: operations["delete_run_template"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/run-templates/{template_id}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["add_run_template_version"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/run-views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_run_views"];
+        put?: never;
+        post: operations["create_run_view"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/run-views/{view_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_run_view"];
+        put?: never;
+        post?: never;
+        delete: operations["delete_run_view"];
+        options?: never;
+        head?: never;
+        patch: operations["update_run_view"];
+        trace?: never;
+    };
     "/api/v1/runs": {
         parameters: {
             query?: never;
@@ -1765,6 +1845,102 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sweeps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_sweeps"];
+        put?: never;
+        post: operations["create_sweep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_sweep"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["cancel_sweep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["pause_sweep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["resume_sweep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/trials": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_sweep_trials"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/team": {
         parameters: {
             query?: never;
@@ -2332,6 +2508,8 @@ export interface components {
             spec: {
                 [key: string]: unknown;
             };
+            /** @description name@2, or name: a template or preset that spec is merged over (RFC 7396) */
+            template?: string;
             /** @description keep it without submitting; what it names may not be there yet */
             draft?: boolean;
             /** @description what a pipeline wants once: the same key and spec answer 200 with the run that is there */
@@ -3223,6 +3401,14 @@ export interface components {
             priority?: number;
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        PatchedRunViewPatchRequest: {
+            name?: string;
+            query?: {
+                [key: string]: unknown;
+            };
+            shared?: boolean;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PatchedWebhookPatchRequest: {
             name?: string;
             url?: string;
@@ -3661,6 +3847,34 @@ export interface components {
         };
         /** @enum {string} */
         RunStatus: "DRAFT" | "QUEUED" | "STARTING" | "RUNNING" | "RECOVERING" | "PAUSING" | "PAUSED" | "STOPPING" | "FINISHING" | "SUCCEEDED" | "STOPPED" | "FAILED";
+        RunView: {
+            id: string;
+            name: string;
+            query: {
+                [key: string]: string[];
+            };
+            shared: boolean;
+            owner: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        RunViewFormRequest: {
+            name: string;
+            /** @description parameters of the run list: a text, or a list of texts, each */
+            query: {
+                [key: string]: unknown;
+            };
+            /** @description the whole project sees it; only its owner changes it */
+            shared?: boolean;
+        };
+        RunViewPage: {
+            data: components["schemas"]["RunView"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
         Secret: {
             name: string;
             hosts: string[];
@@ -3794,6 +4008,8 @@ export interface components {
             spec: {
                 [key: string]: unknown;
             };
+            /** @description name@2, or name: a template or preset that spec is merged over (RFC 7396) */
+            template?: string;
         };
         /** @enum {string} */
         Status852Enum: "open" | "accepted" | "revoked" | "expired";
@@ -3826,6 +4042,51 @@ export interface components {
             /** Format: date-time */
             expires_at: string;
         };
+        Sweep: {
+            id: string;
+            name: string;
+            status: components["schemas"]["SweepStatus"];
+            message: string;
+            spec: {
+                [key: string]: unknown;
+            };
+            plan: {
+                [key: string]: unknown;
+            };
+            max_parallel: number;
+            trials: number;
+            /** @description trials by state */
+            counts: {
+                [key: string]: number;
+            };
+            best: components["schemas"]["Trial"] | null;
+            created_by: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            ended_at: string | null;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        SweepFormRequest: {
+            name: string;
+            /** @description a RunSpec; each trial sets its own values into it */
+            spec: {
+                [key: string]: unknown;
+            };
+            /** @description method grid or random, parameters [{pointer, values | low, high, scale, integer}], samples, seed, objective {metric, goal}, stop {at_step, worse_than, target}; see the how-to of sweeps */
+            plan: {
+                [key: string]: unknown;
+            };
+            /** @default 1 */
+            max_parallel: number;
+        };
+        SweepPage: {
+            data: components["schemas"]["Sweep"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        /** @enum {string} */
+        SweepStatus: "RUNNING" | "PAUSED" | "FINISHED" | "CANCELLED" | "FAILED";
         Team: {
             id: string;
             name: string;
@@ -3834,6 +4095,53 @@ export interface components {
             data: components["schemas"]["Team"][];
             next_cursor: string | null;
             has_more: boolean;
+        };
+        Template: {
+            id: string;
+            name: string;
+            /** @description name@3: its newest version */
+            ref: string;
+            description: string;
+            of_team: boolean;
+            /** @description of the newest version */
+            spec: {
+                [key: string]: unknown;
+            };
+            versions: components["schemas"]["TemplateVersion"][];
+            created_by: string;
+            /** Format: date-time */
+            created_at: string;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        TemplateFormRequest: {
+            name: string;
+            description?: string;
+            /** @description a part of a RunSpec */
+            spec: {
+                [key: string]: unknown;
+            };
+            /** @description for every project of the team */
+            for_team?: boolean;
+        };
+        TemplatePage: {
+            data: components["schemas"]["Template"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        TemplateVersion: {
+            number: number;
+            spec: {
+                [key: string]: unknown;
+            };
+            /** Format: date-time */
+            created_at: string;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        TemplateVersionFormRequest: {
+            /** @description a part of a RunSpec */
+            spec: {
+                [key: string]: unknown;
+            };
         };
         Token: {
             id: string;
@@ -3929,6 +4237,35 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        Trial: {
+            number: number;
+            /** @description JSON pointer → value */
+            values: {
+                [key: string]: unknown;
+            };
+            run: components["schemas"]["TrialRun"] | null;
+            state: components["schemas"]["TrialStateEnum"];
+            /** @description why it never became a run */
+            skipped: string;
+            train_step: number;
+            /**
+             * Format: double
+             * @description its newest value
+             */
+            objective: number | null;
+        };
+        TrialPage: {
+            data: components["schemas"]["Trial"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        TrialRun: {
+            id: string;
+            name: string;
+            status: components["schemas"]["RunStatus"];
+        };
+        /** @enum {string} */
+        TrialStateEnum: "waiting" | "running" | "succeeded" | "stopped" | "failed" | "skipped";
         Upload: {
             id: string;
             filename: string;
@@ -4260,6 +4597,7 @@ export type PatchedProjectChangeRequest = components['schemas']['PatchedProjectC
 export type PatchedQuotaChangeRequest = components['schemas']['PatchedQuotaChangeRequest'];
 export type PatchedRoleRequest = components['schemas']['PatchedRoleRequest'];
 export type PatchedRunPatchRequest = components['schemas']['PatchedRunPatchRequest'];
+export type PatchedRunViewPatchRequest = components['schemas']['PatchedRunViewPatchRequest'];
 export type PatchedWebhookPatchRequest = components['schemas']['PatchedWebhookPatchRequest'];
 export type Plan = components['schemas']['Plan'];
 export type PlannedJob = components['schemas']['PlannedJob'];
@@ -4300,6 +4638,9 @@ export type RunKind = components['schemas']['RunKind'];
 export type RunModel = components['schemas']['RunModel'];
 export type RunPage = components['schemas']['RunPage'];
 export type RunStatus = components['schemas']['RunStatus'];
+export type RunView = components['schemas']['RunView'];
+export type RunViewFormRequest = components['schemas']['RunViewFormRequest'];
+export type RunViewPage = components['schemas']['RunViewPage'];
 export type Secret = components['schemas']['Secret'];
 export type SecretPage = components['schemas']['SecretPage'];
 export type SecretRequest = components['schemas']['SecretRequest'];
@@ -4322,14 +4663,27 @@ export type StoredFile = components['schemas']['StoredFile'];
 export type StoredSampleRequest = components['schemas']['StoredSampleRequest'];
 export type StratifyEnum = components['schemas']['StratifyEnum'];
 export type StreamTicket = components['schemas']['StreamTicket'];
+export type Sweep = components['schemas']['Sweep'];
+export type SweepFormRequest = components['schemas']['SweepFormRequest'];
+export type SweepPage = components['schemas']['SweepPage'];
+export type SweepStatus = components['schemas']['SweepStatus'];
 export type Team = components['schemas']['Team'];
 export type TeamPage = components['schemas']['TeamPage'];
+export type Template = components['schemas']['Template'];
+export type TemplateFormRequest = components['schemas']['TemplateFormRequest'];
+export type TemplatePage = components['schemas']['TemplatePage'];
+export type TemplateVersion = components['schemas']['TemplateVersion'];
+export type TemplateVersionFormRequest = components['schemas']['TemplateVersionFormRequest'];
 export type Token = components['schemas']['Token'];
 export type TokenCreateRequest = components['schemas']['TokenCreateRequest'];
 export type TokenPage = components['schemas']['TokenPage'];
 export type TokenRotateRequest = components['schemas']['TokenRotateRequest'];
 export type Trajectory = components['schemas']['Trajectory'];
 export type TrajectoryPage = components['schemas']['TrajectoryPage'];
+export type Trial = components['schemas']['Trial'];
+export type TrialPage = components['schemas']['TrialPage'];
+export type TrialRun = components['schemas']['TrialRun'];
+export type TrialStateEnum = components['schemas']['TrialStateEnum'];
 export type Upload = components['schemas']['Upload'];
 export type UploadReply = components['schemas']['UploadReply'];
 export type UploadSession = components['schemas']['UploadSession'];
@@ -7448,20 +7802,368 @@ export interface operations {
             };
         };
     };
-    list_runs: {
+    list_run_templates: {
         parameters: {
             query?: {
                 /** @description next_cursor of the page before */
                 cursor?: string;
-                kind?: "bench" | "eval" | "playground" | "rl" | "sft";
                 /** @description 1 to 200; 50 when left out */
                 limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplatePage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_run_template: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TemplateFormRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Template"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_run_template: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                template_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Template"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_run_template: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                template_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description it is gone */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    add_run_template_version: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                template_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TemplateVersionFormRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Template"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_run_views: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunViewPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_run_view: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunViewFormRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunView"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_run_view: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                view_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunView"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_run_view: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                view_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description it is gone */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    update_run_view: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                view_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedRunViewPatchRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunView"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_runs: {
+        parameters: {
+            query?: {
+                /** @description user name of who submitted it */
+                author?: string;
+                /** @description RFC 3339, inclusive */
+                created_after?: string;
+                /** @description RFC 3339, exclusive */
+                created_before?: string;
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description id of a version, name, or name@3 */
+                dataset?: string;
+                /** @description one or more of rl, sft, eval, bench, playground, comma-separated */
+                kind?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+                /** @description bound of the newest value: reward/mean>=0.5; repeatable */
+                metric?: string[];
+                /** @description base model by id or name, or checkpoint by id */
+                model?: string;
                 /** @description part of the name */
                 name?: string;
+                /** @description runs made from this one */
+                parent?: string;
+                /** @description created, name, status, train_step, reward, started, ended; with - the largest first. Newest first when left out */
+                sort?: string;
                 /** @description one or more, comma-separated */
                 status?: string;
-                /** @description runs that have this tag */
-                tag?: string;
+                /** @description runs of this sweep */
+                sweep?: string;
+                /** @description runs that have this tag; repeatable, all must hold */
+                tag?: string[];
+                /** @description part of the name or notes, or the id */
+                text?: string;
+                /** @description id of a saved view; what else is given goes before its own */
+                view?: string;
             };
             header?: never;
             path?: never;
@@ -8921,6 +9623,238 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["StreamTicket"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_sweeps: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_sweep: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SweepFormRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sweep"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_sweep: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sweep"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_sweep: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sweep"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    pause_sweep: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sweep"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resume_sweep: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sweep"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_sweep_trials: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrialPage"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

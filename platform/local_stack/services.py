@@ -22,6 +22,7 @@ CONTROL_PLANE_ONLY = frozenset(
         "REDIS_URL",
         "OOLONG_METRICS_TOKEN",
         "OOLONG_SECRETS_KEYS",
+        "OOLONG_OIDC_CLIENT_SECRET",
         "STORAGE_URL",
         "OOLONG_DATA_DIR",
         "PROMETHEUS_MULTIPROC_DIR",

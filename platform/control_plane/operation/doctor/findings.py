@@ -102,7 +102,9 @@ def _queue(runs: dict[str, Any], slots: dict[str, int]) -> list[Advice]:
 
 def _nodes(nodes: list[dict[str, Any]]) -> list[Advice]:
     if not nodes:
-        return [Advice("warning", "no node has joined", "`oolong pool enrol` gives a token for one")]
+        return [
+            Advice("warning", "no node has joined", "`oolong pool enrolment-token` gives a token for one")
+        ]
     found = [
         Advice(
             "fault" if node["status"] == "LOST" else "warning",
@@ -116,7 +118,7 @@ def _nodes(nodes: list[dict[str, Any]]) -> list[Advice]:
         Advice(
             "warning",
             f"node {node['name']}: {node['unhealthy']} unhealthy slot(s)",
-            "see `oolong pool slots`",
+            "`oolong pool nodes` and its page say why",
         )
         for node in nodes
         if node["unhealthy"]
@@ -136,7 +138,7 @@ def _disk(disk: list[dict[str, Any]]) -> list[Advice]:
         Advice(
             "fault" if place["free_bytes"] < place["total_bytes"] * DISK_LOW_SHARE / 5 else "warning",
             f"{place['what']} has {place['free_bytes'] / 1e9:.1f} GB free of {place['total_bytes'] / 1e9:.1f} GB",
-            "make room: `oolong ckpt retention` frees checkpoints, `manage.py verify` names blobs of nobody",
+            "make room: `oolong ckpt prune` frees checkpoints, `manage.py verify` names blobs of nobody",
         )
         for place in disk
         if place["free_bytes"] < place["total_bytes"] * DISK_LOW_SHARE

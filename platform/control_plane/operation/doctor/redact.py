@@ -59,6 +59,8 @@ def known_secrets() -> set[str]:
     """Every secret of the settings, and the passwords inside addresses."""
     environment = settings.ENVIRONMENT
     found = {environment.secret_key, environment.metrics_token, *environment.secrets_keys}
+    if environment.oidc is not None:
+        found.add(environment.oidc.client_secret)
     for url in (environment.database_url, environment.redis_url):
         password = urlsplit(url).password
         if password:

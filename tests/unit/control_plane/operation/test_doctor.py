@@ -16,6 +16,7 @@ from django.core.management import CommandError, call_command
 
 from control_plane.accounts.services import create_login_link
 from control_plane.common.models import Tick
+from control_plane.environment import Oidc
 from control_plane.fleet.models import Liveness, Node
 from control_plane.operation.doctor import collect as collect_module
 from control_plane.operation.doctor.collect import collect
@@ -49,13 +50,18 @@ def test_no_secret_is_in_the_bundle(
         secrets_keys=["planted-sealing-key"],
         database_url="postgresql://oolong:planted-database-pw@db/x", redis_url="redis://:planted%2Fbroker@valkey/0",
         storage_url="s3://bucket/x?endpoint=https://planted-user:planted-pw@s3",
+        oidc=Oidc(
+            issuer="https://id.example.org", client_id="oolong", client_secret="planted-client-secret", name="id",
+            role_claim="groups", roles=(),
+        ),
     )  # fmt: skip
     first = node()
     run = start(first)
     attempt = first.reply.attempts[0]  # type: ignore[union-attr]
     link = create_login_link(alice.user, now=clock.now)
     secrets = [
-        "planted-signing-key-0123456789", "planted-metrics-token", "planted-sealing-key", "planted-database-pw",
+        "planted-signing-key-0123456789", "planted-metrics-token", "planted-sealing-key", "planted-client-secret",
+        "planted-database-pw",
         "planted%2Fbroker", "planted/broker", "planted-user", "planted-pw", alice.token, first.credential,
         attempt.token, link.rpartition("/")[2], "hunter2hunter2", "hf_AbCdEfGhIjKlMn", "AKIAIOSFODNN7EXAMPLE",
         "MIIEpAIBAAKCAQEA7x", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
@@ -64,7 +70,8 @@ def test_no_secret_is_in_the_bundle(
         f"could not reach postgresql://oolong:planted-database-pw@db/x with {alice.token}; api_key='hunter2hunter2' "
         f'HF_TOKEN=hf_AbCdEfGhIjKlMn AKIAIOSFODNN7EXAMPLE {first.credential} "password": "hunter2hunter2" '
         f"Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl {PEM} GET {link} planted/broker "
-        f"planted-sealing-key planted-metrics-token SECRET_KEY=planted-signing-key-0123456789 token={attempt.token}"
+        f"planted-sealing-key planted-client-secret planted-metrics-token "
+        f"SECRET_KEY=planted-signing-key-0123456789 token={attempt.token}"
     )
     Job.objects.filter(attempt__run=run["id"]).update(reason=EndReason.TRAINER_DIED, message=told)
     RunEvent.objects.create(run_id=run["id"], at=clock.now, kind="bad_outbox_line", message=told)

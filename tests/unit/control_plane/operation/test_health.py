@@ -130,6 +130,7 @@ def test_metrics_tell_of_runs_slots_and_requests(
     asked = 'oolong_http_request_duration_seconds_count{area="runs",method="GET",status="2xx"}'
     assert values[asked] >= 1
     assert "oolong_outbox_lag_bytes" in values
+    assert values['oolong_webhook_deliveries{state="PENDING"}'] == 0
     text = "\n".join(values)
     assert run["id"] not in text, "an id would make a new series for every run"
     assert "sums" not in text

@@ -112,12 +112,13 @@ class ControllerTelemetry:
     def _line(self, step: int, sample: Sample) -> TrajectoryLine:
         group, trajectory = sample.group, sample.trajectory
         runs = version_runs(trajectory)
+        # Of a very long one the completion alone: a line must fit one shipment.
+        told = len(trajectory.token_ids) <= LONGEST_TOKENS
         texts, position = [], 0
-        for _version, count in runs:
+        for _version, count in runs if told else ():
             span = trajectory.token_ids[position : position + count]
             texts.append(self._template.decode(span, skip_special_tokens=False))
             position += count
-        told = len(trajectory.token_ids) <= LONGEST_TOKENS
         return TrajectoryLine(
             step=step,
             group_id=group.group_id,

@@ -21,7 +21,7 @@ from gpu_agents.rewards.telemetry import RewardTelemetry
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RewardSection
 from oolong.contracts.telemetry import Outbox
-from oolong.contracts.user_source import SourceKind
+from oolong.contracts.user_source import EVALUATION_REWARD, SourceKind
 from oolong.sandbox import SandboxRefused
 
 log = logging.getLogger(__name__)
@@ -46,10 +46,14 @@ def scorer_of(job: Job, sandboxes: Sandboxes) -> Scorer:
     own = spec.evaluation.reward if spec.evaluation is not None else None
     if own is None:
         return training
-    return ByPurpose(training=training, evaluation=scorer_of_section(own, job, sandboxes))
+    return ByPurpose(
+        training=training, evaluation=scorer_of_section(own, job, sandboxes, source=EVALUATION_REWARD)
+    )
 
 
-def scorer_of_section(section: RewardSection, job: Job, sandboxes: Sandboxes) -> Scorer:
+def scorer_of_section(
+    section: RewardSection, job: Job, sandboxes: Sandboxes, *, source: str = SourceKind.REWARD
+) -> Scorer:
     """The section's uploaded function, or its built-in one."""
     place = Place(
         sandboxes=sandboxes,
@@ -57,8 +61,8 @@ def scorer_of_section(section: RewardSection, job: Job, sandboxes: Sandboxes) ->
         with_test_rewards=os.environ.get("OOLONG_TEST_REWARDS") == "1",
     )
     if section.function is not None:
-        source = Path(job.attempt.source_files[SourceKind.REWARD]).read_text()
-        return build_user_scorer(source, section.options, place)
+        text = Path(job.attempt.source_files[source]).read_text()
+        return build_user_scorer(text, section.options, place)
     return build_scorer(section.name, section.options, place)
 
 

@@ -20,8 +20,10 @@ from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, RewardTest, Run
 from control_plane.runs.observation import observe
 from control_plane.runs.progress import note_stored
+from control_plane.runs.resolve import function_places
 from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, HeartbeatRequest, UploadReply
 from oolong.contracts.lifecycle import AttemptStatus, JobKind
+from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.user_source import SAMPLES
 
 # A playground reads no rows, and the protocol wants a dataset: an empty line.
@@ -75,9 +77,11 @@ def _desired(attempt: Attempt) -> DesiredAttempt:
 
 
 def _sources(run: Run) -> dict[str, Artifact]:
+    versions = {version.ref: version for version in run.functions.all()}
     sources = {
-        version.function.kind: Artifact(sha256=version.sha256, bytes=version.bytes, kind="source")
-        for version in run.functions.all()
+        place.source: Artifact(sha256=version.sha256, bytes=version.bytes, kind="source")
+        for place in (function_places(RunSpec.model_validate(run.spec)) if versions else [])
+        if (version := versions.get(place.reference or "")) is not None
     }
     test = RewardTest.objects.filter(run=run).first() if run.kind == "bench" else None
     if test is not None and test.samples_sha256:

@@ -22,7 +22,7 @@ from control_plane.runs.models import RewardTest
 from control_plane.runs.reward_key import reward_key
 from oolong.contracts import user_source
 from oolong.contracts.run_spec import LintFinding, RunSpec, lint, spec_errors
-from oolong.contracts.user_source import SourceKind
+from oolong.contracts.user_source import EVALUATION_REWARD, SourceKind
 
 # Kinds that hold a slot and are no run that one submits: what they are for.
 DOORS = {
@@ -41,7 +41,7 @@ class Resolved:
     evaluation_version: DatasetVersion | None = None
     base_model: BaseModel | None = None
     initial_checkpoint: Checkpoint | None = None
-    functions: dict[SourceKind, FunctionVersion] = field(default_factory=dict)
+    functions: dict[str, FunctionVersion] = field(default_factory=dict)  # by the name of the node's input
 
     def refuse(self, pointer: str, code: str, message: str) -> None:
         self.errors.append(FieldError(pointer, code, message))
@@ -234,43 +234,54 @@ def _no_reward(name: str) -> str:
 def _resolve_functions(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
     if spec.kind == "sft":
         return
-    for place in _function_places(spec):
+    for place in function_places(spec):
         if place.reference is not None:
             _resolve_function(caller, place, resolved)
 
 
 @dataclass(frozen=True)
-class _FunctionPlace:
+class FunctionPlace:
     """Where a spec names an uploaded function."""
 
+    source: str  # name of the input that the node gets
     kind: SourceKind
-    section: str
+    section: tuple[str, ...]
     field: str
     reference: str | None
     options: dict[str, Any]
 
     @property
     def pointer(self) -> str:
-        return f"/{self.section}/{self.field}"
+        return f"/{'/'.join(self.section)}/{self.field}"
 
 
-def _function_places(spec: RunSpec) -> list[_FunctionPlace]:
-    return [
-        _FunctionPlace(SourceKind.REWARD, "reward", "function", spec.reward.function, spec.reward.options),
-        _FunctionPlace(
-            SourceKind.WORKFLOW, "workflow", "function", spec.workflow.function, spec.workflow.options
+def function_places(spec: RunSpec) -> list[FunctionPlace]:
+    reward, workflow, algorithm = spec.reward, spec.workflow, spec.algorithm
+    kinds = SourceKind
+    places = [
+        FunctionPlace(kinds.REWARD, kinds.REWARD, ("reward",), "function", reward.function, reward.options),
+        FunctionPlace(
+            kinds.WORKFLOW, kinds.WORKFLOW, ("workflow",), "function", workflow.function, workflow.options
         ),
-        _FunctionPlace(
-            SourceKind.LOSS,
-            "algorithm",
+        FunctionPlace(
+            kinds.LOSS,
+            kinds.LOSS,
+            ("algorithm",),
             "loss_function",
-            spec.algorithm.loss_function,
-            spec.algorithm.options,
+            algorithm.loss_function,
+            algorithm.options,
         ),
     ]
+    own = spec.evaluation.reward if spec.evaluation is not None else None
+    if own is not None:
+        section = ("evaluation", "reward")
+        places.append(
+            FunctionPlace(EVALUATION_REWARD, kinds.REWARD, section, "function", own.function, own.options)
+        )
+    return places
 
 
-def _resolve_function(caller: Caller, place: _FunctionPlace, resolved: Resolved) -> None:
+def _resolve_function(caller: Caller, place: FunctionPlace, resolved: Resolved) -> None:
     assert place.reference is not None
     version = catalog.find_function_version(caller, place.reference)
     if version is None:
@@ -288,7 +299,7 @@ def _resolve_function(caller: Caller, place: _FunctionPlace, resolved: Resolved)
     unknown = sorted(set(place.options) - set(version.options))
     if unknown and not version.any_option:
         resolved.refuse(
-            f"/{place.section}/options", "unknown_option",
+            f"/{'/'.join(place.section)}/options", "unknown_option",
             f"{version.ref} has no option {unknown[0]!r}; it has {', '.join(version.options) or 'none'}",
         )  # fmt: skip
     if place.kind == SourceKind.LOSS and not caller.project.trainer_code:
@@ -301,7 +312,7 @@ def _resolve_function(caller: Caller, place: _FunctionPlace, resolved: Resolved)
         resolved.refuse(
             place.pointer, "not_supported_yet", f"no node of this version can run an uploaded {place.kind}"
         )
-    resolved.functions[place.kind] = version
+    resolved.functions[place.source] = version
 
 
 def _exact(spec: RunSpec, resolved: Resolved) -> dict[str, Any]:
@@ -314,9 +325,12 @@ def _exact(spec: RunSpec, resolved: Resolved) -> dict[str, Any]:
         document["model"]["checkpoint"] = resolved.initial_checkpoint.pk
     if document["evaluation"] is not None and resolved.evaluation_version is not None:
         document["evaluation"]["dataset"] = resolved.evaluation_version.pk
-    for place in _function_places(spec):
-        if place.kind in resolved.functions:
-            document[place.section][place.field] = resolved.functions[place.kind].ref
+    for place in function_places(spec):
+        if place.source in resolved.functions:
+            section = document
+            for name in place.section:
+                section = section[name]
+            section[place.field] = resolved.functions[place.source].ref
     return document
 
 

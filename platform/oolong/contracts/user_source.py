@@ -18,6 +18,7 @@ class SourceKind(StrEnum):
     LOSS = "loss"
 
 
+EVALUATION_REWARD = "evaluation_reward"  # a reward's source as well: of evaluation.reward
 SAMPLES = "samples"  # an input beside the sources: completions for a reward's test, as JSON lines
 
 

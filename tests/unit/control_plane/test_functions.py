@@ -186,6 +186,9 @@ def test_the_loss_of_the_how_to_is_taken() -> None:
 # --- in a run ---------------------------------------------------------------------------------------------
 
 
+SCORED = {"split": "eval", "prompts": 8}
+
+
 def faults(alice: Any, **changes: Any) -> dict[str, str]:
     reply = alice.post("/runs/validate", {"spec": alice.spec(**changes)})
     return {error["pointer"]: error["code"] for error in reply.json()["errors"]}
@@ -220,6 +223,12 @@ def test_a_run_pins_the_version_and_its_node_gets_the_very_file(
         ({"reward": {"name": "math", "function": "contains@1"}}, {"/reward/function": "two_rewards"}),
         ({"algorithm": {"loss_function": "mine@1"}}, {"/algorithm/loss_function": "trainer_code_off"}),
         ({"reward": {"function": "contains"}}, {}),
+        ({"evaluation": {**SCORED, "reward": {"function": "contains@1"}}}, {}),
+        ({"evaluation": {**SCORED, "reward": {"function": "none@1"}}},
+         {"/evaluation/reward/function": "unknown_function"}),
+        ({"evaluation": {**SCORED, "reward": {"function": "mine@1"}}}, {"/evaluation/reward/function": "wrong_kind"}),
+        ({"evaluation": {**SCORED, "reward": {"function": "contains@1", "options": {"wait": 1}}}},
+         {"/evaluation/reward/options": "unknown_option"}),
         ({"algorithm": {"loss_function": "mine@1", "options": {"slop": 1.0}}},
          {"/algorithm/options": "unknown_option", "/algorithm/loss_function": "trainer_code_off"}),
     ],
@@ -232,6 +241,21 @@ def test_what_a_spec_says_of_a_function_must_hold(
     upload(alice, LOSS, name="mine", kind="loss")
     alice.call("PATCH", "/project", {"trainer_code": False})
     assert faults(alice, **changes) == expected
+
+
+def test_an_evaluation_may_be_scored_by_another_uploaded_function(alice: Any, node: Any, start: Any) -> None:
+    first = upload(alice).json()
+    second = upload(alice, REWARD + "# stricter\n").json()
+    machine = node()
+    own = {**SCORED, "reward": {"function": "contains@latest"}}
+    run = start(machine, reward={"function": "contains@1"}, evaluation=own)
+    assert run["spec"]["evaluation"]["reward"]["function"] == "contains@2"
+    (attempt,) = machine.beat().attempts
+    assert {name: source.sha256 for name, source in attempt.sources.items()} == {
+        "reward": first["sha256"], "evaluation_reward": second["sha256"],
+    }  # fmt: skip
+    for source in attempt.sources.values():
+        assert machine.get(f"/artifacts/{source.sha256}").status_code == 200
 
 
 def test_a_loss_reaches_the_node_of_its_run(alice: Any, node: Any, start: Any) -> None:
@@ -281,8 +305,9 @@ def test_the_command_says_what_is_wrong_and_exits_2(oolong: Any) -> None:
 
 
 def test_the_command_turns_code_in_the_trainer_on_and_shows_who_did(oolong: Any) -> None:
-    assert "trainer code  off" in oolong("project", "show").out
-    assert "trainer code  on" in oolong("project", "set", "--trainer-code", "on").out
+    assert re.search(r"^trainer code +off$", oolong("project", "show").out, re.MULTILINE)
+    turned = oolong("project", "set", "--trainer-code", "on").out
+    assert re.search(r"^trainer code +on$", turned, re.MULTILINE)
     assert "alice turned trainer_code on" in oolong("project", "events").out
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gpu_agents.channel import CallRefused, Peer
@@ -22,6 +24,7 @@ from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import ScoreReply, ScoreRequest
 from oolong.contracts.run_spec import RunSpec
+from oolong.contracts.user_source import EVALUATION_REWARD
 from tests.unit.rewards import hanging_reward
 
 
@@ -160,6 +163,29 @@ def test_the_spec_says_which_reward_an_evaluation_has(tmp_path: Path) -> None:
     assert isinstance(scorer_of(job_of(document, tmp_path), Sandboxes()), ByPurpose)
     del document["evaluation"]["reward"]
     assert not isinstance(scorer_of(job_of(document, tmp_path), Sandboxes()), ByPurpose)
+
+
+async def test_training_and_evaluation_may_each_have_an_uploaded_function(tmp_path: Path) -> None:
+    texts = {
+        name: f"def score(prompt, completion, answer):\n    return {name!r}"
+        for name in ("reward", EVALUATION_REWARD)
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    document = {
+        "name": "x",
+        "model": {"base_model": "m"},
+        "dataset": {"version": "d"},
+        "reward": {"function": "a@1"},
+        "evaluation": {"reward": {"function": "b@1", "options": {}}},
+    }
+    job = job_of(document, tmp_path)
+    sources = {name: str(tmp_path / f"{name}.py") for name in texts}
+    job = replace(job, attempt=msgspec.structs.replace(job.attempt, source_files=sources))
+    scorer = scorer_of(job, Sandboxes())
+    assert isinstance(scorer, ByPurpose)
+    found = {purpose: inner._common["source"] for purpose, inner in scorer._scorers.items()}  # type: ignore[attr-defined]
+    assert found == {"training": texts["reward"], "evaluation": texts[EVALUATION_REWARD]}
 
 
 def job_of(document: dict[str, Any], directory: Path) -> Job:

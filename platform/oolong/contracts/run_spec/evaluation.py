@@ -45,11 +45,4 @@ class EvaluationSection(Section):
             raise refuse(
                 "nothing_scored", "greedy=false and samples=0 score nothing; take samples >= 1", "samples"
             )
-        if self.reward is not None and self.reward.function is not None:
-            raise refuse(
-                "not_supported_yet",
-                f"reward.function={self.reward.function!r}: an evaluation's own reward is a built-in one; leave "
-                "evaluation.reward out to score by the function that training uses",
-                "reward", "function",
-            )  # fmt: skip
         return self

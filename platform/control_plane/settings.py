@@ -128,6 +128,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "ENUM_NAME_OVERRIDES": {
         "RunStatus": "control_plane.common.schema.RUN_STATUSES",
+        "InvitationStatus": "control_plane.common.schema.INVITATION_STATUSES",
         "NodeStatus": "control_plane.common.schema.NODE_STATUSES",
         "Role": "control_plane.common.schema.ROLES",
         "SweepStatus": "control_plane.runs.sweep_api.SWEEP_STATUSES",

@@ -23,7 +23,7 @@ from control_plane.common.idempotency import idempotent
 from control_plane.common.origin import note_caller
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
-from control_plane.common.schema import PAGE_PARAMETERS, ROLES, page_of
+from control_plane.common.schema import INVITATION_STATUSES, PAGE_PARAMETERS, ROLES, page_of
 
 LEVELS = ["project", "team"]
 
@@ -42,7 +42,7 @@ class InvitationSerializer(serializers.Serializer[Any]):
     level = serializers.ChoiceField(choices=LEVELS)
     role = serializers.ChoiceField(choices=ROLES)
     note = serializers.CharField()
-    status = serializers.ChoiceField(choices=["open", "accepted", "revoked", "expired"])
+    status = serializers.ChoiceField(choices=INVITATION_STATUSES)
     created_by = serializers.CharField()
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField()

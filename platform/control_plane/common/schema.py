@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Literal
 
 from drf_spectacular.openapi import AutoSchema
@@ -17,6 +18,7 @@ RUN_STATUSES = [str(status) for status in RunStatus]
 ROLES = ["viewer", "editor", "operator", "admin"]  # accounts.models.Role
 RUN_KINDS = ["rl", "sft", "eval", "bench", "playground"]
 MODEL_KINDS = ["base_model", "checkpoint"]
+INVITATION_STATUSES = ["open", "accepted", "revoked", "expired"]
 SOURCE_KINDS = [str(kind) for kind in SourceKind]
 NODE_STATUSES = ["READY", "UNRESPONSIVE", "CORDONED", "DRAINING", "LOST"]
 
@@ -79,6 +81,7 @@ class ProblemAwareSchema(AutoSchema):
         return bodies
 
 
+@cache  # two lists of one thing have one page in the schema
 def page_of(item: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
     """The response of a list: {"data": [...], "next_cursor", "has_more"}."""
     name = item.__name__.removesuffix("Serializer")

@@ -2520,7 +2520,7 @@ export interface components {
             level: components["schemas"]["LevelEnum"];
             role: components["schemas"]["Role"];
             note: string;
-            status: components["schemas"]["Status852Enum"];
+            status: components["schemas"]["InvitationStatus"];
             created_by: string;
             /** Format: date-time */
             created_at: string;
@@ -2985,7 +2985,7 @@ export interface components {
             level: components["schemas"]["LevelEnum"];
             role: components["schemas"]["Role"];
             note: string;
-            status: components["schemas"]["Status852Enum"];
+            status: components["schemas"]["InvitationStatus"];
             created_by: string;
             /** Format: date-time */
             created_at: string;
@@ -3014,6 +3014,8 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        /** @enum {string} */
+        InvitationStatus: "open" | "accepted" | "revoked" | "expired";
         /** @description What an invitation is into. */
         Invited: {
             team: components["schemas"]["Named"];
@@ -4011,8 +4013,6 @@ export interface components {
             /** @description name@2, or name: a template or preset that spec is merged over (RFC 7396) */
             template?: string;
         };
-        /** @enum {string} */
-        Status852Enum: "open" | "accepted" | "revoked" | "expired";
         StoredFile: {
             name: string;
             bytes: number;
@@ -4541,6 +4541,7 @@ export type Holder = components['schemas']['Holder'];
 export type Invitation = components['schemas']['Invitation'];
 export type InvitationCreateRequest = components['schemas']['InvitationCreateRequest'];
 export type InvitationPage = components['schemas']['InvitationPage'];
+export type InvitationStatus = components['schemas']['InvitationStatus'];
 export type Invited = components['schemas']['Invited'];
 export type Job = components['schemas']['Job'];
 export type JobPage = components['schemas']['JobPage'];
@@ -4658,7 +4659,6 @@ export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
 export type SpecRequest = components['schemas']['SpecRequest'];
-export type Status852Enum = components['schemas']['Status852Enum'];
 export type StoredFile = components['schemas']['StoredFile'];
 export type StoredSampleRequest = components['schemas']['StoredSampleRequest'];
 export type StratifyEnum = components['schemas']['StratifyEnum'];

@@ -183,3 +183,32 @@ def test_event_streams_are_read_as_the_standard_says() -> None:
         ("points", "5", "a\nb"),
         ("message", "5", "c"),
     ]
+
+
+def test_a_wait_lets_the_server_wait_and_says_what_it_knows(api: ScriptedApi, client: Client) -> None:
+    asked_for: list[dict[str, str]] = []
+
+    def show(asked: Asked) -> Answer:
+        asked_for.append(asked.query)
+        return Answer(run("SUCCEEDED" if asked.query.get("seen") == "RUNNING" else "RUNNING"))
+
+    api.script["GET runs/run_1"] = show
+    assert client.runs.wait("run_1", poll_seconds=0.01, timeout_seconds=20).status == "SUCCEEDED"
+    assert asked_for[0] == {}
+    assert asked_for[1]["seen"] == "RUNNING" and 1 <= int(asked_for[1]["wait"]) <= 20, (
+        "within the time that is left"
+    )
+
+
+def test_a_name_stays_one_part_of_the_address(api: ScriptedApi, client: Client) -> None:
+    for name in ("../tokens", "a?b=c", "a b#c"):
+        with pytest.raises(NotFound):
+            client.runs.get(name)
+    assert [asked.path for asked in api.asked] == ["runs/../tokens", "runs/a?b=c", "runs/a b#c"]
+
+
+def test_what_goes_away_warns_the_caller(api: ScriptedApi, client: Client) -> None:
+    headers = {"Deprecation": "@1767225600", "Sunset": "Tue, 01 Sep 2026 00:00:00 GMT"}
+    api.script["GET runs/run_1"] = Answer(run(), headers=headers)
+    with pytest.warns(DeprecationWarning, match="GET runs/run_1 goes away on Tue, 01 Sep 2026"):
+        client.runs.get("run_1")

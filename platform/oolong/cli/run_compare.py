@@ -1,4 +1,4 @@
-"""`oolong run …`: what was measured, and how two runs differ."""
+"""`oolong run diff`: how two runs differ."""
 
 from __future__ import annotations
 
@@ -16,40 +16,6 @@ app = typer.Typer()
 
 
 @app.command()
-def metrics(
-    run: RunArgument,
-    name: Annotated[
-        list[str] | None, typer.Argument(metavar="[METRIC]...", help="left out: the names that were measured")
-    ] = None,
-    json: JsonOption = False,
-) -> None:
-    """The names of what was measured, or every point of the named metrics."""
-    with Client() as client:
-        if not name:
-            found = client.runs.metric_names(run)
-            if json:
-                show_json(found)
-                return
-            show_table(
-                ("METRIC", "AXIS", "SOURCES", "LAST X"),
-                ((one.name, one.axis, ",".join(one.sources), one.last_x) for one in found),
-            )
-            return
-        answer = client.runs.metrics(run, name)
-    if json:
-        show_json(answer)
-        return
-    show_table(
-        ("METRIC", "ATTEMPT", "SOURCE", "X", "VALUE"),
-        (
-            (series.name, series.attempt, series.source, x, value)
-            for series in answer.series
-            for x, value in zip(series.x, series.value, strict=True)
-        ),
-    )
-
-
-@app.command()
 def diff(
     run: RunArgument,
     other: Annotated[str, typer.Argument(metavar="OTHER", help="id of the run to compare with")],
@@ -58,14 +24,29 @@ def diff(
     """Where the specs of two runs differ, and how far each came."""
     with Client() as client:
         one, two = client.runs.get(run), client.runs.get(other)
-    rows = differences(one.spec, two.spec)
     if json:
-        show_json({"spec": {field: list(values) for field, values in rows.items()}})
+        exact = differences(one.spec, two.spec)
+        show_json({"spec": {field: list(values) for field, values in exact.items()}})
         return
+    rows = differences(_with_names(one), _with_names(two))
     show_table(
         ("FIELD", one.id, two.id),
         [*((field, *values) for field, values in rows.items()), *_outcomes(one, two)],
     )
+
+
+def _with_names(run: Run) -> dict[str, Any]:
+    """The spec with what people call its model and dataset in place of their ids."""
+    names = {run.dataset.id: run.dataset.ref, run.model.id: run.model.name}
+    places = {"model": ("base_model", "checkpoint"), "dataset": ("version",), "evaluation": ("dataset",)}
+    spec = dict(run.spec)
+    for section, fields in places.items():
+        if isinstance(spec.get(section), Mapping):
+            named = {
+                field: names.get(spec[section].get(field)) or spec[section].get(field) for field in fields
+            }
+            spec[section] = {**spec[section], **named}
+    return spec
 
 
 def differences(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

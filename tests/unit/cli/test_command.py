@@ -17,7 +17,7 @@ from tests.unit.cli.conftest import Oolong
 ROOT = Path(__file__).resolve().parents[3]
 
 ME = {
-    "user": {"id": "user_1", "username": "alice"}, "team": {"id": "team_1", "name": "core"},
+    "user": {"id": "user_1", "username": "alice"}, "team": {"id": "team_1", "name": "core"}, "role": "admin",
     "project": {"id": "prj_1", "name": "default"}, "scopes": ["*"],
 }  # fmt: skip
 

@@ -83,3 +83,12 @@ def test_the_command_prints_findings_and_the_plan(oolong: Any, alice: Any, node:
     (tmp_path / "work" / "bad.yaml").write_text(json.dumps(alice.spec(reward={"scale": 0})))
     refused = oolong("run", "plan", "-f", "bad.yaml")
     assert refused.code == 2 and "error    /reward/scale" in refused.err
+
+
+def test_a_difference_of_runs_is_told_by_names(oolong: Any, alice: Any) -> None:
+    alice.dataset("other", [{"question": f"{n}", "answer": n} for n in range(64)], split_column=None)
+    one, two = alice.run(), alice.run(dataset={"version": "other@1"}, staleness={"max": 2})
+    rows = oolong("run", "diff", one["id"], two["id"]).out.splitlines()
+    assert "dataset.version\tsums@1\tother@1" in rows and "staleness.max\t4\t2" in rows
+    exact = json.loads(oolong("run", "diff", one["id"], two["id"], "--json").out)
+    assert exact["spec"]["dataset.version"][0].startswith("dsv_")

@@ -21,6 +21,7 @@ import msgspec
 from gpu_agents.agent.api import AgentApi
 from gpu_agents.agent.checkpoints import Uploader
 from gpu_agents.agent.heartbeat import Heart
+from gpu_agents.agent.imports import ModelImports
 from gpu_agents.agent.launch import COMMANDS, Command, write_live
 from gpu_agents.agent.node_jobs import NodeJobs
 from gpu_agents.agent.preparation import Preparer
@@ -73,6 +74,7 @@ class Agent:
         self._uploader = Uploader(
             self._api, self._data, jobs=self._jobs.records, shipped=self._shipped, moved=self._heart.nudge
         )
+        self._imports = ModelImports(self._api, self._data)
         self._relay = RelayClient(settings.server, node.credential, lambda: self._desired or [])
         self._desired = read_desired(self._data)
         self._revision = -1  # of the desired state
@@ -90,6 +92,7 @@ class Agent:
                 tasks.create_task(self._relay.run(), name="relay")
         finally:
             await self._preparer.close()
+            await self._imports.close()
             await self._api.close()
 
     async def _loop(self) -> None:
@@ -139,6 +142,7 @@ class Agent:
     # --- receive
 
     def _receive(self, reply: HeartbeatReply) -> None:
+        self._imports.wanted(reply.imports)
         self._data.contact.touch(mode=0o600)
         os.utime(self._data.contact)
         self._acknowledged = set(reply.acknowledged)

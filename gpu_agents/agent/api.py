@@ -20,6 +20,7 @@ from oolong.contracts.agent import (
     ShipReply,
     UploadReply,
 )
+from oolong.contracts.model_imports import ImportOrder, ImportProgress
 from oolong.tracing import headers as traced_headers
 from oolong.tracing import span
 
@@ -130,6 +131,28 @@ class AgentApi:
 
     async def complete_upload(self, upload_id: str) -> UploadReply:
         return await self._json(f"uploads/{upload_id}/complete", {}, UploadReply, timeout=300.0)
+
+    async def begin_import(self, import_id: str) -> ImportOrder:
+        return await self._json(f"imports/{import_id}/begin", {}, ImportOrder)
+
+    async def report_import(self, import_id: str, progress: ImportProgress) -> None:
+        await self._json(f"imports/{import_id}/progress", progress, dict)
+
+    async def fail_import(self, import_id: str, message: str) -> None:
+        await self._json(f"imports/{import_id}/failed", {"message": message}, dict)
+
+    async def begin_import_upload(self, import_id: str, body: dict[str, object]) -> UploadReply:
+        return await self._json(f"imports/{import_id}/uploads", body, UploadReply)
+
+    async def put_import_part(self, import_id: str, number: int, data: bytes, *, sha256: str) -> None:
+        headers = {"X-Part-SHA256": sha256, "Content-Type": "application/octet-stream"}
+        request = self._http.build_request(
+            "PUT", f"imports/{import_id}/parts/{number}", content=data, headers=headers, timeout=300.0
+        )
+        await self._send(request)
+
+    async def complete_import(self, import_id: str) -> None:
+        await self._json(f"imports/{import_id}/complete", {}, dict, timeout=600.0)
 
     async def _ship(self, path: str, offset: int, data: bytes) -> Shipped:
         request = self._http.build_request(

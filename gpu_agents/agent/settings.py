@@ -68,6 +68,11 @@ class DataDirectory:
         return self.root / "attempts"
 
     @property
+    def imports(self) -> Path:
+        """Models on their way from a hub to the store."""
+        return self.root / "imports"
+
+    @property
     def supervisors(self) -> Path:
         return self.root / "supervisors"
 
@@ -86,6 +91,9 @@ class DataDirectory:
 
     def job(self, attempt_id: str, name: str, incarnation: int) -> Path:
         return self.attempt(attempt_id) / "jobs" / f"{_plain(name)}-{incarnation}"
+
+    def model_import(self, import_id: str) -> Path:
+        return self.imports / _plain(import_id)
 
     def job_record(self, job_id: str) -> Path:
         return self.spool / f"{_plain(job_id)}.json"

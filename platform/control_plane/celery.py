@@ -55,6 +55,11 @@ app.conf.update(
             "schedule": 2.0,
             "options": {"expires": 5},
         },
+        "advance-imports": {
+            "task": "control_plane.catalog.tasks.advance_imports",
+            "schedule": 30.0,
+            "options": {"expires": 30},
+        },
         "watch-runs": {
             "task": "control_plane.telemetry.tasks.watch_runs",
             "schedule": 10.0,

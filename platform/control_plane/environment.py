@@ -58,6 +58,7 @@ class Environment:
     data_dir: Path  # uploads, and the blob store when it is local
     storage_url: str  # "" (in data_dir), file:///… or s3://bucket/prefix?endpoint=…&region=…
     webui_dist: Path  # the built dashboard; may be absent
+    hub_url: str  # of the hub that nodes fetch models from; "" when there is none
     allowed_hosts: list[str]
     trusted_origins: list[str]  # for CSRF behind a proxy: https://oolong.example
     public_url: str  # how browsers reach us; printed in login links
@@ -151,6 +152,7 @@ def _read() -> Environment:
         secrets_keys=_words(secret_value("OOLONG_SECRETS_KEYS")),
         data_dir=data_dir,
         storage_url=os.environ.get("STORAGE_URL", ""),
+        hub_url=os.environ.get("OOLONG_HUB_URL", "").rstrip("/"),
         webui_dist=Path(os.environ.get("OOLONG_WEBUI_DIST") or repository / "webui" / "dist"),
         allowed_hosts=_list("ALLOWED_HOSTS") or ["127.0.0.1", "localhost", "[::1]"],
         trusted_origins=_list("OOLONG_TRUSTED_ORIGINS"),

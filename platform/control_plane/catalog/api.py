@@ -136,7 +136,8 @@ class ModelCreateSerializer(StrictSerializer):
 class ModelSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     name = serializers.CharField()
-    source = serializers.CharField(help_text="upload or path")
+    source = serializers.CharField(help_text="upload, path or hub")
+    origin = serializers.CharField(help_text="of a hub: its address, the model and the commit")
     path = serializers.CharField()
     family = serializers.CharField(help_text="config.json's model_type")
     parameters = serializers.IntegerField(allow_null=True)
@@ -362,7 +363,9 @@ class ModelsView(APIView):
             model, created = services.register_path(caller, name=name, path=form.validated_data["path"])
         else:
             upload = selectors.upload_for(caller, form.validated_data["upload_id"])
-            model, created = services.register_upload(caller, name=name, upload=upload)
+            model, created = services.register_upload(
+                caller.project, caller.user, name=name, upload_sha256=upload.sha256
+            )
         return Response(model_as_json(model), status=201 if created else 200)
 
 

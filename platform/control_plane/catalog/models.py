@@ -164,7 +164,10 @@ class BaseModel(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="base_models")
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
     name = models.CharField(max_length=120)
-    source = models.CharField(max_length=10)  # upload | path
+    source = models.CharField(max_length=10)  # upload | path | hub
+    origin = models.CharField(
+        max_length=1000, default="", blank=True
+    )  # of a hub: its address, model and commit
     path = models.CharField(max_length=1000, default="", blank=True)
     sha256 = models.CharField(max_length=64, default="", blank=True)  # of the tar
     bytes = models.BigIntegerField(default=0)
@@ -177,6 +180,43 @@ class BaseModel(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["project", "name", "sha256", "path"], name="same_model_once")
         ]
+
+
+class ImportState(models.TextChoices):
+    QUEUED = "QUEUED"
+    RUNNING = "RUNNING"  # a node fetches it, or sends it on
+    DONE = "DONE"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+class ModelImport(models.Model):
+    """A model that a node fetches from a hub. Catalog knows nodes by id only."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.model_import_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE)
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    name = models.CharField(max_length=120)  # of the base model that it becomes
+    hub = models.CharField(max_length=500)  # its address when this was asked
+    hub_model = models.CharField(max_length=200)  # owner/name
+    revision = models.CharField(max_length=200)  # as asked: branch, tag or commit
+    commit = models.CharField(max_length=64, default="", blank=True)  # what the revision was
+    secret = models.CharField(max_length=64, default="", blank=True)  # name of the one with the token
+    state = models.CharField(max_length=9, default=ImportState.QUEUED)
+    message = models.TextField(default="", blank=True)
+    tries = models.PositiveIntegerField(default=0)  # nodes that took it
+    node_id = models.CharField(max_length=40, default="", blank=True)
+    bytes_done = models.BigIntegerField(default=0)
+    bytes_total = models.BigIntegerField(default=0)
+    tar_sha256 = models.CharField(max_length=64, default="", blank=True)
+    tar_bytes = models.BigIntegerField(default=0)
+    model = models.ForeignKey(BaseModel, on_delete=models.SET_NULL, null=True)  # what became of it
+    created_at = models.DateTimeField(auto_now_add=True)
+    touched_at = models.DateTimeField(null=True)  # when its node last spoke of it
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["state"])]
 
 
 class Function(models.Model):

@@ -21,6 +21,7 @@ from control_plane.catalog.models import (
     DatasetVersion,
     Function,
     FunctionVersion,
+    ModelImport,
     Upload,
     UploadSession,
 )
@@ -155,6 +156,17 @@ def find_model(caller: Caller, reference: str) -> BaseModel | None:
     if reference.startswith("bm_"):
         return own.filter(pk=reference).first()
     return own.filter(name=reference).order_by("-created_at").first()
+
+
+def model_imports(caller: Caller) -> QuerySet[ModelImport]:
+    return ModelImport.objects.filter(project=caller.project).select_related("model")
+
+
+def model_import_for(caller: Caller, import_id: str) -> ModelImport:
+    found = model_imports(caller).filter(pk=import_id).first()
+    if found is None:
+        raise not_found("import", import_id)
+    return found
 
 
 def functions(caller: Caller) -> QuerySet[Function]:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from django.db import IntegrityError, transaction
 
 from control_plane.accounts.caller import Caller
+from control_plane.accounts.models import Project, User
 from control_plane.accounts.secret_services import reveal_for_host
 from control_plane.catalog import archives, store
 from control_plane.catalog.models import (
@@ -137,13 +138,15 @@ def create_dataset(caller: Caller, *, name: str, description: str = "") -> Datas
 # --- base models ------------------------------------------------------------------------------------------
 
 
-def register_upload(caller: Caller, *, name: str, upload: Upload) -> tuple[BaseModel, bool]:
+def register_upload(
+    project: Project, user: User, *, name: str, upload_sha256: str, source: str = "upload", origin: str = ""
+) -> tuple[BaseModel, bool]:
     """Check an uploaded archive and keep it as a deterministic tar. 422 names every faulty file."""
     folder = store.temporary_path()
     folder.mkdir()
     try:
-        with store.open_blob(upload.sha256) as archive:
-            archives.extract(archive, folder, packed_bytes=upload.bytes)
+        with store.open_blob(upload_sha256) as archive:
+            archives.extract(archive, folder, packed_bytes=store.size_of(upload_sha256))
         root = archives.model_root(folder)
         facts = archives.check_model(root)
         with store.new_blob() as target:
@@ -153,8 +156,9 @@ def register_upload(caller: Caller, *, name: str, upload: Upload) -> tuple[BaseM
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return _model_once(
-        caller, name=name, source="upload", path="", sha256=target.blob.sha256, bytes=target.blob.bytes,
-        family=facts.family, parameters=facts.parameters, config=facts.config,
+        project, user, name=name, source=source, origin=origin, path="",
+        sha256=target.blob.sha256, bytes=target.blob.bytes, family=facts.family,
+        parameters=facts.parameters, config=facts.config,
     )  # fmt: skip
 
 
@@ -166,19 +170,19 @@ def register_path(caller: Caller, *, name: str, path: str) -> tuple[BaseModel, b
             f"path={path!r}: an absolute path on the nodes",
             [FieldError("/path", "not_absolute", "absolute")],
         )
-    return _model_once(caller, name=name, source="path", path=str(Path(path)))
+    return _model_once(caller.project, caller.user, name=name, source="path", path=str(Path(path)))
 
 
-def _model_once(caller: Caller, *, name: str, **fields: Any) -> tuple[BaseModel, bool]:
+def _model_once(project: Project, user: User, *, name: str, **fields: Any) -> tuple[BaseModel, bool]:
     key = {"name": name, "sha256": fields.get("sha256", ""), "path": fields["path"]}
     defaults = {
-        "created_by": caller.user,
+        "created_by": user,
         **{field: value for field, value in fields.items() if field not in key},
     }
     with transaction.atomic():
         if key["sha256"]:
             store.hold(key["sha256"])
-        return BaseModel.objects.get_or_create(project=caller.project, **key, defaults=defaults)
+        return BaseModel.objects.get_or_create(project=project, **key, defaults=defaults)
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------

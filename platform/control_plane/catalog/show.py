@@ -60,6 +60,7 @@ def model_as_json(model: BaseModel) -> dict[str, Any]:
         "id": model.pk,
         "name": model.name,
         "source": model.source,
+        "origin": model.origin,
         "path": model.path,
         "family": model.family,
         "parameters": model.parameters,

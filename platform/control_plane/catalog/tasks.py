@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from control_plane.catalog import measurement_services, validation_services
+from control_plane.catalog import import_services, measurement_services, validation_services
 from control_plane.common import clock
 from control_plane.common.locks import only_one
 
@@ -19,3 +19,9 @@ def advance_validations() -> None:
 @only_one("advance-measurements")
 def advance_measurements() -> None:
     measurement_services.advance_measurements(now=clock.now())
+
+
+@shared_task
+@only_one("advance-imports")
+def advance_imports() -> None:
+    import_services.advance_imports(now=clock.now())

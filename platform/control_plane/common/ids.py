@@ -92,6 +92,10 @@ def measurement_id() -> str:
     return new_id("dsm")
 
 
+def model_import_id() -> str:
+    return new_id("imp")
+
+
 def user_id() -> str:
     return new_id("usr")
 

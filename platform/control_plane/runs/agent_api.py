@@ -20,6 +20,7 @@ from rest_framework.views import APIView
 import oolong
 from control_plane.accounts.authentication import bearer
 from control_plane.catalog import parts, store
+from control_plane.catalog.import_services import imports_for
 from control_plane.catalog.serve import blob_response
 from control_plane.common import clock
 from control_plane.common.errors import Problem, not_found, unprocessable
@@ -71,6 +72,7 @@ class EnrolReplySerializer(serializers.Serializer[Any]):
 class HeartbeatReplySerializer(serializers.Serializer[Any]):
     attempts = serializers.ListField(child=serializers.DictField())
     acknowledged = serializers.ListField(child=serializers.CharField())
+    imports = serializers.ListField(child=serializers.CharField())
     heartbeat_seconds = serializers.FloatField()
     revision = serializers.IntegerField()
 
@@ -142,6 +144,7 @@ class HeartbeatView(NodeView):
             HeartbeatReply(
                 attempts=attempts,
                 acknowledged=acknowledged,
+                imports=imports_for(node.pk),
                 revision=revision,
                 heartbeat_seconds=settings.ENVIRONMENT.heartbeat_seconds,
             )

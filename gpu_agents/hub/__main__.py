@@ -1,0 +1,64 @@
+"""`python -m gpu_agents.hub FOLDER`: fetches what order.json names into FOLDER/model, leaves result.json last."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from gpu_agents.hub.fetching import Hub
+from gpu_agents.hub.selection import HubRefused
+from oolong.contracts.model_imports import (
+    ORDER_FILE,
+    PROGRESS_FILE,
+    RESULT_FILE,
+    ImportOrder,
+    ImportProgress,
+    ImportResult,
+)
+
+PROGRESS_SECONDS = 2.0
+
+
+def main() -> int:
+    folder = Path(sys.argv[1])
+    order_file = folder / ORDER_FILE
+    order = msgspec.json.decode(order_file.read_bytes(), type=ImportOrder)
+    order_file.unlink()  # it may hold a token
+    with httpx.Client(follow_redirects=True, timeout=httpx.Timeout(60.0, connect=15.0)) as http:
+        result = fetch(order, folder, http)
+    _write(folder / RESULT_FILE, result)
+    return 0
+
+
+def fetch(order: ImportOrder, folder: Path, http: httpx.Client) -> ImportResult:
+    model = folder / "model"
+    model.mkdir(exist_ok=True)
+    told = [0.0]
+
+    def progress(done: int, total: int) -> None:
+        if time.monotonic() - told[0] > PROGRESS_SECONDS or done == total:
+            told[0] = time.monotonic()
+            _write(folder / PROGRESS_FILE, ImportProgress(bytes_done=done, bytes_total=total))
+
+    hub = Hub(http, endpoint=order.endpoint, model=order.model, token=order.token)
+    try:
+        commit = hub.fetch(order.revision, model, progress)
+    except HubRefused as refusal:
+        return ImportResult(error=str(refusal))
+    for part in model.glob("*.part"):
+        part.unlink()
+    return ImportResult(commit=commit)
+
+
+def _write(path: Path, document: ImportProgress | ImportResult) -> None:
+    unfinished = path.with_name(f"{path.name}.tmp")
+    unfinished.write_bytes(msgspec.json.encode(document))
+    unfinished.rename(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

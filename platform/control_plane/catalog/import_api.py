@@ -1,0 +1,115 @@
+"""Imports of base models from a hub, by a node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts.caller import caller_of
+from control_plane.catalog import import_services as services
+from control_plane.catalog import selectors
+from control_plane.catalog.api import ModelSerializer
+from control_plane.catalog.models import ModelImport
+from control_plane.catalog.show import model_as_json
+from control_plane.common import clock
+from control_plane.common.clock import rfc3339
+from control_plane.common.idempotency import idempotent
+from control_plane.common.pagination import paginate, read_page
+from control_plane.common.parsing import StrictSerializer, name_field
+from control_plane.common.schema import PAGE_PARAMETERS, page_of
+
+
+class ImportCreateSerializer(StrictSerializer):
+    name = name_field(
+        r"^[A-Za-z0-9][A-Za-z0-9_./ -]*$",
+        "letters, digits, spaces and . _ / - beginning with a letter or digit",
+        max_length=120,
+    )
+    model = serializers.CharField(max_length=200, help_text="owner/name on the hub")
+    revision = serializers.RegexField(
+        r"^[A-Za-z0-9][\w./-]*$", max_length=200, required=False, default="main",
+        help_text="commit, tag or branch; the model keeps the commit that it was",
+    )  # fmt: skip
+    secret = serializers.CharField(
+        max_length=64, required=False, default="", allow_blank=True,
+        help_text="name of the project secret with a token of the hub, for a private or gated model",
+    )  # fmt: skip
+
+
+class ModelImportSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    hub = serializers.CharField()
+    hub_model = serializers.CharField()
+    revision = serializers.CharField()
+    commit = serializers.CharField()
+    state = serializers.ChoiceField(choices=["QUEUED", "RUNNING", "DONE", "FAILED", "CANCELLED"])
+    message = serializers.CharField(help_text="why it did not become a model")
+    node_id = serializers.CharField()
+    bytes_done = serializers.IntegerField()
+    bytes_total = serializers.IntegerField(help_text="0 until its list of files is known")
+    model = ModelSerializer(allow_null=True)
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+def import_as_json(asked: ModelImport) -> dict[str, Any]:
+    plain = (
+        "name", "hub", "hub_model", "revision", "commit", "message", "node_id", "bytes_done", "bytes_total",
+    )  # fmt: skip
+    return {
+        "id": asked.pk,
+        **{name: getattr(asked, name) for name in plain},
+        "state": str(asked.state),
+        "model": model_as_json(asked.model) if asked.model else None,
+        "created_at": rfc3339(asked.created_at),
+        "ended_at": rfc3339(asked.ended_at),
+    }
+
+
+class ModelImportsView(APIView):
+    scopes = {"GET": "models:read", "POST": "models:write"}
+
+    @extend_schema(
+        operation_id="list_model_imports",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(ModelImportSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        return Response(
+            paginate(selectors.model_imports(caller_of(request)), read_page(request), import_as_json)
+        )
+
+    @extend_schema(
+        operation_id="import_model",
+        request=ImportCreateSerializer,
+        responses={
+            202: ModelImportSerializer,
+            200: OpenApiResponse(ModelImportSerializer, description="the same is on its way already"),
+        },
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        form = ImportCreateSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        given = dict(form.validated_data)
+        made, created = services.ask_import(caller_of(request), hub_model=given.pop("model"), **given)
+        return Response(import_as_json(made), status=202 if created else 200)
+
+
+class ModelImportView(APIView):
+    scopes = {"GET": "models:read", "DELETE": "models:write"}
+
+    @extend_schema(operation_id="get_model_import", responses=ModelImportSerializer)
+    def get(self, request: Request, import_id: str) -> Response:
+        return Response(import_as_json(selectors.model_import_for(caller_of(request), import_id)))
+
+    @extend_schema(operation_id="cancel_model_import", responses=ModelImportSerializer)
+    def delete(self, request: Request, import_id: str) -> Response:
+        asked = selectors.model_import_for(caller_of(request), import_id)
+        return Response(import_as_json(services.cancel_import(asked, now=clock.now())))

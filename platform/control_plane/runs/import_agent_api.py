@@ -1,0 +1,112 @@
+"""The agent's side of imports from a hub: take one, report, send the model in parts, or give it up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.catalog import import_services as services
+from control_plane.catalog import parts
+from control_plane.common import clock
+from control_plane.fleet.authentication import node_of
+from control_plane.runs.agent_api import NodeView, UploadReplySerializer
+from oolong.contracts.model_imports import ImportProgress
+
+
+class ImportOrderSerializer(serializers.Serializer[Any]):
+    import_id = serializers.CharField()
+    endpoint = serializers.CharField()
+    model = serializers.CharField()
+    revision = serializers.CharField()
+    token = serializers.CharField()
+
+
+class ImportProgressSerializer(serializers.Serializer[Any]):
+    bytes_done = serializers.IntegerField(min_value=0, required=False, default=0)
+    bytes_total = serializers.IntegerField(min_value=0, required=False, default=0)
+
+
+class ImportFailureSerializer(serializers.Serializer[Any]):
+    message = serializers.CharField(max_length=10_000)
+
+
+class ImportUploadSerializer(serializers.Serializer[Any]):
+    commit = serializers.CharField(max_length=64)
+    tar_sha256 = serializers.RegexField(r"^[0-9a-f]{64}$")
+    bytes = serializers.IntegerField(min_value=1)
+
+
+class ImportBeginView(NodeView):
+    @extend_schema(operation_id="agent_begin_import", request=None, responses={200: ImportOrderSerializer})
+    def post(self, request: Request, import_id: str) -> Response:
+        order = services.begin(node_of(request).pk, import_id, now=clock.now())
+        return Response(msgspec.to_builtins(order))
+
+
+class ImportProgressView(NodeView):
+    @extend_schema(
+        operation_id="agent_report_import",
+        request=ImportProgressSerializer,
+        responses={200: OpenApiTypes.OBJECT},
+    )
+    def post(self, request: Request, import_id: str) -> Response:
+        form = ImportProgressSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        progress = ImportProgress(**form.validated_data)
+        services.report(node_of(request).pk, import_id, progress, now=clock.now())
+        return Response({})
+
+
+class ImportFailedView(NodeView):
+    @extend_schema(
+        operation_id="agent_fail_import",
+        request=ImportFailureSerializer,
+        responses={200: OpenApiTypes.OBJECT},
+    )
+    def post(self, request: Request, import_id: str) -> Response:
+        form = ImportFailureSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        services.fail(node_of(request).pk, import_id, form.validated_data["message"], now=clock.now())
+        return Response({})
+
+
+class ImportUploadsView(NodeView):
+    @extend_schema(
+        operation_id="agent_begin_import_upload",
+        request=ImportUploadSerializer,
+        responses={200: UploadReplySerializer},
+    )
+    def post(self, request: Request, import_id: str) -> Response:
+        form = ImportUploadSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        reply = services.begin_upload(node_of(request).pk, import_id, now=clock.now(), **form.validated_data)
+        return Response(msgspec.to_builtins(reply))
+
+
+class ImportPartView(NodeView):
+    @extend_schema(
+        operation_id="agent_put_import_part",
+        parameters=[OpenApiParameter("X-Part-SHA256", str, OpenApiParameter.HEADER, required=True)],
+        request={"application/octet-stream": OpenApiTypes.BINARY},
+        responses={200: OpenApiTypes.OBJECT},
+    )
+    def put(self, request: Request, import_id: str, number: int) -> Response:
+        data = request._request.read(parts.LARGE_PART_BYTES + 1)
+        services.put_part(
+            node_of(request).pk, import_id, number, data, sha256=request.headers.get("X-Part-SHA256"),
+            now=clock.now(),
+        )  # fmt: skip
+        return Response({})
+
+
+class ImportCompleteView(NodeView):
+    @extend_schema(operation_id="agent_complete_import", request=None, responses={200: OpenApiTypes.OBJECT})
+    def post(self, request: Request, import_id: str) -> Response:
+        asked = services.complete(node_of(request).pk, import_id, now=clock.now())
+        return Response({"state": str(asked.state), "message": asked.message})

@@ -37,4 +37,4 @@ def get_import(import_id: str) -> Call[ModelImport]:
 
 
 def cancel_import(import_id: str) -> Call[ModelImport]:
-    return Call("DELETE", f"model-imports/{call.quote(import_id, safe='')}", ModelImport)
+    return Call("DELETE", call.filled("model-imports/{}", (import_id,)), ModelImport)

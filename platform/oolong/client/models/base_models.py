@@ -17,6 +17,7 @@ class Model(Answer):
     bytes: int
     config: dict[str, Any]
     source: str  # upload, path or hub
+    path: str = ""  # on the nodes
     origin: str = ""  # of a hub: address, model and commit
     created_at: datetime
 

@@ -109,7 +109,7 @@ class ModelImportView(APIView):
     def get(self, request: Request, import_id: str) -> Response:
         return Response(import_as_json(selectors.model_import_for(caller_of(request), import_id)))
 
-    @extend_schema(operation_id="cancel_model_import", responses=ModelImportSerializer)
+    @extend_schema(operation_id="cancel_model_import", responses={200: ModelImportSerializer})
     def delete(self, request: Request, import_id: str) -> Response:
         asked = selectors.model_import_for(caller_of(request), import_id)
         return Response(import_as_json(services.cancel_import(asked, now=clock.now())))

@@ -72,6 +72,102 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/agent/imports/{import_id}/begin": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["agent_begin_import"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/imports/{import_id}/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["agent_complete_import"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/imports/{import_id}/failed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["agent_fail_import"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/imports/{import_id}/parts/{number}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put: operations["agent_put_import_part"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/imports/{import_id}/progress": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["agent_report_import"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/imports/{import_id}/uploads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["agent_begin_import_upload"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/agent/jobs/{job_id}/logs/{incarnation}": {
         parameters: {
             query?: never;
@@ -913,6 +1009,38 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/model-imports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_model_imports"];
+        put?: never;
+        post: operations["import_model"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/model-imports/{import_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_model_import"];
+        put?: never;
+        post?: never;
+        delete: operations["cancel_model_import"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2959,6 +3087,7 @@ export interface components {
                 [key: string]: unknown;
             }[];
             acknowledged: string[];
+            imports: string[];
             /** Format: double */
             heartbeat_seconds: number;
             revision: number;
@@ -2979,6 +3108,43 @@ export interface components {
             run_id: string;
             run_name: string;
             job: string;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        ImportCreateRequest: {
+            name: string;
+            /** @description owner/name on the hub */
+            model: string;
+            /**
+             * @description commit, tag or branch; the model keeps the commit that it was
+             * @default main
+             */
+            revision: string;
+            /**
+             * @description name of the project secret with a token of the hub, for a private or gated model
+             * @default
+             */
+            secret: string;
+        };
+        ImportFailureRequest: {
+            message: string;
+        };
+        ImportOrder: {
+            import_id: string;
+            endpoint: string;
+            model: string;
+            revision: string;
+            token: string;
+        };
+        ImportProgressRequest: {
+            /** @default 0 */
+            bytes_done: number;
+            /** @default 0 */
+            bytes_total: number;
+        };
+        ImportUploadRequest: {
+            commit: string;
+            tar_sha256: string;
+            bytes: number;
         };
         Invitation: {
             id: string;
@@ -3303,8 +3469,10 @@ export interface components {
         Model: {
             id: string;
             name: string;
-            /** @description upload or path */
+            /** @description upload, path or hub */
             source: string;
+            /** @description of a hub: its address, the model and the commit */
+            origin: string;
             path: string;
             /** @description config.json's model_type */
             family: string;
@@ -3323,6 +3491,33 @@ export interface components {
             upload_id?: string;
             path?: string;
         };
+        ModelImport: {
+            id: string;
+            name: string;
+            hub: string;
+            hub_model: string;
+            revision: string;
+            commit: string;
+            state: components["schemas"]["ModelImportStateEnum"];
+            /** @description why it did not become a model */
+            message: string;
+            node_id: string;
+            bytes_done: number;
+            /** @description 0 until its list of files is known */
+            bytes_total: number;
+            model: components["schemas"]["Model"] | null;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            ended_at: string | null;
+        };
+        ModelImportPage: {
+            data: components["schemas"]["ModelImport"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        /** @enum {string} */
+        ModelImportStateEnum: "QUEUED" | "RUNNING" | "DONE" | "FAILED" | "CANCELLED";
         /** @enum {string} */
         ModelKind: "base_model" | "checkpoint";
         ModelPage: {
@@ -4538,6 +4733,11 @@ export type HeartbeatReply = components['schemas']['HeartbeatReply'];
 export type Histogram = components['schemas']['Histogram'];
 export type Histograms = components['schemas']['Histograms'];
 export type Holder = components['schemas']['Holder'];
+export type ImportCreateRequest = components['schemas']['ImportCreateRequest'];
+export type ImportFailureRequest = components['schemas']['ImportFailureRequest'];
+export type ImportOrder = components['schemas']['ImportOrder'];
+export type ImportProgressRequest = components['schemas']['ImportProgressRequest'];
+export type ImportUploadRequest = components['schemas']['ImportUploadRequest'];
 export type Invitation = components['schemas']['Invitation'];
 export type InvitationCreateRequest = components['schemas']['InvitationCreateRequest'];
 export type InvitationPage = components['schemas']['InvitationPage'];
@@ -4583,6 +4783,9 @@ export type MetricNames = components['schemas']['MetricNames'];
 export type Metrics = components['schemas']['Metrics'];
 export type Model = components['schemas']['Model'];
 export type ModelCreateRequest = components['schemas']['ModelCreateRequest'];
+export type ModelImport = components['schemas']['ModelImport'];
+export type ModelImportPage = components['schemas']['ModelImportPage'];
+export type ModelImportStateEnum = components['schemas']['ModelImportStateEnum'];
 export type ModelKind = components['schemas']['ModelKind'];
 export type ModelPage = components['schemas']['ModelPage'];
 export type NameRequest = components['schemas']['NameRequest'];
@@ -4825,6 +5028,213 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["HeartbeatReply"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    agent_begin_import: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                import_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportOrder"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    agent_complete_import: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                import_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    agent_fail_import: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                import_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportFailureRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    agent_put_import_part: {
+        parameters: {
+            query?: never;
+            header: {
+                "X-Part-SHA256": string;
+            };
+            path: {
+                import_id: string;
+                number: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    agent_report_import: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                import_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ImportProgressRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    agent_begin_import_upload: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                import_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportUploadRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UploadReply"];
                 };
             };
             /** @description what went wrong (RFC 9457) */
@@ -7071,6 +7481,143 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["MetricCatalogue"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_model_imports: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelImportPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    import_model: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportCreateRequest"];
+            };
+        };
+        responses: {
+            /** @description the same is on its way already */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelImport"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelImport"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_model_import: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                import_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelImport"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_model_import: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                import_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelImport"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

@@ -69,17 +69,20 @@ def _receive_outbox(job_id: str, name: str, *, offset: int, body: bytes, togethe
             return file.offset
         good = [read for read in reading.good if read.offset >= file.offset]
         bad = [line for line in reading.bad if line.offset >= file.offset]
+        # Before the lines: they publish, and a topic that all runs of a project share stays locked until the commit.
+        start, file.offset = file.offset, end
+        file.lines += len(good) + len(bad)
+        file.save(update_fields=["offset", "lines"])
+        runs.record_read_offset(job, name, end)
+        fresh_bytes, fresh_lines = end - start, len(good) + len(bad)
         conflicts, refused = _store_together(job, file, good) if together else _store_singly(job, file, good)
         bad = sorted([*bad, *refused], key=lambda line: line.offset)
-        _note_bad_lines(job, file, bad)
-        _note_conflict(job, file, conflicts)
-        start, file.offset = file.offset, end
-        file.lines += len(good) + len(bad) - len(refused)
-        file.bad_lines += len(bad)
-        file.conflicts += len(conflicts)
-        file.save(update_fields=["offset", "lines", "bad_lines", "conflicts"])
-        runs.record_read_offset(job, name, end)
-        fresh_bytes, fresh_lines = end - start, len(good) + len(bad) - len(refused)
+        if bad or conflicts:
+            _note_bad_lines(job, file, bad)
+            _note_conflict(job, file, conflicts)
+            file.bad_lines += len(bad)
+            file.conflicts += len(conflicts)
+            file.save(update_fields=["bad_lines", "conflicts"])
         transaction.on_commit(lambda: _count(fresh_bytes, fresh_lines))
         return end
 

@@ -222,61 +222,6 @@ def test_a_run_goes_from_the_command_to_a_job_and_back(pool: Pool, node: Node, t
     assert pool.client.pool.get().slots[0].state == "free"
 
 
-@pytest.mark.timeout(480)
-def test_the_script_of_the_docs_goes_from_a_dataset_to_a_verified_checkpoint(
-    pool: Pool, node: Node, tmp_path: Path
-) -> None:
-    """docs/ci/gate.sh as a CI would run it: one command, a token, two files."""
-    rows = "".join(json.dumps({"q": f"{n}", "a": f"{n}", "c": f"{n}"}) + "\n" for n in range(40))
-    (tmp_path / "sums.jsonl").write_text(rows)
-    spec = pool.spec({"points": 60}, dataset={"version": "sums@latest"})
-    (tmp_path / "run.yaml").write_text(json.dumps(spec))
-    (tmp_path / "base.json").write_text('{"reward/mean": [0.05, 0.06, 0.07]}')
-
-    def gate(**variables: str) -> subprocess.CompletedProcess[str]:
-        commands = tmp_path / "bin"
-        commands.mkdir(exist_ok=True)
-        (commands / "oolong").write_text(f'#!/bin/sh\nexec {sys.executable} -m oolong.cli "$@"\n')
-        (commands / "oolong").chmod(0o755)
-        return subprocess.run(
-            [str(ROOT / "docs" / "ci" / "gate.sh"), "sums.jsonl", "run.yaml", "candidate"],
-            env={
-                "PATH": f"{commands}:{os.environ['PATH']}", "HOME": str(tmp_path),
-                "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}", "OOLONG_URL": pool.plane.url, "OOLONG_TOKEN": pool.token,
-                "GATE_MAPPING": "--prompt-column q --answer-column a --completion-column c",
-                "GATE_TIMEOUT": "90", "GATE_KEY": "commit-1", **variables,
-            },
-            cwd=tmp_path, capture_output=True, text=True, timeout=240,
-        )  # fmt: skip
-
-    asked = {
-        "GATE_ASSERT": "reward/mean >= 0.06\nmean(reward/mean, 10) > 0.05",
-        "GATE_COMPARE": "reward/mean",
-        "GATE_BASELINE": "base.json",
-    }
-    done = gate(**asked)
-    assert done.returncode == 0, done.stdout + done.stderr + pool.said()
-    out = tmp_path / "oolong-out"
-    run_id = (out / "run").read_text().strip()
-    promoted = pool.client.checkpoints.resolve("candidate")
-    assert (promoted.run.id, promoted.step, promoted.final) == (run_id, 60, True)
-    archive = (out / "checkpoint.tar").read_bytes()
-    assert hashlib.sha256(archive).hexdigest() == promoted.tar_sha256
-    assert json.loads((out / "run.json").read_text())["gate"]["verdict"] == "pass"
-    assert 'tests="4" failures="0"' in (out / "report.xml").read_text()
-    assert "✅" in (out / "summary.md").read_text()
-
-    again = gate(**{**asked, "GATE_ASSERT": "reward/mean >= 0.07", "GATE_OUT": "again"})
-    assert again.returncode == 6, "the gate of the same commit, held to more"
-    assert (tmp_path / "again" / "run").read_text().strip() == run_id, "the run is there already"
-    assert not (tmp_path / "again" / "checkpoint.tar").exists(), "what does not pass is not promoted"
-
-    (tmp_path / "run.yaml").write_text(json.dumps({**spec, "name": "another"}))
-    refused = gate(**asked)
-    assert refused.returncode == 2 and run_id in refused.stderr
-    assert gate(OOLONG_TOKEN="ool_wrong").returncode == 4
-
-
 @pytest.mark.parametrize(
     ("plan", "changes", "code"),
     [
@@ -336,6 +281,61 @@ def test_dataset_faults_are_named_by_row(pool: Pool, node: Node, tmp_path: Path)
     ):
         assert refused.returncode == 2
         assert "/rows/1/" in refused.stdout + refused.stderr, refused.stdout + refused.stderr
+
+
+@pytest.mark.timeout(480)
+def test_the_script_of_the_docs_goes_from_a_dataset_to_a_verified_checkpoint(
+    pool: Pool, node: Node, tmp_path: Path
+) -> None:
+    """docs/ci/gate.sh as a CI would run it: one command, a token, two files."""
+    rows = "".join(json.dumps({"q": f"{n}", "a": f"{n}", "c": f"{n}"}) + "\n" for n in range(40))
+    (tmp_path / "sums.jsonl").write_text(rows)
+    spec = pool.spec({"points": 60}, dataset={"version": "sums@latest"})
+    (tmp_path / "run.yaml").write_text(json.dumps(spec))
+    (tmp_path / "base.json").write_text('{"reward/mean": [0.05, 0.06, 0.07]}')
+
+    def gate(**variables: str) -> subprocess.CompletedProcess[str]:
+        commands = tmp_path / "bin"
+        commands.mkdir(exist_ok=True)
+        (commands / "oolong").write_text(f'#!/bin/sh\nexec {sys.executable} -m oolong.cli "$@"\n')
+        (commands / "oolong").chmod(0o755)
+        return subprocess.run(
+            [str(ROOT / "docs" / "ci" / "gate.sh"), "sums.jsonl", "run.yaml", "candidate"],
+            env={
+                "PATH": f"{commands}:{os.environ['PATH']}", "HOME": str(tmp_path),
+                "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}", "OOLONG_URL": pool.plane.url, "OOLONG_TOKEN": pool.token,
+                "GATE_MAPPING": "--prompt-column q --answer-column a --completion-column c",
+                "GATE_TIMEOUT": "90", "GATE_KEY": "commit-1", **variables,
+            },
+            cwd=tmp_path, capture_output=True, text=True, timeout=240,
+        )  # fmt: skip
+
+    asked = {
+        "GATE_ASSERT": "reward/mean >= 0.06\nmean(reward/mean, 10) > 0.05",
+        "GATE_COMPARE": "reward/mean",
+        "GATE_BASELINE": "base.json",
+    }
+    done = gate(**asked)
+    assert done.returncode == 0, done.stdout + done.stderr + pool.said()
+    out = tmp_path / "oolong-out"
+    run_id = (out / "run").read_text().strip()
+    promoted = pool.client.checkpoints.resolve("candidate")
+    assert (promoted.run.id, promoted.step, promoted.final) == (run_id, 60, True)
+    archive = (out / "checkpoint.tar").read_bytes()
+    assert hashlib.sha256(archive).hexdigest() == promoted.tar_sha256
+    assert json.loads((out / "run.json").read_text())["gate"]["verdict"] == "pass"
+    assert 'tests="4" failures="0"' in (out / "report.xml").read_text()
+    assert "✅" in (out / "summary.md").read_text()
+
+    again = gate(**{**asked, "GATE_ASSERT": "reward/mean >= 0.07", "GATE_OUT": "again"})
+    assert again.returncode == 6, "the gate of the same commit, held to more"
+    assert (tmp_path / "again" / "run").read_text().strip() == run_id, "the run is there already"
+    assert not (tmp_path / "again" / "checkpoint.tar").exists(), "what does not pass is not promoted"
+
+    (tmp_path / "run.yaml").write_text(json.dumps({**spec, "name": "another"}))
+    refused = gate(**asked)
+    assert refused.returncode == 2 and run_id in refused.stderr
+    assert gate(OOLONG_TOKEN="ool_wrong").returncode == 4
 
 
 def test_a_killed_agent_changes_nothing_for_its_run(pool: Pool, node: Node) -> None:

@@ -24,6 +24,8 @@ from control_plane.accounts.scopes import ROLE_SCOPES
 from control_plane.catalog import services as catalog
 from control_plane.catalog import store
 from control_plane.catalog.models import Checkpoint, CheckpointState, Upload
+from control_plane.common.health import check_database
+from control_plane.fleet.models import Node
 from control_plane.operation.backup import make, programs
 from control_plane.operation.backup.manifest import blob_file, read_manifest
 from control_plane.operation.backup.references import COLUMNS, NO_BLOBS
@@ -209,6 +211,23 @@ def test_a_checkpoint_that_is_freed_while_the_backup_is_made_is_restored_as_free
         assert "All is well" in do("restore", str(tmp_path / "backup"))
         checkpoint.refresh_from_db()
         assert checkpoint.state == CheckpointState.FREED
+
+
+def test_a_backup_of_an_older_version_comes_forward(
+    alice: Person, other_database: OtherDatabase, settings: Any, tmp_path: Path
+) -> None:
+    call_command("migrate", "fleet", "0001", verbosity=0, interactive=False)  # before nodes had a protocol
+    try:
+        do("backup", str(tmp_path / "backup"))
+    finally:
+        call_command("migrate", verbosity=0, interactive=False)
+    assert "fleet.0002_node_protocol" not in read_manifest(tmp_path / "backup").migrations
+    with other_database():
+        move_store(settings, tmp_path / "restored")
+        assert "All is well" in do("restore", str(tmp_path / "backup"))
+        check_database()
+        assert Node.objects.filter(protocol=1).count() == 0
+        assert alice.get("/me").status_code == 200
 
 
 def test_a_restore_never_overwrites(alice: Person, tmp_path: Path) -> None:

@@ -24,7 +24,9 @@ export const me = queryOptions({
 });
 
 export const runs = (filter: { status?: string; name?: string; tag?: string }) =>
-  pages(["runs", filter], (cursor, signal) => get("/api/v1/runs", { query: { ...filter, cursor, limit: 50 } }, signal));
+  pages(["runs", filter], (cursor, signal) =>
+    get("/api/v1/runs", { query: { ...filter, tag: filter.tag ? [filter.tag] : undefined, cursor, limit: 50 } }, signal),
+  );
 
 export const run = (id: string) =>
   queryOptions({ queryKey: ["run", id], queryFn: ({ signal }) => get("/api/v1/runs/{run_id}", { path: { run_id: id } }, signal) });

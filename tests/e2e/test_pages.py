@@ -143,6 +143,7 @@ def test_a_spec_error_is_shown_at_its_line(page: Page, log_in: Callable[[], None
 def test_the_page_of_the_api_works_under_its_policy(page: Page) -> None:
     page.goto("/api/v1/docs")
     expect(page.get_by_role("heading", name="Oolong")).to_be_visible()
+    page.locator("#operations-tag-accounts").click()
     expect(page.locator("#operations-accounts-me")).to_be_attached()
 
 

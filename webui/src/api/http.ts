@@ -35,7 +35,7 @@ export function forgetCsrfToken(): void {
 export function address(path: keyof paths, into: unknown = {}, query: unknown = {}): string {
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String((into as Query)[name])));
   const wanted = Object.entries(query as Query).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  const search = new URLSearchParams(wanted.map(([name, value]) => [name, String(value)]));
+  const search = new URLSearchParams(wanted.flatMap(([name, value]) => [value].flat().map((one) => [name, String(one)])));
   return `${filled}${wanted.length > 0 ? `?${search}` : ""}`;
 }
 

@@ -193,3 +193,31 @@ def test_one_idempotency_key_makes_one_run_whoever_answers(
     assert len(made) == 1
     listed = clients[0].get("/runs", params={"name": "only once"}).json()["data"]
     assert [run["id"] for run in listed] == list(made)
+
+
+def test_after_kill_9_of_one_of_each_nothing_is_stuck(
+    planes: tuple[ControlPlane, ControlPlane],
+    nodes: list[ScriptedNode],
+    clients: tuple[httpx.Client, httpx.Client],
+) -> None:
+    """Node 0 loses its web process too: it is silent, not lost, and its run goes on when the process is back."""
+    ids = [
+        clients[n % 2].post("/runs", json=spec(f"through it {n}", steps=40)).json()["id"] for n in range(3)
+    ]
+    until(
+        lambda: any(clients[1].get(f"/runs/{run_id}").json()["status"] == "RUNNING" for run_id in ids),
+        "a run runs",
+    )
+    for part in ("web", "worker", "beat"):
+        planes[0].kill_part(part)
+    alone = clients[1].post("/runs", json=spec("with one of each")).json()["id"]
+    assert clients[1].get(f"/runs/{alone}").status_code == 200
+    for part in ("web", "worker", "beat"):
+        planes[0].start_part(part)
+    planes[0].wait_for_web()
+    until(lambda: ended(clients[1], [*ids, alone]), "every run ends")
+    found = [clients[1].get(f"/runs/{run_id}").json() for run_id in [*ids, alone]]
+    assert {run["status"] for run in found} == {"SUCCEEDED"}
+    with psycopg.connect(planes[0].database_url) as connection:
+        held = connection.execute("SELECT count(*) FROM fleet_lease WHERE released_at IS NULL").fetchone()
+        assert held == (0,)

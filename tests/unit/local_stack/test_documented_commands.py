@@ -15,7 +15,9 @@ from oolong.cli.app import app
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "docs/guide.md", *ROOT.glob("docs/how-to/*.md")]
 TEXT = "".join(page.read_text() for page in PAGES)
-DJANGO_COMMANDS = {path.stem for path in ROOT.glob("platform/control_plane/*/management/commands/*.py")}
+DJANGO_COMMANDS = {path.stem for path in ROOT.glob("platform/control_plane/*/management/commands/*.py")} | {
+    "migrate"  # Django's own
+}
 
 
 def typed(pattern: str) -> list[str]:

@@ -27,11 +27,13 @@ def create(
     """Make a link that lets one person in, once. It is shown this once."""
     with Client() as client:
         made = client.invitations.create(role, level="team" if team else "project", note=note, days=days)
+        url = client.settings.url
     if json:
         show_json(made)
         return
     notes.print("It is shown this once; hand it to whom you invite.")
-    print(made.link)
+    # A server that knows no public address of its own gives the path alone.
+    print(f"{url}{made.link}" if made.link.startswith("/") else made.link)
 
 
 @app.command("list")

@@ -2,7 +2,7 @@ import { Problem, problemFrom, unreachable } from "./problem.ts";
 import type { paths } from "./schema.d.ts";
 
 /** The addresses of the API that know a method, and what each takes and answers, all read from its schema. */
-type Method = "get" | "post" | "patch" | "delete";
+type Method = "get" | "post" | "put" | "patch" | "delete";
 type Operation = { parameters: { query?: unknown; path?: unknown }; responses: unknown };
 export type PathWith<M extends Method> = { [P in keyof paths]: paths[P][M & keyof paths[P]] extends Operation ? P : never }[keyof paths];
 type OperationAt<P extends keyof paths, M extends Method> = Extract<paths[P][M & keyof paths[P]], Operation>;
@@ -68,7 +68,7 @@ export async function get<P extends PathWith<"get">>(path: P, input: In<P, "get"
 
 type Change<P extends keyof paths, M extends Method> = In<P, M> & { body?: BodyAt<P, M>; headers?: Record<string, string> };
 
-/** POST, PATCH or DELETE under the session; a stale CSRF token is fetched anew once. */
+/** POST, PUT, PATCH or DELETE under the session; a stale CSRF token is fetched anew once. */
 async function change(method: Method, path: keyof paths, input: Sent): Promise<unknown> {
   const attempt = async () => send(method, path, { ...input, headers: { ...input.headers, "X-CSRFToken": await csrf() } });
   try {
@@ -82,6 +82,10 @@ async function change(method: Method, path: keyof paths, input: Sent): Promise<u
 
 export async function post<P extends PathWith<"post">>(path: P, input: Change<P, "post"> = {}): Promise<Answer<P, "post">> {
   return (await change("post", path, input)) as Answer<P, "post">;
+}
+
+export async function put<P extends PathWith<"put">>(path: P, input: Change<P, "put"> = {}): Promise<Answer<P, "put">> {
+  return (await change("put", path, input)) as Answer<P, "put">;
 }
 
 export async function patch<P extends PathWith<"patch">>(path: P, input: Change<P, "patch"> = {}): Promise<Answer<P, "patch">> {

@@ -6,6 +6,7 @@ import { Shell } from "./shell.tsx";
 // Each page is a bundle of its own, fetched when it is first opened.
 export const router = createBrowserRouter([
   { path: "/login", lazy: async () => ({ Component: (await import("../login/login-page.tsx")).LoginPage }), errorElement: <RouteFailure /> },
+  { path: "/invite", lazy: async () => ({ Component: (await import("../login/invite-page.tsx")).InvitePage }), errorElement: <RouteFailure /> },
   {
     path: "/",
     element: <Shell />,

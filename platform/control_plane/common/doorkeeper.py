@@ -30,7 +30,7 @@ PLAIN_BYTES = 8 * MIB
 _FILES = (
     (re.compile(r"/api/v1/uploads"), 256 * 1024 * MIB),
     (re.compile(r"/api/v1/upload-sessions/[^/]+/parts/\d+"), 33 * MIB),
-    (re.compile(r"/api/v1/agent/uploads/[^/]+/parts/\d+"), 64 * MIB),
+    (re.compile(r"/api/v1/agent/(uploads|imports)/[^/]+/parts/\d+"), 64 * MIB),
 )
 
 

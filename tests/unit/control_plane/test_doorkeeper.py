@@ -17,12 +17,14 @@ from django.core.asgi import get_asgi_application
 from control_plane.accounts import services as accounts
 from control_plane.accounts.models import Membership, Project, Role, Team, User
 from control_plane.catalog import upload_services
+from control_plane.catalog.parts import LARGE_PART_BYTES
 from control_plane.common import rate_limits
 from control_plane.common.doorkeeper import PLAIN_BYTES, Doorkeeper, Knock
 from control_plane.common.origin import Origin
 from control_plane.common.rate_limits import Limiter, cost_of
 from control_plane.door import _is_known, guarded
 from control_plane.environment import Quotas
+from tests.unit.control_plane.access.doors import all_routes
 
 QUOTAS = Quotas(address=10, node=1000, user=20)
 NOBODY = Quotas(address=0, node=0, user=0)
@@ -261,6 +263,14 @@ def test_the_real_look_up_knows_tokens_sessions_and_nodes(alice: Any, node: Any,
     alice.client.get(accounts.create_login_link(alice.user, now=clock.now))
     [session] = [cookie.value for name, cookie in alice.client.cookies.items() if "session" in name]
     assert _is_known(knock("uploads", session=session))
+
+
+def test_every_route_of_parts_takes_the_largest_part() -> None:
+    routes = [route for route in all_routes() if "/parts/" in route.url]
+    assert len(routes) >= 3
+    for route in routes:
+        path = route.path({}).removeprefix("/api/v1/")
+        assert knock(path, bearer="x").most_bytes > LARGE_PART_BYTES, route.name
 
 
 def test_a_project_has_so_many_unfinished_uploads(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:

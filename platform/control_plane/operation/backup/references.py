@@ -45,6 +45,7 @@ NO_BLOBS = frozenset(
         "catalog.UploadSession.sha256",  # announced by the client
         "catalog.Checkpoint.manifest_sha256",  # of a file inside the tar
         "catalog.CheckpointUpload.tar_sha256",  # of an upload that has not ended
+        "catalog.ModelImport.tar_sha256",  # the same; once it has, the model names the blob
         "fleet.Node.credential_sha256",
         "fleet.EnrolmentToken.sha256",
     }

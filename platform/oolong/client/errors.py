@@ -53,7 +53,9 @@ class ApiError(OolongError):
         lines = [said]
         for error in self.errors:
             # The detail tells of a single fault, often word by word: it need not be said twice.
-            if error.message not in said or (len(self.errors) > 1 and error.pointer not in said):
+            alone = len(self.errors) == 1 and error.pointer.count("/") == 1
+            place = error.pointer.removeprefix("/") if alone else error.pointer
+            if error.message not in said or place not in said:
                 lines.append(f"  {error.pointer or '/'}: {error.message}")
         if self.status >= 500 and self.request_id:
             lines.append(f"  request id {self.request_id}")

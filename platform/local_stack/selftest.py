@@ -39,9 +39,10 @@ LANES = (
         "unit",
         paths=("tests/unit",),
         ignored=("tests/unit/trainers",),
-        # Half of what these tests do is waiting, for processes and timers: four parts keep two cores busy.
+        # Half of what these tests do is waiting, for processes and timers: these parts keep two cores busy.
         beside=(
-            ("tests/unit/control_plane",),
+            ("tests/unit/control_plane/runs",),
+            ("tests/unit/control_plane/catalog", "tests/unit/control_plane/operation"),
             ("tests/unit/rewards", "tests/unit/relay", "tests/unit/telemetry"),
             ("tests/unit/rollout",),
         ),

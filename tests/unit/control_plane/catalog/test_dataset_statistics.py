@@ -18,7 +18,7 @@ from control_plane.catalog.measuring import __main__ as measuring
 from control_plane.catalog.measuring.job import lengths_of
 from control_plane.catalog.measuring.lengths import EXACT_UP_TO, measure, rounded
 from control_plane.catalog.models import DatasetMeasurement
-from tests.unit.control_plane.test_models import archive, files
+from tests.unit.control_plane.catalog.test_models import archive, files
 
 
 def words() -> bytes:

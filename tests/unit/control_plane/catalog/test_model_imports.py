@@ -12,7 +12,7 @@ import pytest
 
 from control_plane.catalog.import_services import MOST_TRIES, SILENCE, advance_imports
 from control_plane.catalog.models import BaseModel, ModelImport
-from tests.unit.control_plane.test_models import archive, files
+from tests.unit.control_plane.catalog.test_models import archive, files
 
 COMMIT = "c" * 40
 

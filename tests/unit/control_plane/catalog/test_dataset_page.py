@@ -17,7 +17,7 @@ from gpu_agents.rewards import exact_match
 from gpu_agents.rewards.reward import Completion
 from oolong.contracts.run_spec import RunSpec
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "dataset.md").read_text()
+PAGE = (Path(__file__).resolve().parents[4] / "docs" / "how-to" / "dataset.md").read_text()
 
 
 def block(language: str) -> str:

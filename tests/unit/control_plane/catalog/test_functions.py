@@ -177,7 +177,7 @@ def test_allowing_code_in_the_trainer_leaves_an_event_and_a_repeat_leaves_none(a
 
 
 def test_the_loss_of_the_how_to_is_taken() -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "algorithm.md").read_text()
+    page = (Path(__file__).resolve().parents[4] / "docs" / "how-to" / "algorithm.md").read_text()
     [source] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     facts = read_source(SourceKind.LOSS, source)
     assert (facts.errors, facts.options) == ([], ["ceiling"])

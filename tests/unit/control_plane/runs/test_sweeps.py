@@ -227,7 +227,7 @@ def test_the_sweep_on_the_page_is_one(alice: Any, clock: Any) -> None:
 
     import yaml
 
-    page = (Path(__file__).parents[3] / "docs" / "how-to" / "sweep.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "how-to" / "sweep.md").read_text()
     body = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])
     made = alice.post("/sweeps", body)
     assert made.status_code == 201, made.content

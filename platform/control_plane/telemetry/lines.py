@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from oolong.contracts.telemetry import (
+    ENVIRONMENT,
     AnyLine,
     Document,
     Histogram,
@@ -21,6 +22,7 @@ LATEST_AT = 4_102_444_800.0  # the year 2100: a clock beyond it is broken
 LARGEST_X = 2**53  # whole numbers up to it are exact in every JSON reader
 LONGEST_NAME = 120
 LONGEST_PART = 60  # of a job: "rank0", "engine"
+MOST_TOKENS = 2**31 - 1  # of a trajectory
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,17 @@ def _check_tokens(line: TrajectoryLine) -> None:
         raise ValueError(f"{len(line.token_ids)} token_ids and {len(line.logprobs)} logprobs; one for each")
     if line.token_ids and not 0 <= min(line.token_ids) <= max(line.token_ids) < 2**31:
         raise ValueError(f"token_ids from {min(line.token_ids)} to {max(line.token_ids)}: 0 to 2^31 - 1")
+    versions, counts = line.policy_versions[0::2], line.policy_versions[1::2]
+    if len(versions) != len(counts):
+        raise ValueError(f"policy_versions has {len(line.policy_versions)} numbers; they come in pairs")
+    if versions and not ENVIRONMENT <= min(versions) <= max(versions) <= LARGEST_X:
+        raise ValueError(f"policy_versions from {min(versions)} to {max(versions)}: {ENVIRONMENT} to 2^53")
+    if counts and (min(counts) < 0 or sum(counts) > MOST_TOKENS):
+        raise ValueError(
+            f"policy_versions counts {sum(counts)} tokens, {min(counts)} in one pair: 0 to 2^31 - 1"
+        )
+    if line.token_ids and sum(counts) != len(line.token_ids):
+        raise ValueError(f"policy_versions counts {sum(counts)} tokens; token_ids has {len(line.token_ids)}")
 
 
 def _check_name(name: str) -> None:

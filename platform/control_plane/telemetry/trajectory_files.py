@@ -139,7 +139,7 @@ def _waiting(sample: TrajectorySample, waiting: TrajectoryTokens) -> Tokens:
 
 def per_token(pairs: list[int], length: int) -> list[int]:
     """Run-length pairs as one version a token. Tokens that no pair tells of are the environment's."""
-    versions = [
-        version for version, count in zip(pairs[0::2], pairs[1::2], strict=False) for _ in range(count)
-    ]
-    return (versions + [ENVIRONMENT] * length)[:length]
+    versions: list[int] = []
+    for version, count in zip(pairs[0::2], pairs[1::2], strict=False):
+        versions += [version] * min(count, length - len(versions))
+    return versions + [ENVIRONMENT] * (length - len(versions))

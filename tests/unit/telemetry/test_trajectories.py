@@ -15,7 +15,7 @@ from django.test import Client
 
 from control_plane.catalog import store
 from control_plane.common import clock
-from control_plane.runs.models import Run
+from control_plane.runs.models import Run, RunEvent
 from control_plane.telemetry import retention, selectors, services, trajectory_files
 from control_plane.telemetry.models import OutboxFile, TrajectoryFile, TrajectorySample, TrajectoryTokens
 from oolong.contracts import telemetry as contract
@@ -144,6 +144,43 @@ def test_a_trajectory_of_another_run_does_not_exist(world: World, ask: Callable[
 def test_tokens_that_do_not_fit_are_a_bad_line(world: World, fields: dict[str, Any]) -> None:
     ship(world, line(1, **fields), line(2))
     assert TrajectorySample.objects.get().step == 2 and OutboxFile.objects.get().bad_lines == 1
+
+
+@pytest.mark.parametrize(
+    ("pairs", "says"),
+    [
+        ([0, 10**12, 0, 4 - 10**12], "0 to 2^31 - 1"), ([0, 5, 1, -1], "0 to 2^31 - 1"), ([0, 2**31], "0 to 2^31 - 1"),
+        ([0, 4, 1], "pairs"), ([0, 3], "counts 3 tokens; token_ids has 4"), ([0, 5], "counts 5 tokens"),
+        ([], "counts 0 tokens"), ([-2, 4], "-1 to 2^53"), ([2**63, 4], "-1 to 2^53"),
+    ],
+)  # fmt: skip
+def test_versions_that_do_not_tell_of_the_tokens_are_a_bad_line(
+    world: World, pairs: list[int], says: str
+) -> None:
+    ship(world, line(1, policy_versions=pairs), line(2))
+    assert TrajectorySample.objects.get().step == 2 and OutboxFile.objects.get().bad_lines == 1
+    assert says in RunEvent.objects.get(kind="bad_outbox_line").message
+    assert trajectory_files.write_waiting_files(now=LATER) == 1
+
+
+def test_so_many_tokens_that_none_are_told_are_still_counted_within_bounds(world: World) -> None:
+    untold: dict[str, Any] = {"token_ids": [], "logprobs": []}
+    most = line(1, policy_versions=[0, 2**31 - 1], **untold)
+    ship(world, most, line(2, policy_versions=[0, 2**31 - 1, 1, 1], **untold))
+    assert TrajectorySample.objects.get().tokens == 2**31 - 1 and OutboxFile.objects.get().bad_lines == 1
+
+
+@pytest.mark.parametrize(
+    ("pairs", "versions"),
+    [
+        ([0, 10**12, 0, 5 - 10**12], [0, 0, 0]), ([7, 1, 8, -4, 9, 1], [7, 9, -1]), ([7, 2, 8, 2, 9, 1], [7, 7, 8]),
+        ([7], [-1, -1, -1]),
+    ],
+)  # fmt: skip
+def test_versions_kept_before_they_were_checked_read_as_many_as_there_are_tokens(
+    pairs: list[int], versions: list[int]
+) -> None:
+    assert trajectory_files.per_token(pairs, 3) == versions
 
 
 # --- retention --------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""What happens to a request of the API before Django reads its body: it is charged, and its body is bounded.
+"""What happens to a request before Django reads its body: it is charged, and its body is bounded.
 
 Django puts a body on disk before it runs any code of ours. So the bytes are bounded here, by what is announced and
-by what arrives; and whoever sends more than plain JSON must say who he is first.
+by what arrives; and whoever sends more than plain JSON must say who he is first. Outside the API nobody says who he
+is: there the address is charged, for what costs anything, and a body is small.
 """
 
 from __future__ import annotations
@@ -46,10 +47,19 @@ class Knock:
     announced_bytes: int | None  # None: it does not say (chunked), or says nonsense
 
     @property
+    def is_of_api(self) -> bool:
+        return self.path.startswith("/api/")
+
+    @property
     def credential(self) -> str:
-        """A digest by which the credential is recognised; "" for none."""
-        text = self.bearer or self.session
+        """A digest by which the credential is recognised; "" for none, and outside the API."""
+        text = (self.bearer or self.session) if self.is_of_api else ""
         return hashlib.sha256(text.encode()).hexdigest()[:32] if text else ""
+
+    @property
+    def payer(self) -> str:
+        """The address; apart from its other requests for the probe, which says whether the service gets any at all."""
+        return f"{self.address} probe" if self.path == "/readyz" else self.address
 
     @property
     def most_bytes(self) -> int:
@@ -78,12 +88,9 @@ class Doorkeeper:
         self._session_cookie = session_cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not scope["path"].startswith("/api/"):
-            await self._app(scope, receive, send)
-            return
         knock = read_knock(scope, self._session_cookie)
         charge = await self._limiter.take(
-            credential=knock.credential, address=knock.address, cost=cost_of(knock.method, knock.path)
+            credential=knock.credential, address=knock.payer, cost=cost_of(knock.method, knock.path)
         )
         limits = charge.headers() if charge else {}
         if charge and charge.is_over:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable
 from functools import cache
 
@@ -18,6 +20,7 @@ from control_plane.common.database import connect_parameters
 
 log = logging.getLogger(__name__)
 SECONDS = 3
+KEPT_SECONDS = 1.0
 
 
 class NotReady(Exception):
@@ -35,9 +38,31 @@ def healthz(request: HttpRequest) -> JsonResponse:
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
     """Whether requests can be served: 200, or 503 with the parts that fail."""
-    found = {name: _said(name, check) for name, check in CHECKS.items()}
+    found = readiness.found()
     ready = all(word == "ok" for word in found.values())
     return JsonResponse({"ready": ready, "checks": found}, status=200 if ready else 503)
+
+
+class Readiness:
+    """What the checks of this process say, asked once a second at most: the address is open to everybody."""
+
+    def __init__(self) -> None:
+        self._one_asks = threading.Lock()
+        self._found: dict[str, str] = {}
+        self._until = 0.0  # of time.monotonic()
+
+    def found(self) -> dict[str, str]:
+        with self._one_asks:
+            if time.monotonic() >= self._until:
+                self._found = {name: _said(name, check) for name, check in CHECKS.items()}
+                self._until = time.monotonic() + KEPT_SECONDS
+            return self._found
+
+    def forget(self) -> None:
+        self._until = 0.0
+
+
+readiness = Readiness()
 
 
 def _said(name: str, check: Callable[[], None]) -> str:

@@ -86,6 +86,8 @@ class Charge:
 
 
 def cost_of(method: str, path: str) -> int:
+    if not path.startswith("/api/"):
+        return _cost_of_a_page(method, path)
     line = f"{method} {path}"
     if _FREE.fullmatch(line):
         return 0
@@ -93,6 +95,15 @@ def cost_of(method: str, path: str) -> int:
         if pattern.fullmatch(line):
             return units
     return 1 if method in ("GET", "HEAD") else 2
+
+
+def _cost_of_a_page(method: str, path: str) -> int:
+    """Files and pages of the dashboard are free: a page loads many of them at once."""
+    if path.startswith("/login/"):
+        return 5  # a link, or the identity provider, which is asked over the network
+    if path == "/readyz":
+        return 1
+    return 0 if method in ("GET", "HEAD") else 2
 
 
 class Limiter:

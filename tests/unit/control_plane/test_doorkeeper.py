@@ -19,7 +19,7 @@ from control_plane.accounts.models import Membership, Project, Role, Team, User
 from control_plane.catalog import upload_services
 from control_plane.catalog.parts import LARGE_PART_BYTES
 from control_plane.common import rate_limits
-from control_plane.common.doorkeeper import PLAIN_BYTES, Doorkeeper, Knock
+from control_plane.common.doorkeeper import ANONYMOUS_BYTES, PLAIN_BYTES, Doorkeeper, Knock
 from control_plane.common.origin import Origin
 from control_plane.common.rate_limits import Limiter, cost_of
 from control_plane.door import _is_known, guarded
@@ -77,7 +77,8 @@ def asker(app: Any, address: str) -> Ask:
         if token:
             headers["Authorization"] = f"Bearer {token}"
         async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
-            return await client.request(method, f"/api/v1/{path}", content=content, headers=headers)
+            url = path if path.startswith("/") else f"/api/v1/{path}"
+            return await client.request(method, url, content=content, headers=headers)
 
     return ask
 
@@ -157,10 +158,13 @@ async def test_without_valkey_requests_pass_and_it_is_counted_and_logged(inner: 
 @pytest.mark.parametrize(
     ("method", "path", "units"),
     [("GET", "health", 0), ("GET", "runs", 1), ("POST", "runs", 5), ("PATCH", "runs/x", 2), ("GET", "openapi.json", 20),
-     ("POST", "health", 2), ("GET", "dataset-versions/dsv_1/leaks", 20), ("GET", "runs/run_1/metrics", 3)],
+     ("POST", "health", 2), ("GET", "dataset-versions/dsv_1/leaks", 20), ("GET", "runs/run_1/metrics", 3),
+     ("GET", "/healthz", 0), ("GET", "/readyz", 1), ("GET", "/login/abc", 5), ("HEAD", "/login/oidc/callback", 5),
+     ("GET", "/", 0), ("GET", "/login", 0), ("GET", "/assets/index.js", 0), ("GET", "/static/x.css", 0),
+     ("POST", "/x", 2)],
 )  # fmt: skip
 def test_what_costs_more_is_charged_more(method: str, path: str, units: int) -> None:
-    assert cost_of(method, f"/api/v1/{path}") == units
+    assert cost_of(method, path if path.startswith("/") else f"/api/v1/{path}") == units
 
 
 # --- bodies -----------------------------------------------------------------------------------------------
@@ -205,11 +209,36 @@ async def test_a_part_has_a_limit_of_its_own(ask: Ask, inner: Inner) -> None:
     assert (reply.status_code, inner.bytes_read) == (413, 0)
 
 
-async def test_pages_of_the_dashboard_are_not_charged(inner: Inner, valkey_url: str) -> None:
-    app, limiter = door(inner, valkey_url)
-    transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
-        assert "RateLimit" not in (await client.get("/runs")).headers
+async def test_files_and_pages_of_the_dashboard_are_not_charged(ask: Ask) -> None:
+    for path in ("/runs", "/assets/index.js", "/static/x.css", "/healthz") * 5:
+        reply = await ask("GET", path)
+        assert (reply.status_code, "RateLimit" in reply.headers) == (200, False)
+
+
+async def test_a_sign_in_is_charged_to_the_address_whoever_says_he_is(ask: Ask) -> None:
+    token = f"good-user-{secrets.token_hex(4)}"
+    await ask("GET", "agent/x", token=token)  # charged to the address, for it is not known yet
+    assert [(await ask("GET", "/login/oidc", token=token)).status_code for _ in range(2)] == [200, 429]
+    assert (await ask("GET", "/readyz")).status_code == 200, (
+        "a probe does not fail for the others of its address"
+    )
+
+
+@pytest.mark.parametrize(
+    "path", ["/x", "/", "/login/abc", "/login/oidc", "/healthz", "/static/x.css", "/metrics"]
+)
+async def test_outside_the_api_a_body_is_small_whoever_sends_it(
+    inner: Inner, valkey_url: str, address: str, path: str
+) -> None:
+    app, limiter = door(inner, valkey_url, NOBODY)
+    ask = asker(app, address)
+    for token in ("", "good-user-9"):
+        length = {"Content-Length": str(ANONYMOUS_BYTES + 1)}
+        assert (await ask("POST", path, token=token, content=b"x", **length)).status_code == 413
+        assert inner.bytes_read == 0
+        assert (await ask("POST", path, token=token, content=chunks(2))).status_code == 413
+        assert inner.bytes_read <= ANONYMOUS_BYTES
+        inner.bytes_read = 0
     await limiter.close()
 
 

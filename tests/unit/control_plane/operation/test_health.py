@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -16,6 +17,13 @@ from control_plane.common import health
 from tests.unit.control_plane.conftest import Person, SimulatedNode
 
 SECRETS = ("hunter2", "only-for-tests", "postgresql://", "redis://")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_known() -> Iterator[None]:
+    health.readiness.forget()
+    yield
+    health.readiness.forget()
 
 
 @pytest.fixture
@@ -33,6 +41,19 @@ def test_readiness_names_its_parts(client: Client, db: None, valkey_url: str) ->
     answer = client.get("/readyz")
     assert answer.status_code == 200, answer.content
     assert answer.json() == {"ready": True, "checks": {"database": "ok", "broker": "ok", "store": "ok"}}
+
+
+def test_readiness_is_looked_up_once_a_second(
+    client: Client, all_well: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address is open to everybody, and each look-up opens connections."""
+    asked: list[float] = []
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr("control_plane.common.health.time", clock)
+    monkeypatch.setitem(health.CHECKS, "store", lambda: asked.append(clock.now))
+    for clock.now in (100.0, 100.9, 101.0, 101.5):
+        assert client.get("/readyz").status_code == 200
+    assert asked == [100.0, 101.0]
 
 
 def test_a_store_that_cannot_be_written_is_not_ready(

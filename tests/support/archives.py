@@ -1,7 +1,8 @@
-"""Tar archives of known origin, unpacked on every Python that Oolong supports."""
+"""Tar archives: those of known origin, unpacked on every Python that Oolong supports, and odd ones to be refused."""
 
 from __future__ import annotations
 
+import io
 import tarfile
 from pathlib import Path
 
@@ -12,3 +13,23 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
         archive.extractall(folder, filter="data")
     else:
         archive.extractall(folder)
+
+
+def sparse(name: str, size: int, *, form: str) -> bytes:
+    """An archive of one file that is a hole of `size` bytes, as tar --sparse writes it: form gnu or pax."""
+    info = tarfile.TarInfo(name)
+    if form == "pax":
+        info.pax_headers = {"GNU.sparse.size": str(size), "GNU.sparse.map": f"{size},0"}
+        header = info.tobuf(tarfile.PAX_FORMAT)
+    else:
+        info.type = tarfile.GNUTYPE_SPARSE
+        block = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+        block[386:410] = b"%011o\0%011o\0" % (size, 0)  # its only piece: nothing, behind the hole
+        block[483:495] = b"%011o\0" % size
+        block[148:156] = b"%06o\0 " % tarfile.calc_chksums(bytes(block))[0]  # type: ignore[attr-defined]
+        header = bytes(block)
+    whole = io.BytesIO(header)
+    with tarfile.open(fileobj=whole) as tar:
+        member = tar.getmembers()[0]
+        assert (member.isreg(), member.issparse(), member.size) == (True, True, size)
+    return header + bytes(tarfile.RECORDSIZE - len(header) % tarfile.RECORDSIZE)

@@ -61,7 +61,7 @@ def extract(archive: IO[bytes], folder: Path, *, packed_bytes: int) -> None:
     most = min(MAX_TOTAL_BYTES, max(SMALL_BYTES, MOST_TIMES * packed_bytes))
     try:
         with tarfile.open(fileobj=cast(IO[bytes], _Decoded(archive, most)), mode="r|") as tar:
-            _extract_members(tar, folder)
+            _extract_members(tar, folder, most)
     except (tarfile.TarError, EOFError, OSError, ValueError, lzma.LZMAError) as error:
         raise Unusable(
             [FieldError("/upload_id", "not_an_archive", f"not a readable tar archive: {error}")]
@@ -110,8 +110,8 @@ class _Whole(io.RawIOBase):
         return self._rest.read(size)
 
 
-def _extract_members(tar: tarfile.TarFile, folder: Path) -> None:
-    total = files = 0
+def _extract_members(tar: tarfile.TarFile, folder: Path, most: int) -> None:
+    written = files = 0
     for member in tar:
         name = _safe_name(member)
         if member.isdir():
@@ -119,9 +119,11 @@ def _extract_members(tar: tarfile.TarFile, folder: Path) -> None:
         if not member.isreg():
             kind = "a link" if member.issym() or member.islnk() else "not a plain file"
             _refuse(member.name, "not_a_file", f"{member.name!r} is {kind}; only plain files are allowed")
-        files, total = files + 1, total + member.size
-        if files > MAX_FILES or total > MAX_TOTAL_BYTES:
-            _refuse(member.name, "too_large", f"more than {MAX_FILES} files or {MAX_TOTAL_BYTES} bytes")
+        if member.sparse is not None:  # its holes are written as zeros that the archive does not have
+            _refuse(member.name, "sparse", f"{member.name!r} is a sparse file; pack it without --sparse")
+        files += 1
+        if files > MAX_FILES or written + member.size > most:
+            _refuse(member.name, "too_large", f"more than {MAX_FILES} files or {most} bytes")
         source = tar.extractfile(member)
         assert source is not None
         target = folder.joinpath(*name.parts)
@@ -130,6 +132,9 @@ def _extract_members(tar: tarfile.TarFile, folder: Path) -> None:
             _refuse(member.name, "twice", f"{member.name!r} is in the archive twice")
         with target.open("xb") as file:
             while chunk := source.read(CHUNK):
+                written += len(chunk)
+                if written > most:
+                    _refuse(member.name, "too_large", f"the archive unfolds to more than {most} bytes")
                 file.write(chunk)
 
 

@@ -44,7 +44,7 @@ class DataFile:
 def unpack(archive: Path, folder: Path) -> list[str]:
     """README.md and the files of rows, below `folder`; their names. Anything else in the archive is passed over."""
     found: list[str] = []
-    total = 0
+    written = 0
     try:
         with tarfile.open(archive, "r:*") as tar:
             for member in tar:
@@ -58,20 +58,27 @@ def unpack(archive: Path, folder: Path) -> list[str]:
                     raise RepositoryRefused(
                         "unsafe_name", f"the name {member.name!r} leaves the archive's folder"
                     )
+                if member.sparse is not None:  # its holes are written as zeros that the archive does not have
+                    raise RepositoryRefused(
+                        "sparse", f"{member.name!r} is a sparse file; pack it without --sparse"
+                    )
                 name = "/".join(parts)
                 if not member.isreg() or not (is_rows(name) or name.lower().endswith("readme.md")):
                     continue
-                total += member.size
-                if len(found) >= MOST_FILES or total > MOST_BYTES:
-                    raise RepositoryRefused(
-                        "too_large", f"more than {MOST_FILES} files or {MOST_BYTES} bytes of rows"
-                    )
+                too_large = RepositoryRefused(
+                    "too_large", f"more than {MOST_FILES} files or {MOST_BYTES} bytes of rows"
+                )
+                if len(found) >= MOST_FILES or written + member.size > MOST_BYTES:
+                    raise too_large
                 source = tar.extractfile(member)
                 assert source is not None  # it is a regular file
                 target = folder.joinpath(*parts)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with target.open("wb") as file:
                     while chunk := source.read(1024 * 1024):
+                        written += len(chunk)
+                        if written > MOST_BYTES:
+                            raise too_large
                         file.write(chunk)
                 found.append(name)
     except (tarfile.TarError, EOFError, OSError) as error:

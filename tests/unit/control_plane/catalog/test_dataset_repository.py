@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from control_plane.catalog.parsing.repository import RepositoryRefused, plan, root_of
+from control_plane.catalog.parsing.repository import RepositoryRefused, plan, root_of, unpack
 from control_plane.catalog.validation_services import advance_validations
+from tests.support.archives import sparse
 
 MAPPING = {"prompt_column": "q", "answer_column": "a"}
 SHARDS = ["data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet"]
@@ -113,6 +114,15 @@ def archive(files: dict[str, bytes]) -> bytes:
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
     return buffer.getvalue()
+
+
+@pytest.mark.parametrize("form", ["gnu", "pax"])
+def test_a_sparse_file_is_refused_before_its_holes_are_written(tmp_path: Path, form: str) -> None:
+    packed, folder = tmp_path / "packed.tar", tmp_path / "unpacked"
+    packed.write_bytes(sparse("train.jsonl", 64 * 1024**2, form=form))
+    with pytest.raises(RepositoryRefused, match="pack it without --sparse") as refusal:
+        unpack(packed, folder)
+    assert refusal.value.code == "sparse" and not folder.exists()
 
 
 @pytest.fixture

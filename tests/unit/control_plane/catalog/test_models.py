@@ -13,6 +13,7 @@ import pytest
 
 from control_plane.catalog import archives, store
 from control_plane.catalog.models import BaseModel
+from tests.support.archives import sparse
 
 CONFIG = {"model_type": "qwen3", "hidden_size": 4}
 
@@ -174,6 +175,18 @@ def test_a_small_archive_that_unfolds_to_a_large_one_is_refused(
     assert (reply.status_code, reply.json()["errors"][0]["code"]) == (422, "too_large")
     assert not list((tmp_path / "tmp").iterdir())
     assert register(alice, archive(files(), mode=mode)).status_code == 201, "an honest one is taken"
+
+
+@pytest.mark.parametrize("form", ["gnu", "pax"])
+def test_a_sparse_file_of_an_archive_is_refused_before_its_holes_are_written(
+    alice: Any, tmp_path: Path, form: str
+) -> None:
+    data = sparse("model.safetensors", 64 * 1024**2, form=form)
+    assert len(data) == 10_240
+    reply = register(alice, data)
+    assert (reply.status_code, reply.json()["errors"][0]["code"]) == (422, "sparse")
+    assert "pack it without --sparse" in reply.json()["errors"][0]["message"]
+    assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_headers_of_an_archive_count_as_well(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:

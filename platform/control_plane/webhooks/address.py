@@ -35,6 +35,8 @@ class Target:
 
 def check(url: str, *, networks: Sequence[str] = (), resolve: Resolve = resolve) -> Target:
     """The address behind a URL. Raises AddressRefused for one that may not be called, FetchFailed for none at all."""
+    if not all(character.isprintable() and character != " " for character in url):
+        raise AddressRefused(f"{url!r} has a space or a control character; write it as %20 or leave it out")
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -43,6 +45,8 @@ def check(url: str, *, networks: Sequence[str] = (), resolve: Resolve = resolve)
     host = parts.hostname or ""
     if parts.scheme not in ("http", "https") or not host:
         raise AddressRefused(f"{url!r}: a webhook is an https:// address")
+    if not host.isascii():
+        raise AddressRefused(f"{host!r} is no host name in ASCII; write it in its xn-- form (Punycode)")
     if parts.username is not None or parts.password is not None:
         raise AddressRefused("a URL with a user name or a password is refused; it would be kept and shown")
     port = port or {"http": 80, "https": 443}[parts.scheme]

@@ -4,27 +4,32 @@ their answers written by whoever still holds the claim: a worker that dies only 
 from __future__ import annotations
 
 import json
+import logging
 import random
 import secrets
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from datetime import datetime, timedelta
-from functools import partial
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Max, Q, Window
+from django.db.models.functions import Random, RowNumber
 
 from control_plane.accounts import audit
 from control_plane.common.clock import rfc3339
 from control_plane.common.sealing import unseal
 from control_plane.webhooks import outbox, signing
 from control_plane.webhooks.models import Delivery, DeliveryState, DeliveryTry, Webhook, WebhookEvent
-from control_plane.webhooks.posting import Answer, post
+from control_plane.webhooks.posting import Answer, failure, post
 from control_plane.webhooks.schedule import DISABLE_AFTER, wait_after
 from control_plane.webhooks.secret_place import keys_of
 
+log = logging.getLogger(__name__)
+
 AT_ONCE = 16  # requests under way in one tick
 PER_WEBHOOK = 4  # of these, so that one slow receiver does not stand in the way of the others
+TICK_SECONDS = 6.0  # a tick's wait for its answers; a little more than posting.SECONDS, which tells more
 CLAIM = timedelta(seconds=60)
 MOST_BYTES = 64 * 1024
 KEPT = timedelta(days=30)
@@ -35,14 +40,41 @@ def deliver_due(*, now: datetime) -> int:
     claimed = _claim(now)
     if not claimed:
         return 0
-    networks = settings.ENVIRONMENT.webhook_networks
-    calls = [partial(post, *_request(delivery, now), networks=networks) for delivery in claimed]
-    with ThreadPoolExecutor(AT_ONCE) as pool:  # these threads know no database
-        answers = list(pool.map(lambda call: call(), calls))
-    for delivery, answer in zip(claimed, answers, strict=True):
-        with transaction.atomic():
-            _note_answer(delivery, answer, now=now)
+    for delivery, answer in _answers(claimed, now):
+        try:
+            with transaction.atomic():
+                _note_answer(delivery, answer, now=now)
+        except Exception:  # the others are noted all the same; this one is sent again after its claim
+            log.exception("the answer to delivery %s could not be noted", delivery.pk)
     return len(claimed)
+
+
+def _answers(claimed: Sequence[Delivery], now: datetime) -> Iterator[tuple[Delivery, Answer]]:
+    """One answer for each, when it arrives; for those that have none in TICK_SECONDS, that they took too long."""
+    networks = settings.ENVIRONMENT.webhook_networks
+    pool = ThreadPoolExecutor(AT_ONCE)  # these threads know no database
+    under_way: dict[Future[Answer], Delivery] = {
+        pool.submit(_send, delivery, now, networks): delivery for delivery in claimed
+    }
+    try:
+        for done in as_completed(list(under_way), timeout=TICK_SECONDS):
+            yield under_way.pop(done), done.result()
+    except TimeoutError:
+        message = f"there was no answer within {TICK_SECONDS:g} s"
+        for future, delivery in under_way.items():
+            late = failure(message, milliseconds=int(TICK_SECONDS * 1000))
+            yield delivery, future.result() if future.done() and not future.cancelled() else late
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _send(delivery: Delivery, now: datetime, networks: Sequence[str]) -> Answer:
+    """Never raises: what goes wrong with one delivery is that delivery's answer, and no other's."""
+    try:
+        return post(*_request(delivery, now), networks=networks)
+    except Exception as error:
+        log.exception("delivery %s could not be sent", delivery.pk)
+        return failure(f"it could not be sent: {type(error).__name__}: {error}")
 
 
 def forget_old(*, now: datetime) -> int:
@@ -55,24 +87,25 @@ def forget_old(*, now: datetime) -> int:
 
 
 def _claim(now: datetime) -> list[Delivery]:
+    due = Q(state=DeliveryState.PENDING, next_at__lte=now) & (
+        Q(claimed_until=None) | Q(claimed_until__lt=now)
+    )
     with transaction.atomic():
-        due = (
-            Delivery.objects.select_for_update(skip_locked=True, of=("self",))
-            .filter(
-                Q(claimed_until=None) | Q(claimed_until__lt=now),
-                state=DeliveryState.PENDING,
-                next_at__lte=now,
-            )
-            .select_related("webhook", "event")
-            .order_by("next_at", "pk")[: AT_ONCE * 8]
+        # The oldest of every webhook before the second of any; of more webhooks than fit, any of them: none waits
+        # behind the backlog of others.
+        in_line = Window(RowNumber(), partition_by=[F("webhook_id")], order_by=[F("next_at"), F("pk")])
+        chosen = (
+            Delivery.objects.filter(due)
+            .annotate(place=in_line)
+            .filter(place__lte=PER_WEBHOOK)
+            .order_by("place", Random())
+            .values_list("pk", flat=True)[:AT_ONCE]
         )
-        taken: list[Delivery] = []
-        per_webhook: dict[str, int] = {}
-        for delivery in due:
-            count = per_webhook.get(delivery.webhook_id, 0)
-            if count < PER_WEBHOOK and len(taken) < AT_ONCE:
-                per_webhook[delivery.webhook_id] = count + 1
-                taken.append(delivery)
+        taken = list(
+            Delivery.objects.select_for_update(skip_locked=True, of=("self",))
+            .filter(due, pk__in=list(chosen))
+            .select_related("webhook", "event")
+        )
         for delivery in taken:
             delivery.claim, delivery.claimed_until = secrets.token_hex(16), now + CLAIM
         Delivery.objects.bulk_update(taken, ["claim", "claimed_until"])
@@ -98,7 +131,7 @@ def _note_answer(delivery: Delivery, answer: Answer, *, now: datetime) -> None:
     held = Delivery.objects.select_for_update().filter(pk=delivery.pk, claim=delivery.claim).first()
     if webhook is None or held is None:
         return  # it was deleted, or somebody else has it by now
-    failing_since = webhook.failing_since or now
+    failing_since = _failing_since(webhook, now)
     held.tries += 1
     held.claim, held.claimed_until = "", None
     DeliveryTry.objects.create(
@@ -126,6 +159,17 @@ def _note_answer(delivery: Delivery, answer: Answer, *, now: datetime) -> None:
             else f"every delivery has failed for a day: {held.message}"
         )
         disable(webhook, why, now=now)
+
+
+def _failing_since(webhook: Webhook, now: datetime) -> datetime:
+    """Since when it fails, should this try fail too: a day without a try is the end of an earlier failure."""
+    since = webhook.failing_since
+    if since is None:
+        return now
+    if now - since < DISABLE_AFTER:
+        return since
+    last = DeliveryTry.objects.filter(delivery__webhook=webhook).aggregate(at=Max("at"))["at"]
+    return since if last is not None and now - last < DISABLE_AFTER else now
 
 
 def disable(webhook: Webhook, why: str, *, now: datetime) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
-from httpx import Client, HTTPError, Response, Timeout
+from httpx import Client, HTTPError, ReadTimeout, Response, Timeout
 
 from control_plane.common.outbound import AddressRefused, FetchFailed, Resolve, resolve
 from control_plane.webhooks.address import check
 
-SECONDS = 15.0  # for the whole of it
-CONNECT_SECONDS = 5.0
+SECONDS = 5.0  # for the whole of it, from the name to the end of the answer
+CONNECT_SECONDS = 3.0
 EXCERPT_BYTES = 2000
 
 
@@ -28,6 +32,10 @@ class Answer:
         return self.status is not None and 200 <= self.status < 300
 
 
+def failure(error: str, *, milliseconds: int = 0) -> Answer:
+    return Answer(None, milliseconds, _storable(error)[:400])
+
+
 def post(
     url: str,
     body: bytes,
@@ -41,43 +49,103 @@ def post(
 
     def answer(status: int | None, *, error: str = "", excerpt: bytes = b"") -> Answer:
         spent = int((time.monotonic() - began) * 1000)
-        text = excerpt[:EXCERPT_BYTES].decode(errors="replace").replace("\x00", "�")
-        return Answer(status, spent, error[:400], text)
+        text = _storable(excerpt[:EXCERPT_BYTES].decode(errors="replace"))
+        return Answer(status, spent, _storable(error)[:400], text)
 
     try:
         target = check(url, networks=networks, resolve=resolve)
     except (AddressRefused, FetchFailed) as error:
         return answer(None, error=str(error))
-    timeout = Timeout(SECONDS, connect=CONNECT_SECONDS)
-    with Client(trust_env=False, follow_redirects=False, timeout=timeout) as http:
+    left = began + SECONDS - time.monotonic()
+    if left <= 0:
+        return answer(None, error=f"its name was not resolved within {SECONDS:g} s")
+    timeout = Timeout(left, connect=min(left, CONNECT_SECONDS))
+    with (
+        _cut_after(left) as cut,
+        Client(trust_env=False, follow_redirects=False, timeout=timeout) as http,
+    ):
         request = http.build_request(
             "POST", target.pinned_url, content=body,
             headers={
                 **headers, "Host": target.host_header, "Content-Type": "application/json",
                 "User-Agent": "oolong-webhooks", "Accept-Encoding": "identity",
             },
-            extensions={"sni_hostname": target.host} if target.scheme == "https" else {},
+            extensions={
+                "trace": cut.watch, **({"sni_hostname": target.host} if target.scheme == "https" else {})
+            },
         )  # fmt: skip
         try:
             response = http.send(request, stream=True)
         except HTTPError as error:
+            if cut.done.is_set() or isinstance(error, ReadTimeout):
+                return answer(None, error=f"there was no answer within {SECONDS:g} s")
             return answer(None, error=f"{type(error).__name__}: {error}")
         try:
-            excerpt = _beginning(response, until=began + SECONDS)
+            excerpt = _beginning(response)
         except HTTPError as error:
-            return answer(None, error=f"the answer broke off: {type(error).__name__}: {error}")
+            if not cut.done.is_set():
+                return answer(None, error=f"the answer broke off: {type(error).__name__}: {error}")
         finally:
             response.close()
+        if cut.done.is_set():  # which may look like its end
+            return answer(None, error=f"the answer did not end within {SECONDS:g} s")
     if 300 <= response.status_code < 400:
         return answer(response.status_code, error="redirects are not followed", excerpt=excerpt)
     return answer(response.status_code, excerpt=excerpt)
 
 
-def _beginning(response: Response, *, until: float) -> bytes:
-    """The first bytes of an answer; a receiver that drips is left."""
+def _beginning(response: Response) -> bytes:
     excerpt = b""
     for chunk in response.iter_raw():
         excerpt += chunk
-        if len(excerpt) >= EXCERPT_BYTES or time.monotonic() > until:
+        if len(excerpt) >= EXCERPT_BYTES:
             break
     return excerpt
+
+
+class _Cut:
+    """Ends a connection under the hands of whoever reads it. A read limit alone is no limit: every byte renews it."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self._connection: socket.socket | None = None
+        self._lock = threading.Lock()
+
+    def watch(self, event: str, info: Mapping[str, Any]) -> None:
+        """httpcore's trace: a second handle of the connection, which stays good when TLS is put around the first."""
+        if event == "connection.connect_tcp.complete":
+            with self._lock:
+                self._connection = info["return_value"].get_extra_info("socket").dup()
+            if self.done.is_set():
+                self.now()
+
+    def now(self) -> None:
+        self.done.set()
+        with self._lock:
+            if self._connection is not None:
+                with suppress(OSError):  # the other side has ended it already
+                    self._connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+
+@contextmanager
+def _cut_after(seconds: float) -> Iterator[_Cut]:
+    cut = _Cut()
+    timer = threading.Timer(seconds, cut.now)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield cut
+    finally:
+        timer.cancel()
+        cut.close()
+
+
+def _storable(text: str) -> str:
+    """PostgreSQL keeps no NUL and no half of a surrogate pair."""
+    return text.encode(errors="replace").decode().replace("\x00", "\ufffd")

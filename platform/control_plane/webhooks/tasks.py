@@ -1,14 +1,16 @@
-"""Celery's door: one line each. Any number of workers may deliver at once; they take different rows."""
+"""Celery's door: one line each. One worker at a time delivers, so that slow receivers never hold all of them."""
 
 from __future__ import annotations
 
 from celery import shared_task
 
 from control_plane.common import clock
+from control_plane.common.locks import only_one
 from control_plane.webhooks import delivering
 
 
 @shared_task
+@only_one("deliver-webhooks")
 def deliver_webhooks() -> None:
     delivering.deliver_due(now=clock.now())
 

@@ -8,21 +8,26 @@ import hashlib
 import hmac
 import json
 import re
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connection, transaction
 
 from control_plane.accounts.models import Role
+from control_plane.common.database import connect_parameters
+from control_plane.common.locks import tick_key
 from control_plane.common.outbound import AddressRefused, FetchFailed
 from control_plane.runs.models import Run
 from control_plane.telemetry import alerts
-from control_plane.webhooks import delivering, outbox
+from control_plane.webhooks import delivering, outbox, posting, tasks
 from control_plane.webhooks.address import check
 from control_plane.webhooks.event_types import EVENT_TYPES
 from control_plane.webhooks.models import Delivery, Webhook, WebhookEvent
@@ -287,6 +292,149 @@ def test_a_slow_receiver_takes_no_more_than_its_share(
     assert deliver(clock) == delivering.PER_WEBHOOK + 1
 
 
+def test_a_backlog_of_one_webhook_does_not_starve_the_others(
+    alice: Any, hook: Any, receiver: Receiver, clock: Any
+) -> None:
+    others = [make(alice, receiver, ["run.*"], name=f"other {number}") for number in range(5)]
+    event = WebhookEvent.objects.create(project=alice.project, type="webhook.test", data={}, at=clock.now)
+    old = clock.now - timedelta(hours=1)
+    for loud in (hook, *others[:4]):  # as many as fill a tick with their oldest
+        Delivery.objects.bulk_create(
+            Delivery(webhook_id=loud["id"], event=event, next_at=old, created_at=old)
+            for _ in range(delivering.AT_ONCE * 8 + 1)
+        )
+    alice.post(f"/webhooks/{others[4]['id']}/test")
+    taken = [delivery.webhook_id for delivery in delivering._claim(clock.now)]
+    assert others[4]["id"] in taken and len(taken) == delivering.AT_ONCE
+    assert max(taken.count(loud["id"]) for loud in (hook, *others)) <= delivering.PER_WEBHOOK
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        ({"url": "http://127.0.0.1/a\x01b"}, "control character"),
+        ({"url": "https://bücher.example/"}, "xn--"),
+        ({"secret_key_id": "gone"}, "OOLONG_SECRETS_KEYS"),
+    ],
+)
+def test_what_is_wrong_with_one_webhook_is_its_own_failure_and_no_others(
+    alice: Any, hook: Any, receiver: Receiver, clock: Any, broken: dict[str, str], told: str
+) -> None:
+    other = make(alice, receiver, ["run.*"], name="other")
+    Webhook.objects.filter(pk=hook["id"]).update(**broken)
+    for each in (hook, other):
+        alice.post(f"/webhooks/{each['id']}/test")
+    assert deliver(clock) == 2
+    (failed,), (sent,) = deliveries(alice, hook), deliveries(alice, other)
+    assert (sent["state"], failed["state"], failed["tries"]) == ("DELIVERED", "PENDING", 1)
+    assert told in failed["message"]
+    assert deliver(clock) == 0, "it is tried again at its time, not at once"
+
+
+def test_an_answer_that_cannot_be_noted_leaves_the_others(
+    alice: Any, hook: Any, receiver: Receiver, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make(alice, receiver, ["run.*"], name="other")
+    for each in (hook, other):
+        alice.post(f"/webhooks/{each['id']}/test")
+    note = delivering._note_answer
+
+    def noted(delivery: Delivery, answer: Any, **rest: Any) -> None:
+        if delivery.webhook_id == hook["id"]:
+            raise RuntimeError("no")
+        note(delivery, answer, **rest)
+
+    monkeypatch.setattr(delivering, "_note_answer", noted)
+    deliver(clock)
+    assert [deliveries(alice, each)[0]["state"] for each in (hook, other)] == ["PENDING", "DELIVERED"]
+
+
+def test_a_tick_waits_for_nobody_longer_than_its_time(
+    alice: Any, hook: Any, receiver: Receiver, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make(alice, receiver, ["run.*"], name="other")
+    Webhook.objects.filter(pk=hook["id"]).update(url="https://a-name-server-that-is-silent.example/")
+    for each in (hook, other):
+        alice.post(f"/webhooks/{each['id']}/test")
+    go_on, send = threading.Event(), delivering.post
+
+    def slow(url: str, *args: Any, **rest: Any) -> Any:
+        if "silent" in url:
+            go_on.wait(60)
+        return send(url, *args, **rest)
+
+    monkeypatch.setattr(delivering, "post", slow)
+    monkeypatch.setattr(delivering, "TICK_SECONDS", 0.5)
+    try:
+        deliver(clock)
+        (failed,) = deliveries(alice, hook)
+        assert (failed["state"], failed["tries"]) == ("PENDING", 1) and "within 0.5 s" in failed["message"]
+    finally:
+        go_on.set()
+
+
+@pytest.mark.parametrize(
+    "begins",
+    [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"],
+    ids=["nothing", "headers", "a body"],
+)
+def test_a_receiver_that_drips_is_left(begins: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posting, "SECONDS", 0.4)
+    left = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            link, _ = server.accept()
+            with link:
+                link.recv(65536)
+                link.sendall(begins)
+                for _ in range(600):
+                    try:
+                        if begins:
+                            link.sendall(b"x")
+                    except OSError:
+                        left.set()
+                        return
+                    if left.wait(0.05):
+                        return
+
+        threading.Thread(target=drip, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        began = time.monotonic()
+        answer = posting.post(url, b"{}", {}, networks=["127.0.0.0/8"])
+        spent = time.monotonic() - began
+        left.set()
+    assert not answer.accepted
+    assert "within 0.4 s" in answer.error or "Timeout" in answer.error, answer
+    assert spent < 20, "it would drip for half a minute"
+
+
+def test_one_worker_at_a_time_delivers(alice: Any, hook: Any, receiver: Receiver, clock: Any) -> None:
+    alice.post(f"/webhooks/{hook['id']}/test")
+    clock.forward(1)
+    with psycopg.connect(**connect_parameters(), autocommit=True) as other:
+        other.execute("SELECT pg_advisory_lock(%s)", [tick_key("deliver-webhooks")])
+        tasks.deliver_webhooks()
+        assert receiver.got == []
+        other.execute("SELECT pg_advisory_unlock(%s)", [tick_key("deliver-webhooks")])
+    tasks.deliver_webhooks()
+    assert len(receiver.got) == 1
+
+
+def test_one_failure_long_after_another_turns_nothing_off(
+    alice: Any, hook: Any, receiver: Receiver, clock: Any
+) -> None:
+    receiver.status = 500
+    alice.post(f"/webhooks/{hook['id']}/test")
+    deliver(clock)
+    Delivery.objects.update(state="FAILED", ended_at=clock.now)  # given up
+    clock.forward(14 * 86400)
+    alice.post(f"/webhooks/{hook['id']}/test")
+    deliver(clock)
+    shown = alice.get(f"/webhooks/{hook['id']}").json()
+    assert shown["enabled"] is True and shown["failing_since"].startswith(f"{clock.now:%Y-%m-%d}")
+
+
 def test_alerts_nodes_and_checkpoints_are_told(
     alice: Any, receiver: Receiver, node: Any, start: Any, clock: Any, tick: Any
 ) -> None:
@@ -331,6 +479,9 @@ def test_alerts_nodes_and_checkpoints_are_told(
         ({"url": "ftp://93.184.216.34/"}, "/url", "address_refused"),
         ({"url": "http://93.184.216.34/"}, "/url", "address_refused"),
         ({"url": "https://93.184.216.34:22/"}, "/url", "address_refused"),
+        ({"url": "http://127.0.0.1/a\x01b"}, "/url", "address_refused"),
+        ({"url": "http://127.0.0.1/a\tb"}, "/url", "address_refused"),
+        ({"url": "https://bücher.example/"}, "/url", "address_refused"),
         ({"name": ""}, "/name", "blank"),
         ({"secret": "mine"}, "/secret", "unknown_key"),
     ],
@@ -349,6 +500,8 @@ def test_a_name_behind_which_one_address_is_private_is_refused() -> None:
     public, private = "93.184.216.34", "192.168.1.7"
     with pytest.raises(AddressRefused, match=re.escape(private)):
         check("https://twice.example/", resolve=lambda host, port: [public, private])
+    with pytest.raises(AddressRefused, match="xn--"):
+        check("https://bücher.example/", resolve=lambda host, port: [public])
     with pytest.raises(FetchFailed):
         check("https://nobody.example/", resolve=lambda host, port: [])
     target = check(

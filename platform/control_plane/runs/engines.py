@@ -63,7 +63,10 @@ def add_engines(decided: Plan, limits: Mapping[str, int | None], *, now: datetim
         attempt = live_attempt(run)
         if attempt is None:
             continue
-        missing = run.live["engines"] - len(_staying(attempt))
+        missing = _missing(run, attempt)
+        if missing < 0:
+            with transaction.atomic():
+                _give_back(run.pk, now=now)
         if missing <= 0:
             continue
         limit = limits.get(run.project.team_id)
@@ -73,20 +76,20 @@ def add_engines(decided: Plan, limits: Mapping[str, int | None], *, now: datetim
         taken = free[: min(missing, room)]
         try:
             with transaction.atomic():
-                joined = _join(run.pk, attempt.pk, taken, short=len(taken) < missing, now=now)
+                joined = _join(run.pk, attempt.pk, taken, now=now)
         except IntegrityError:
             # Somebody else leased one of the slots meanwhile; the next tick looks anew.
             log.warning("no engine could join run %s", run.pk, exc_info=True)
             continue
         if joined:
-            idle[attempt.node_id] = free[len(taken) :]
-            used[run.project.team_id] = held + len(taken)
-            added += len(taken)
+            idle[attempt.node_id] = free[joined:]
+            used[run.project.team_id] = held + joined
+            added += joined
     return added
 
 
 def _wanting() -> list[Run]:
-    running = Run.objects.filter(status=RunStatus.RUNNING, live__engines__gt=1).select_related(
+    running = Run.objects.filter(status=RunStatus.RUNNING, live__engines__gte=1).select_related(
         "project__team"
     )
     return list(running.order_by("-priority", "created_at", "pk"))
@@ -96,17 +99,29 @@ def wants_engines() -> bool:
     return Run.objects.filter(status=RunStatus.RUNNING, live__engines__gt=1).exists()
 
 
-def _join(run_id: str, attempt_id: str, slots: Sequence[str], *, short: bool, now: datetime) -> bool:
-    """New rollout jobs in a live attempt, with their leases and ports. False when it is no longer as it was seen."""
+def _give_back(run_id: str, *, now: datetime) -> None:
+    """Ask engines beyond the number that is wanted to leave."""
+    run = lock_run(run_id)
+    attempt = live_attempt(run)
+    if attempt is not None and _missing(run, attempt) < 0:
+        change_engines(run, attempt, run.live["engines"], now=now)
+
+
+def _join(run_id: str, attempt_id: str, idle: Sequence[str], *, now: datetime) -> int:
+    """New rollout jobs in a live attempt, with their leases and ports: as many as are wanted by now. Returns how many;
+    0 when it is no longer as it was seen."""
     run = lock_run(run_id)
     attempt = Attempt.objects.select_related("node").get(pk=attempt_id)
     node = Node.objects.select_for_update().get(pk=attempt.node_id)
     if run.status != RunStatus.RUNNING or attempt.status == AttemptStatus.ENDED:
-        return False
+        return 0
     if node.liveness != Liveness.READY or node.intent != Intent.ACTIVE:
-        return False
+        return 0
+    missing = max(0, _missing(run, attempt))
+    slots = idle[:missing]
+    short = len(slots) < missing
     if node.protocol < JOINING_ENGINES:
-        slots, short = (), True
+        slots, short = (), missing > 0
     if slots:
         _make_jobs(run, attempt, node, slots, now=now)
     conditions = [WAITING] if short else []
@@ -122,7 +137,7 @@ def _join(run_id: str, attempt_id: str, slots: Sequence[str], *, short: bool, no
     if slots:
         announce_run(run)
         fleet.announce_leases()
-    return bool(slots)
+    return len(slots)
 
 
 def _make_jobs(run: Run, attempt: Attempt, node: Node, slots: Sequence[str], *, now: datetime) -> None:
@@ -148,6 +163,12 @@ def _make_jobs(run: Run, attempt: Attempt, node: Node, slots: Sequence[str], *, 
     fleet.ring([node.pk])
     names = ", ".join(grant.job_name for grant in grants)
     note(run, "engines", f"{names} joins on {', '.join(slots)} of {node.name}", at=now, slots=list(slots))
+
+
+def _missing(run: Run, attempt: Attempt) -> int:
+    """How many engines the attempt lacks; below zero when it has more than are wanted."""
+    wanted: int = run.live["engines"]
+    return wanted - len(_staying(attempt))
 
 
 def _staying(attempt: Attempt) -> list[Job]:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from celery.exceptions import SoftTimeLimitExceeded
 from django.db import transaction
 
 from control_plane.runs.models import Run
@@ -31,6 +32,8 @@ def each_locked(run_ids: Iterable[str], step: Callable[[Run], None]) -> None:
                     run = lock_run(run_id, skip_locked=True)
                     if run is not None:
                         step(run)
+            except SoftTimeLimitExceeded:  # the tick's time is over, not this run's step
+                raise
             except Exception as failure:
                 log.exception("run %s could not be advanced", run_id)
                 failures.append(failure)

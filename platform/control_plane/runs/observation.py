@@ -45,7 +45,7 @@ def observe(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, now: 
             run = lock_run(run_id)
             forget += _observe_run(run, node, reported, rebooted=rebooted, now=now)
             advance_run(run, now=now)
-    _release_what_is_gone(node, reported, now=now)
+    _release_what_is_gone(node, reported, rebooted=rebooted, now=now)
     strangers = set(reported) - {job.pk for job in known}
     return [*forget, *(job for job in strangers if reported[job].state == JobState.EXITED)]
 
@@ -160,13 +160,29 @@ def _long_ended(attempt: Attempt, *, now: datetime) -> bool:
     return attempt.ended_at is not None and now - attempt.ended_at > LAST_LINES_BOUND
 
 
-def _release_what_is_gone(node: Node, reported: dict[str, ObservedJob], *, now: datetime) -> None:
+def _release_what_is_gone(
+    node: Node, reported: dict[str, ObservedJob], *, rebooted: bool, now: datetime
+) -> None:
     """Slots of attempts that were given up: the node answers again and no longer has the job, so it is dead."""
     given_up = Job.objects.filter(
         attempt__node=node, attempt__status=AttemptStatus.ENDED, pk__in=fleet_selectors.leased_jobs(node)
-    ).values_list("pk", flat=True)
-    gone = [job for job in given_up if job not in reported or reported[job].state == JobState.EXITED]
+    )
+    gone = [job.pk for job in given_up if _is_gone(job, reported.get(job.pk), rebooted=rebooted, now=now)]
     if gone:
         with transaction.atomic():
             fleet.release_jobs(gone, now=now)
             fleet.announce_leases()
+
+
+def _is_gone(job: Job, report: ObservedJob | None, *, rebooted: bool, now: datetime) -> bool:
+    """As in `_take_absence`, one report without the job proves nothing."""
+    if report is not None:
+        if job.missing_at is not None:
+            Job.objects.filter(pk=job.pk).update(missing_at=None)
+        return report.state == JobState.EXITED
+    if rebooted or job.state == JobState.EXITED:
+        return True
+    if job.missing_at is None:
+        Job.objects.filter(pk=job.pk).update(missing_at=now)
+        return False
+    return now - job.missing_at >= MISSING

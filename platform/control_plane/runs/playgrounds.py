@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from control_plane.accounts.caller import Caller
 from control_plane.catalog import store
 from control_plane.common.clock import rfc3339
-from control_plane.common.errors import FieldError, not_found, unprocessable
+from control_plane.common.errors import FieldError, Problem, not_found, unprocessable
 from control_plane.runs.agent_services import EMPTY_LINE
 from control_plane.runs.models import Playground, PlaygroundSide, Run
 from control_plane.runs.resolve import Resolved, resolve_spec
@@ -60,7 +60,16 @@ def close_playground(playground: Playground, *, now: datetime) -> None:
     """Give its slots back. Closing it again changes nothing."""
     for side in playground.sides.select_related("run").order_by("index"):
         if not side.run.has_ended:
-            stop_run(side.run_id, now=now)
+            _stop_side(side.run_id, now=now)
+
+
+def _stop_side(run_id: str, *, now: datetime) -> None:
+    """Stop it, unless it has ended since it was looked at."""
+    try:
+        stop_run(run_id, now=now)
+    except Problem as problem:
+        if problem.code != "has_ended":
+            raise
 
 
 def playgrounds(caller: Caller) -> QuerySet[Playground]:

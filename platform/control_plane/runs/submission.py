@@ -12,7 +12,15 @@ from control_plane.accounts.caller import Caller
 from control_plane.catalog.checkpoint_services import hold_stored
 from control_plane.common.errors import FieldError, Problem, conflict, unprocessable
 from control_plane.fleet import services as fleet
-from control_plane.runs.ending import begin_cancel, begin_pause, begin_stop, force_end, rest, verdict_of
+from control_plane.runs.ending import (
+    begin_cancel,
+    begin_pause,
+    begin_stop,
+    force_end,
+    hasten,
+    rest,
+    verdict_of,
+)
 from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run
@@ -119,16 +127,23 @@ def update_run(run_id: str, fields: dict[str, Any], *, by: Caller, now: datetime
 def cancel_run(run_id: str, *, by: str, now: datetime) -> Run:
     """End a run without a last checkpoint: its jobs are asked to end, and killed a few seconds later.
 
-    Asking again changes nothing; 409 when the run has ended.
+    A run that is FINISHING for a cause keeps it, and only ends sooner. Asking again changes nothing; 409 when the run
+    has ended.
     """
     with transaction.atomic():
         run = lock_run(run_id)
         refuse_draft(run, "cancelled: delete it")
         refuse_ended(run)
+        if run.status == RunStatus.FINISHING and run.reason:
+            if hasten(run, f"{by} cancelled it; {run.reason} stays its end", now=now):
+                record_act("cancel", run, now=now)
+            return run
+        if run.reason == EndReason.CANCELLED_BY_USER:
+            return run
         record_act("cancel", run, now=now)
         if run.status in (RunStatus.QUEUED, RunStatus.PAUSED):
             _end_queued(run, now=now)
-        elif run.reason != EndReason.CANCELLED_BY_USER:
+        else:
             begin_cancel(run, f"{by} cancelled it", now=now)
     return run
 
@@ -159,11 +174,12 @@ def refuse_draft(run: Run, how: str) -> None:
 
 
 def stop_run(run_id: str, *, now: datetime) -> Run:
-    """Ask for an end with a checkpoint. Asking again changes nothing; 409 when the run has ended."""
+    """Ask for an end with a checkpoint. Asking again changes nothing, nor does asking a run that is FINISHING: it comes
+    to its own end. 409 when the run has ended."""
     with transaction.atomic():
         run = lock_run(run_id)
         refuse_draft(run, "stopped: delete it")
-        if run.status == RunStatus.STOPPING:
+        if run.status in (RunStatus.STOPPING, RunStatus.FINISHING):
             return run
         refuse_ended(run)
         record_act("stop", run, now=now)

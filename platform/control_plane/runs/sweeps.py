@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
+from celery.exceptions import SoftTimeLimitExceeded
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from pydantic import ValidationError
@@ -18,12 +19,13 @@ from control_plane.accounts.caller import Caller
 from control_plane.accounts.selectors import caller_in
 from control_plane.common.errors import FieldError, Problem, conflict, not_found, unprocessable
 from control_plane.runs.events import note
+from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run, Sweep, SweepTrial
 from control_plane.runs.resolve import resolve_spec
 from control_plane.runs.submission import cancel_run, create_run, pause_run, resume_run, stop_run
 from control_plane.runs.sweep_plan import SweepPlan, name_of, reached, set_values, to_be_stopped
 from control_plane.webhooks import outbox
-from oolong.contracts.lifecycle import ENDED, RunStatus
+from oolong.contracts.lifecycle import ENDED, EndReason, RunStatus
 from oolong.contracts.run_spec import spec_errors
 
 log = logging.getLogger(__name__)
@@ -112,6 +114,8 @@ def advance_sweeps(*, now: datetime) -> None:
     for sweep in wanted.select_related("created_by", "project__team"):
         try:
             _advance(sweep, now=now)
+        except SoftTimeLimitExceeded:
+            raise
         except Exception as failure:
             log.exception("sweep %s could not be advanced", sweep.pk)
             failures.append(failure)
@@ -126,11 +130,12 @@ def _advance(sweep: Sweep, *, now: datetime) -> None:
     match SweepStatus(sweep.status):
         case SweepStatus.CANCELLED:
             for trial in going:
-                _try(lambda run: cancel_run(run.pk, by=f"sweep {sweep.name!r}", now=now), trial)
+                if not _ends_already(_run_of(trial)):
+                    _try(partial(_cancel, by=f"sweep {sweep.name!r}", now=now), trial)
         case SweepStatus.PAUSED:
             for trial in going:
-                if _run_of(trial).status in _MAY_REST and _try(lambda run: pause_run(run.pk, now=now), trial):
-                    SweepTrial.objects.filter(pk=trial.pk).update(rests=True)
+                if _run_of(trial).status in _MAY_REST:
+                    _try(partial(_pause, trial=trial, now=now), trial)
         case SweepStatus.RUNNING:
             _go_on(sweep, plan, trials, going, now=now)
 
@@ -140,12 +145,8 @@ def _go_on(
 ) -> None:
     for trial in going:
         run = _run_of(trial)
-        if (
-            trial.rests
-            and run.status == RunStatus.PAUSED
-            and _try(lambda run: resume_run(run.pk, now=now), trial)
-        ):
-            SweepTrial.objects.filter(pk=trial.pk).update(rests=False)
+        if trial.rests and run.status == RunStatus.PAUSED:
+            _try(partial(_resume, trial=trial, now=now), trial)
         why = to_be_stopped(plan, train_step=run.train_step, value=value_of(plan, trial))
         if why and run.status in (RunStatus.RUNNING, RunStatus.RECOVERING):
             _try(partial(_stop, why=why, now=now), trial)
@@ -167,16 +168,37 @@ _MAY_REST = (
 )  # fmt: skip
 
 
-def _try(act: Callable[[Run], object], trial: SweepTrial) -> bool:
-    """One act on one run. False when the run has moved on meanwhile and the act does not fit it any more."""
+def _try(act: Callable[[Run], object], trial: SweepTrial) -> None:
+    """One act on one run, or nothing when the run has moved on meanwhile and the act does not fit it any more."""
     try:
         with transaction.atomic():
             act(_run_of(trial))
     except Problem as problem:
         if problem.status != 409:
             raise
-        return False
-    return True
+
+
+def _ends_already(run: Run) -> bool:
+    """Whether a cancel has nothing to do: the run was cancelled before, or comes to its own end."""
+    return run.status == RunStatus.FINISHING or run.reason == EndReason.CANCELLED_BY_USER
+
+
+def _cancel(run: Run, *, by: str, now: datetime) -> None:
+    if not _ends_already(lock_run(run.pk)):
+        cancel_run(run.pk, by=by, now=now)
+
+
+def _pause(run: Run, *, trial: SweepTrial, now: datetime) -> None:
+    """The pause and the note that it was the sweep's, both or neither; the run's lock comes first."""
+    if lock_run(run.pk).status in _MAY_REST:
+        SweepTrial.objects.filter(pk=trial.pk).update(rests=True)
+        pause_run(run.pk, now=now)
+
+
+def _resume(run: Run, *, trial: SweepTrial, now: datetime) -> None:
+    lock_run(run.pk)
+    SweepTrial.objects.filter(pk=trial.pk).update(rests=False)
+    resume_run(run.pk, now=now)
 
 
 def _stop(run: Run, *, why: str, now: datetime) -> None:

@@ -16,6 +16,7 @@ from control_plane.common.health import known_migrations
 from control_plane.operation.backup import programs
 from control_plane.operation.backup.make import Say, database_is_empty, fingerprint
 from control_plane.operation.backup.manifest import Manifest, blob_file, digest, read_manifest
+from control_plane.telemetry.models import TrajectoryFile
 
 
 def restore_backup(folder: Path, *, say: Say) -> Manifest:
@@ -91,9 +92,10 @@ def _put(folder: Path, sha256: str, size: int) -> None:
 
 
 def _note_freed(manifest: Manifest) -> None:
-    """Checkpoints whose bytes retention freed while the backup was made."""
+    """What retention freed while the backup was made: checkpoints keep their rows, files of trajectories do not."""
     if manifest.freed:
         with transaction.atomic():
             Checkpoint.objects.filter(tar_sha256__in=manifest.freed, state=CheckpointState.STORED).update(
                 state=CheckpointState.FREED, freed_at=clock.now()
             )
+            TrajectoryFile.objects.filter(sha256__in=manifest.freed).delete()

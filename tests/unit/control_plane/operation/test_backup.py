@@ -24,6 +24,7 @@ from control_plane.accounts.scopes import ROLE_SCOPES
 from control_plane.catalog import services as catalog
 from control_plane.catalog import store
 from control_plane.catalog.models import Checkpoint, CheckpointState, Upload
+from control_plane.common import clock
 from control_plane.common.health import check_database
 from control_plane.fleet.models import Node
 from control_plane.operation.backup import make, programs
@@ -31,6 +32,7 @@ from control_plane.operation.backup.manifest import blob_file, read_manifest
 from control_plane.operation.backup.references import COLUMNS, NO_BLOBS
 from control_plane.operation.backup.verify import verify_store
 from control_plane.operation.settings_shown import without_credentials
+from control_plane.telemetry.models import TrajectoryFile
 from tests.unit.control_plane.conftest import Person, SimulatedNode
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -211,6 +213,35 @@ def test_a_checkpoint_that_is_freed_while_the_backup_is_made_is_restored_as_free
         assert "All is well" in do("restore", str(tmp_path / "backup"))
         checkpoint.refresh_from_db()
         assert checkpoint.state == CheckpointState.FREED
+
+
+def test_a_file_of_trajectories_that_is_freed_while_the_backup_is_made_is_not_restored(
+    alice: Person,
+    other_database: OtherDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Any,
+    tmp_path: Path,
+) -> None:
+    run = alice.run()
+    blob = store.put([b"trajectories"])
+    sha256, size = blob.sha256, blob.bytes
+    file = TrajectoryFile.objects.create(
+        run_id=run["id"], sha256=sha256, bytes=size, samples=1, created_at=clock.now()
+    )
+    copy_blobs = make._copy_blobs
+
+    def free_first(*arguments: Any) -> Any:
+        file.delete()
+        path_of(sha256, settings).unlink()
+        return copy_blobs(*arguments)
+
+    monkeypatch.setattr(make, "_copy_blobs", free_first)
+    do("backup", str(tmp_path / "backup"))
+    assert read_manifest(tmp_path / "backup").freed == [sha256]
+    with other_database():
+        move_store(settings, tmp_path / "restored")
+        assert "All is well" in do("restore", str(tmp_path / "backup"))
+        assert not TrajectoryFile.objects.exists()
 
 
 def test_a_backup_of_an_older_version_comes_forward(

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from control_plane.accounts.models import Role
+from control_plane.accounts.models import AuditEntry, Role
 from control_plane.fleet.models import Lease
 from control_plane.runs.models import Attempt, Job
+from oolong.contracts.lifecycle import EndReason
 
 
 def test_cancel_asks_every_job_at_once_with_a_short_grace(
@@ -91,3 +92,45 @@ def test_a_loss_that_is_no_longer_allowed_does_not_start(alice: Any, node: Any, 
     ended = alice.see(run["id"])
     assert (ended["status"], ended["reason"]) == ("FAILED", "config_refused")
     assert "trainer_code" in ended["reason_message"]
+
+
+def test_a_run_that_finishes_keeps_its_cause_whoever_cancels_or_stops_it(
+    alice: Any, node: Any, start: Any, tick: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    machine.exit(machine.job("trainer"), EndReason.NONFINITE_LOSS, code=1, message="three steps")
+    machine.beat()
+    for verb in ("stop", "cancel", "cancel"):
+        asked = alice.post(f"/runs/{run['id']}/{verb}")
+        assert (asked.status_code, asked.json()["status"]) == (202, "FINISHING")
+        assert (asked.json()["reason"], asked.json()["fault"]) == ("nonfinite_loss", "config")
+    assert all(job.grace_seconds <= 5 for job in Job.objects.exclude(state="exited"))
+    acts = AuditEntry.objects.filter(action__in=["run.cancel", "run.stop"]).values_list("action", flat=True)
+    assert list(acts) == ["run.cancel"]
+    machine.beat()
+    machine.beat()
+    tick()
+    assert alice.see(run["id"])["status"] == "FAILED"
+
+
+def test_a_late_report_without_a_job_does_not_free_the_slot_that_it_holds(
+    alice: Any, node: Any, start: Any, clock: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    alice.post(f"/runs/{run['id']}/force-stop")
+    jobs = machine.jobs
+    for _ in range(2):  # a report without the jobs, one with them, and again
+        machine.jobs = {}
+        machine.beat()
+        assert Lease.objects.filter(released_at=None).count() == 2
+        clock.forward(6)
+        machine.jobs = dict(jobs)
+        machine.beat()
+        assert Lease.objects.filter(released_at=None).count() == 2
+    machine.jobs = {}
+    machine.beat()
+    clock.forward(6)
+    machine.beat()
+    assert Lease.objects.filter(released_at=None).count() == 0

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from control_plane.fleet.models import Lease
+from control_plane.runs import engines
+from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Job, Run
 from oolong.contracts.lifecycle import EndReason
 
@@ -109,3 +113,36 @@ def test_the_last_but_one_engine_stays_where_evaluation_needs_it(alice: Any, nod
     run = start(node(slots=3), rollout={"engines": 2}, evaluation={"every_steps": 5, "prompts": 8})
     refused = want(alice, run, 1)
     assert refused.json()["errors"][0]["code"] == "evaluation_takes_the_only_engine"
+
+
+def test_a_number_that_is_lowered_while_slots_are_chosen_is_what_counts(
+    alice: Any, node: Any, start: Any, tick: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = node(slots=5)
+    run = start(machine)
+    want(alice, run, 4)
+
+    def lower_first(run_id: str) -> Any:
+        monkeypatch.setattr(engines, "lock_run", lock_run)
+        assert want(alice, run, 2).status_code == 202
+        return lock_run(run_id)
+
+    monkeypatch.setattr(engines, "lock_run", lower_first)
+    tick()
+    assert Job.objects.filter(attempt__run_id=run["id"], kind="rollout").count() == 2
+    assert Lease.objects.filter(released_at=None).count() == 3
+    assert alice.see(run["id"])["conditions"] == []
+
+
+def test_a_surplus_is_given_back_at_the_next_tick(alice: Any, node: Any, start: Any, tick: Any) -> None:
+    machine = node(slots=4)
+    run = start(machine)
+    want(alice, run, 3)
+    tick()
+    machine.beat()
+    machine.beat()
+    row = Run.objects.get()
+    Run.objects.update(live={**row.live, "engines": 2})
+    alice.run(name="who waits")  # the scheduler looks
+    tick()
+    assert list(Job.objects.exclude(leaving_at=None).values_list("name", flat=True)) == ["rollout-2"]

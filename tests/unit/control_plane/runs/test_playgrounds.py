@@ -10,7 +10,7 @@ import pytest
 from control_plane.accounts.models import Role
 from control_plane.catalog.models import Checkpoint, CheckpointState
 from control_plane.fleet.models import Lease
-from control_plane.runs import records
+from control_plane.runs import playgrounds, records
 from control_plane.runs.models import Job, Playground, Run
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.telemetry import Progress
@@ -183,3 +183,19 @@ def test_a_viewer_opens_none_and_another_team_sees_none(alice: Any, person: Any)
     assert viewer.get(f"/playgrounds/{playground['id']}").status_code == 200
     assert charlie.get(f"/playgrounds/{playground['id']}").status_code == 404
     assert charlie.call("DELETE", f"/playgrounds/{playground['id']}").status_code == 404
+
+
+def test_a_side_that_ends_meanwhile_is_not_in_the_way_of_the_other(
+    alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    playground = opened(alice, models=[{"base_model": "tiny"}, {"base_model": "tiny"}])
+    stop_run = playgrounds.stop_run
+
+    def ended_first(run_id: str, **given: Any) -> Any:
+        if run_id == playground["sides"][0]["run"]:
+            Run.objects.filter(pk=run_id).update(status="SUCCEEDED")
+        return stop_run(run_id, **given)
+
+    monkeypatch.setattr(playgrounds, "stop_run", ended_first)
+    assert alice.call("DELETE", f"/playgrounds/{playground['id']}").status_code == 204
+    assert [side["status"] for side in see(alice, playground)["sides"]] == ["SUCCEEDED", "STOPPED"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import transaction
+from celery.exceptions import SoftTimeLimitExceeded
+from django.db import connection, transaction
 
-from control_plane.accounts.models import Membership
+from control_plane.accounts.models import AuditEntry, Membership
 from control_plane.runs import records, sweeps
-from control_plane.runs.models import Run, Sweep
+from control_plane.runs.locking import each_locked
+from control_plane.runs.models import Run, Sweep, SweepTrial
 from control_plane.runs.sweep_plan import SweepPlan
 from oolong.contracts.lifecycle import RunStatus
 
@@ -232,3 +234,66 @@ def test_the_sweep_on_the_page_is_one(alice: Any, clock: Any) -> None:
     made = alice.post("/sweeps", body)
     assert made.status_code == 201, made.content
     assert made.json()["trials"] == 4
+
+
+def test_a_cancelled_sweep_cancels_each_run_once_and_leaves_what_finishes(
+    alice: Any, clock: Any, node: Any, tick: Any
+) -> None:
+    machine = node(slots=4)
+    made = sweep(alice).json()
+    advance(clock)
+    tick()
+    machine.beat()
+    machine.beat()
+    done, going = Run.objects.order_by("pk")
+    Run.objects.filter(pk=done.pk).update(status=RunStatus.FINISHING)
+    alice.post(f"/sweeps/{made['id']}/cancel")
+    for _ in range(3):
+        advance(clock)
+    done.refresh_from_db()
+    going.refresh_from_db()
+    assert (done.status, done.reason) == ("FINISHING", "")
+    assert (going.status, going.reason) == ("STOPPING", "cancelled_by_user")
+    assert list(AuditEntry.objects.filter(action="run.cancel").values_list("target_id", flat=True)) == [
+        going.pk
+    ]
+
+
+def test_a_tick_that_dies_before_it_notes_a_pause_has_not_paused(alice: Any, clock: Any) -> None:
+    made = sweep(alice).json()
+    advance(clock)
+    alice.post(f"/sweeps/{made['id']}/pause")
+
+    def die(execute: Any, sql: str, *rest: Any) -> Any:
+        if sql.startswith(f'UPDATE "{SweepTrial._meta.db_table}"'):
+            raise SystemExit
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(die), pytest.raises(SystemExit):
+        advance(clock)
+    assert {run.status for run in Run.objects.all()} == {"QUEUED"}
+    advance(clock)
+    alice.post(f"/sweeps/{made['id']}/resume")
+    advance(clock)
+    assert {run.status for run in Run.objects.all()} == {"QUEUED"}
+
+
+def test_a_tick_whose_time_is_over_goes_no_further(
+    alice: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def over(row: Any, **_: Any) -> None:
+        seen.append(row.pk)
+        raise SoftTimeLimitExceeded
+
+    for _ in range(2):
+        sweep(alice)
+        alice.run()
+    monkeypatch.setattr(sweeps, "_advance", over)
+    with pytest.raises(SoftTimeLimitExceeded):
+        advance(clock)
+    assert len(seen) == 1
+    with pytest.raises(SoftTimeLimitExceeded):
+        each_locked(list(Run.objects.values_list("pk", flat=True)), over)
+    assert len(seen) == 2

@@ -12,8 +12,9 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from gpu_agents.agent.api import AgentApi, Refused, Unreachable
 from gpu_agents.agent.launch import ROOT
@@ -29,6 +30,8 @@ from oolong.contracts.model_imports import (
 )
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 REPORT_SECONDS = 5.0
 # How this node reaches the world outside; nothing else of the agent's environment goes along.
@@ -55,15 +58,24 @@ class ModelImports:
     async def _do(self, import_id: str) -> None:
         folder = self._data.model_import(import_id)
         try:
-            await self._fetch_and_store(import_id, folder)
+            await self._fetch_store_or_fail(import_id, folder)
         except Unreachable as error:
             log.warning("import %s waits for the control plane: %s", import_id, error)
             return  # the next heartbeat names it again
         except Refused as refusal:
             log.warning("import %s is not this node's any more: %s", import_id, refusal)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    async def _fetch_store_or_fail(self, import_id: str, folder: Path) -> None:
+        """What nobody would do better ends the import, with the reason; Refused then: it is not this node's."""
+        try:
+            await self._fetch_and_store(import_id, folder)
+        except Refused as refusal:
+            if refusal.status == 404 or refusal.code == "fenced":
+                raise
+            await self._failed(import_id, f"the control plane refuses it: {refusal}")
         except OSError as error:
             await self._failed(import_id, f"the node cannot keep it: {error}")
-        shutil.rmtree(folder, ignore_errors=True)
 
     async def _fetch_and_store(self, import_id: str, folder: Path) -> None:
         order = await self._api.begin_import(import_id)
@@ -79,7 +91,7 @@ class ModelImports:
         if result.error:
             await self._failed(import_id, result.error)
         else:
-            await self._store(import_id, DirectoryTar(folder / "model"), result.commit)
+            await self._store(import_id, folder, result.commit)
 
     async def _run_importer(self, import_id: str, folder: Path) -> None:
         environment = {
@@ -111,8 +123,28 @@ class ModelImports:
         except Unreachable as error:
             log.info("progress of import %s is not told: %s", import_id, error)
 
-    async def _store(self, import_id: str, archive: DirectoryTar, commit: str) -> None:
-        sha256 = await asyncio.to_thread(archive.sha256)
+    async def _reporting(self, import_id: str, folder: Path, work: Coroutine[Any, Any, T]) -> T:
+        """Do what takes long and go on reporting beside it: the server gives the imports of silent nodes away."""
+        task = asyncio.create_task(work, name=f"work of import {import_id}")
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=REPORT_SECONDS)
+                if not task.done():
+                    await self._report_beside(import_id, folder, task)
+            return await task
+        finally:
+            task.cancel()
+
+    async def _report_beside(self, import_id: str, folder: Path, task: asyncio.Task[Any]) -> None:
+        try:
+            await self._report(import_id, folder)
+        except Refused:
+            if not task.done():  # else the import has just ended well, and needs no report
+                raise
+
+    async def _store(self, import_id: str, folder: Path, commit: str) -> None:
+        archive = DirectoryTar(folder / "model")
+        sha256 = await self._reporting(import_id, folder, asyncio.to_thread(archive.sha256))
         reply = await self._api.begin_import_upload(
             import_id, {"commit": commit, "tar_sha256": sha256, "bytes": archive.size}
         )
@@ -122,7 +154,7 @@ class ModelImports:
                 part = await asyncio.to_thread(archive.read, number * reply.part_bytes, reply.part_bytes)
                 checksum = hashlib.sha256(part).hexdigest()
                 await self._api.put_import_part(import_id, number, part, sha256=checksum)
-        await self._api.complete_import(import_id)
+        await self._reporting(import_id, folder, self._api.complete_import(import_id))
         log.info("import %s is stored, %d bytes at %s", import_id, archive.size, commit)
 
     async def _failed(self, import_id: str, message: str) -> None:

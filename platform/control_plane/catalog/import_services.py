@@ -13,6 +13,7 @@ from control_plane.accounts.caller import Caller
 from control_plane.accounts.secret_services import missing, reveal_for_host
 from control_plane.catalog import parts, services, store
 from control_plane.catalog.models import ImportState, ModelImport
+from control_plane.common import clock
 from control_plane.common.errors import FieldError, Problem, conflict, not_found, unprocessable
 from oolong.contracts.agent import UploadReply
 from oolong.contracts.model_imports import ImportOrder, ImportProgress
@@ -142,6 +143,10 @@ def complete(node_id: str, import_id: str, *, now: datetime) -> ModelImport:
     """Join, verify, check the files as those of an upload are, and register. A model that is unusable is FAILED."""
     asked = held_by(node_id, import_id)
     blob = parts.join(asked.pk, asked.tar_bytes, sha256=asked.tar_sha256)
+    # Joining takes long, and so does what follows; no tick may find the import silent between them.
+    ModelImport.objects.filter(pk=asked.pk, state=ImportState.RUNNING, node_id=node_id).update(
+        touched_at=clock.now()
+    )
     origin = f"{asked.hub}/{asked.hub_model}@{asked.commit}"
     try:
         model, _ = services.register_upload(
@@ -155,10 +160,12 @@ def complete(node_id: str, import_id: str, *, now: datetime) -> ModelImport:
     except Problem as refusal:
         _end(asked, ImportState.FAILED, refusal.detail, now=now)
     else:
-        ModelImport.objects.filter(pk=asked.pk, state=ImportState.RUNNING).update(
-            state=ImportState.DONE, model=model, bytes_done=asked.bytes_total, ended_at=now
+        # These bytes are what it asked for, even if a tick has queued it meanwhile for another node.
+        done = ModelImport.objects.filter(pk=asked.pk, state__in=OPEN, tar_sha256=asked.tar_sha256).update(
+            state=ImportState.DONE, model=model, node_id=node_id, bytes_done=asked.bytes_total, ended_at=now
         )
-        store.drop_parts(asked.pk)
+        if done:
+            store.drop_parts(asked.pk)
     asked.refresh_from_db()
     return asked
 

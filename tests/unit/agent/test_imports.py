@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import tarfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,6 +42,9 @@ class Plane:
     away_once: bool = False
     begun: int = 0
     refused: bool = False
+    refused_upload: Refused | None = None
+    reports: int = 0
+    completes_after: int = 0  # reports that come while it completes
 
     async def begin_import(self, import_id: str) -> ImportOrder:
         if self.refused:
@@ -49,12 +53,14 @@ class Plane:
         return self.order
 
     async def report_import(self, import_id: str, progress: ImportProgress) -> None:
-        pass
+        self.reports += 1
 
     async def fail_import(self, import_id: str, message: str) -> None:
         self.failed = message
 
     async def begin_import_upload(self, import_id: str, body: dict[str, Any]) -> UploadReply:
+        if self.refused_upload is not None:
+            raise self.refused_upload
         self.announced = body
         return UploadReply(
             upload_id=import_id, part_bytes=PART_BYTES, received_parts=sorted(self.parts), stored=False
@@ -68,6 +74,9 @@ class Plane:
         self.parts[number] = data
 
     async def complete_import(self, import_id: str) -> None:
+        wanted = self.reports + self.completes_after
+        while self.reports < wanted:
+            await asyncio.sleep(0.001)
         self.completed = True
 
 
@@ -143,3 +152,45 @@ def test_an_import_that_is_not_ours_leaves_nothing(data: DataDirectory) -> None:
         run(plane, data)
         assert not plane.failed and hub.asked == []
     assert not data.model_import("imp_1").exists()
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [Refused(413, "too_large", "a model has at most 5 bytes"), Refused(422, "part_size", "at most 5 bytes")],
+)
+def test_what_the_control_plane_refuses_for_good_ends_the_import_with_its_words(
+    data: DataDirectory, refusal: Refused
+) -> None:
+    with serving(ScriptedHub(MODEL)) as hub:
+        plane = Plane(order(hub), refused_upload=refusal)
+        run(plane, data)
+    assert "at most 5 bytes" in plane.failed and not plane.completed
+    assert not data.model_import("imp_1").exists()
+
+
+@pytest.mark.parametrize("refusal", [Refused(404, "not_found", "another's"), Refused(409, "fenced", "gone")])
+def test_what_another_node_has_by_now_is_no_failure(data: DataDirectory, refusal: Refused) -> None:
+    with serving(ScriptedHub(MODEL)) as hub:
+        plane = Plane(order(hub), refused_upload=refusal)
+        run(plane, data)
+    assert not plane.failed and not data.model_import("imp_1").exists()
+
+
+def test_it_goes_on_reporting_while_it_hashes_and_while_the_server_completes(
+    data: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports_module, "REPORT_SECONDS", 0.005)
+    plain = imports_module.DirectoryTar.sha256
+
+    def slow(archive: Any) -> str:
+        before, deadline = plane.reports, time.monotonic() + 60
+        while plane.reports < before + 2 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert plane.reports >= before + 2, "nothing was reported while it hashed"
+        return plain(archive)
+
+    monkeypatch.setattr(imports_module.DirectoryTar, "sha256", slow)
+    with serving(ScriptedHub(MODEL)) as hub:
+        plane = Plane(order(hub), completes_after=2)
+        run(plane, data)
+    assert plane.completed

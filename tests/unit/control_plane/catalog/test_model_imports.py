@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from control_plane.catalog import parts, services
 from control_plane.catalog.import_services import MOST_TRIES, SILENCE, advance_imports
 from control_plane.catalog.models import BaseModel, ModelImport
 from tests.unit.control_plane.catalog.test_models import archive, files
@@ -139,6 +140,47 @@ def test_a_node_that_falls_silent_loses_it_to_another_a_few_times(alice: Any, no
         advance_imports(now=clock.forward((SILENCE + timedelta(seconds=1)).total_seconds()))
         assert call(one, identity, "progress").status_code in (404, 409)
     assert "fell silent" in alice.get(f"/model-imports/{identity}").json()["message"]
+
+
+def test_what_a_tick_gives_away_while_it_is_completed_is_done_all_the_same(
+    alice: Any, node: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity, first = ask(alice).json()["id"], node()
+    call(first, identity, "begin")
+    plain = services.register_upload
+
+    def slow(*args: Any, **fields: Any) -> Any:
+        made = plain(*args, **fields)
+        advance_imports(now=clock.forward((SILENCE + timedelta(seconds=1)).total_seconds()))
+        assert ModelImport.objects.get().state == "QUEUED"
+        return made
+
+    monkeypatch.setattr(services, "register_upload", slow)
+    assert send(first, identity, archive(files())).json()["state"] == "DONE"
+    seen = alice.get(f"/model-imports/{identity}").json()
+    assert (seen["state"], seen["model"]["name"]) == ("DONE", "tiny-hub")
+    assert first.beat().imports == []
+
+
+def test_joining_for_long_is_no_silence(
+    alice: Any, node: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity, first = ask(alice).json()["id"], node()
+    call(first, identity, "begin")
+    join, register = parts.join, services.register_upload
+
+    def slow_join(*args: Any, **fields: Any) -> Any:
+        clock.forward((SILENCE + timedelta(seconds=1)).total_seconds())
+        return join(*args, **fields)
+
+    def checked(*args: Any, **fields: Any) -> Any:
+        advance_imports(now=clock.now)
+        assert ModelImport.objects.get().state == "RUNNING"
+        return register(*args, **fields)
+
+    monkeypatch.setattr(parts, "join", slow_join)
+    monkeypatch.setattr(services, "register_upload", checked)
+    assert send(first, identity, archive(files())).json()["state"] == "DONE"
 
 
 def test_a_cancelled_import_is_taken_by_nobody(alice: Any, node: Any) -> None:

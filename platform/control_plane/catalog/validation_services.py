@@ -167,7 +167,7 @@ def _settle(validation: DatasetValidation, result: ParseResult, folder: Path, *,
     document = rows.presentable(msgspec.to_builtins(result), depth=40)
     kept: dict[str, Any] = {"result": document, "ended_at": now}
     if result.canonical_sha256:
-        store.adopt(folder / CANONICAL_FILE, store.Blob(result.canonical_sha256, result.canonical_bytes))
+        _adopt_once(folder / CANONICAL_FILE, store.Blob(result.canonical_sha256, result.canonical_bytes))
         kept["canonical_sha256"] = result.canonical_sha256
     report = folder / REPORT_FILE
     if report.is_file():
@@ -186,6 +186,12 @@ def _settle(validation: DatasetValidation, result: ParseResult, folder: Path, *,
         kept["state"] = ValidationState.VALID
     DatasetValidation.objects.filter(pk=validation.pk, state=ValidationState.RUNNING).update(**kept)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _adopt_once(path: Path, blob: store.Blob) -> None:
+    """A tick that was killed after this has taken the file away already; the blob is there then."""
+    if path.exists() or not store.has_blob(blob.sha256):
+        store.adopt(path, blob)  # where neither is there, it says so
 
 
 def _fail(validation: DatasetValidation, message: str, *, now: datetime) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from control_plane.catalog import processes, store
 from control_plane.catalog.models import Dataset, DatasetValidation, DatasetVersion
+from control_plane.catalog.parsing.job import CANONICAL_FILE
 from control_plane.catalog.validation_services import advance_validations
 
 MAPPING = {"prompt_column": "q", "answer_column": "a", "split_column": "s"}
@@ -244,6 +245,35 @@ def test_a_validation_waits_while_the_storage_is_away(
     for _ in range(2):
         advance_validations(now=clock.now)
     assert alice.get(f"/dataset-validations/{asked}").json()["state"] == "VALID"
+
+
+def test_a_tick_killed_while_it_settles_costs_no_verdict(
+    alice: Any, clock: Any, quick_validations: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ask(alice).json()["id"]
+    advance_validations(now=clock.now)
+    plain = store.adopt
+
+    def killed(*args: Any) -> None:
+        plain(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "adopt", killed)
+        with pytest.raises(KeyboardInterrupt):
+            advance_validations(now=clock.now)
+    assert alice.get(f"/dataset-validations/{asked}").json()["state"] == "RUNNING"
+    advance_validations(now=clock.now)
+    found = alice.get(f"/dataset-validations/{asked}").json()
+    assert (found["state"], found["rows"]) == ("VALID", 10)
+
+
+def test_rows_that_are_nowhere_are_no_good_verdict(alice: Any, clock: Any, quick_validations: None) -> None:
+    asked = ask(alice).json()["id"]
+    advance_validations(now=clock.now)
+    (store.validation_folder(asked) / CANONICAL_FILE).unlink()
+    advance_validations(now=clock.now)
+    assert alice.get(f"/dataset-validations/{asked}").json()["state"] == "FAILED"
 
 
 def test_of_rows_of_megabytes_only_their_beginnings_are_shown(validated: Any) -> None:

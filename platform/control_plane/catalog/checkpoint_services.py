@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from django.core import signing
@@ -26,9 +25,11 @@ from control_plane.catalog.models import (
     Upload,
 )
 from control_plane.catalog.retention import Candidate, Policy, Verdict, judge
+from control_plane.common.apart import apart
 from control_plane.common.errors import FieldError, Problem, conflict, not_found, unprocessable
 from control_plane.webhooks import outbox
 
+LEFT_FOR = timedelta(days=30)  # so long the bytes of a freed checkpoint are looked for
 LINK_SALT = "checkpoint-download"
 Judge = Callable[[AliasGate, Checkpoint], dict[str, Any]]  # raises Problem when the gate is not passed
 Needs = Callable[[Project], Mapping[str, list[str]]]  # checkpoint id → who needs it
@@ -227,8 +228,19 @@ def apply_retention(project: Project, policy: Policy, needs: Needs, *, now: date
         hashes = list(Checkpoint.objects.filter(pk__in=freed).values_list("tar_sha256", flat=True))
         Checkpoint.objects.filter(pk__in=freed).update(state=CheckpointState.FREED, freed_at=now)
         for sha256 in set(hashes):
-            transaction.on_commit(partial(store.free, sha256, _is_named))
+            # What the storage does not delete now is left to `free_left_bytes`.
+            store.free_on_commit(sha256, _is_named)
     return verdicts
+
+
+def free_left_bytes(*, now: datetime) -> int:
+    """Delete what the storage did not, when its checkpoint was freed; returns how many blobs. Safe to repeat."""
+    lately = Checkpoint.objects.filter(state=CheckpointState.FREED, freed_at__gte=now - LEFT_FOR)
+    freed = 0
+    for sha256 in lately.exclude(tar_sha256="").values_list("tar_sha256", flat=True).distinct():
+        with apart(f"freeing the bytes {sha256[:12]}"):
+            freed += store.has_blob(sha256) and store.free(sha256, _is_named)
+    return freed
 
 
 def _candidates(project: Project, needs: Needs) -> list[Candidate]:

@@ -130,6 +130,15 @@ def free(sha256: str, is_named: Callable[[str], bool]) -> bool:
     return True
 
 
+def free_on_commit(sha256: str, is_named: Callable[[str], bool]) -> None:
+    """`free` once the caller's transaction holds; where the storage is away, that is logged and nothing else stops."""
+
+    def delete() -> None:
+        free(sha256, is_named)
+
+    transaction.on_commit(delete, robust=True)
+
+
 def put_part(upload_id: str, number: int, data: bytes) -> None:
     storage().put_part(upload_id, number, data)
 

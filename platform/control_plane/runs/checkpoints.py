@@ -11,6 +11,7 @@ from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import Project
 from control_plane.catalog import checkpoint_services as registry
 from control_plane.catalog.models import Checkpoint, CheckpointAlias, RetentionPolicy
+from control_plane.common.apart import apart
 from control_plane.runs.models import Attempt, Run
 from control_plane.runs.selectors import newest_stored_checkpoints
 from oolong.contracts.lifecycle import ENDED, AttemptStatus
@@ -40,9 +41,10 @@ def apply_automatic_retention(*, now: datetime) -> int:
     """What the clean-up does for projects that asked for it; returns how many checkpoints were freed."""
     freed = 0
     for row in RetentionPolicy.objects.filter(automatic=True).select_related("project"):
-        policy, _ = registry.policy_of(row.project)
-        verdicts = registry.apply_retention(row.project, policy, needs_of_runs, now=now)
-        freed += sum(verdict.freed for verdict in verdicts)
+        with apart(f"the automatic retention of project {row.project.pk}"):
+            policy, _ = registry.policy_of(row.project)
+            verdicts = registry.apply_retention(row.project, policy, needs_of_runs, now=now)
+            freed += sum(verdict.freed for verdict in verdicts)
     return freed
 
 

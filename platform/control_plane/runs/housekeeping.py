@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from control_plane.accounts.services import forget_old_failures
 from control_plane.accounts.tickets import forget_old_tickets
 from control_plane.catalog import store
+from control_plane.catalog.checkpoint_services import free_left_bytes
+from control_plane.common.apart import apart
 from control_plane.common.idempotency import forget_old_keys
 from control_plane.runs.checkpoints import apply_automatic_retention
 
@@ -13,8 +16,14 @@ STALE = timedelta(days=1)
 
 def clean_up(*, now: datetime) -> None:
     """Forget what has outlived its use: answers kept for repeats, failed logins, files of broken uploads."""
-    forget_old_keys(now)
-    forget_old_failures(now)
-    forget_old_tickets(now)
-    apply_automatic_retention(now=now)
-    store.drop_unfinished(before=now - STALE)
+    steps: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("forgetting old answers", lambda: forget_old_keys(now)),
+        ("forgetting old failed logins", lambda: forget_old_failures(now)),
+        ("forgetting old tickets", lambda: forget_old_tickets(now)),
+        ("the automatic retention", lambda: apply_automatic_retention(now=now)),
+        ("freeing the bytes of freed checkpoints", lambda: free_left_bytes(now=now)),
+        ("dropping unfinished uploads", lambda: store.drop_unfinished(before=now - STALE)),
+    )
+    for what, step in steps:
+        with apart(what):
+            step()

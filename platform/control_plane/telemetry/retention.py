@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from functools import partial
 
 from django.conf import settings
 from django.db import transaction
@@ -46,7 +45,7 @@ def _remove(run_id: str, *, now: datetime) -> None:
         hashes = set(files.values_list("sha256", flat=True))
         files.delete()
         for sha256 in hashes:
-            transaction.on_commit(partial(store.free, sha256, _is_named))
+            store.free_on_commit(sha256, _is_named)
 
 
 def _is_named(sha256: str) -> bool:

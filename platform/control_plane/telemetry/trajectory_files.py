@@ -18,6 +18,7 @@ from django.db import transaction
 from django.db.models import Count, Min
 
 from control_plane.catalog import store
+from control_plane.common.apart import apart
 from control_plane.telemetry.models import TrajectoryFile, TrajectorySample, TrajectoryTokens
 from oolong.contracts.telemetry import ENVIRONMENT
 
@@ -71,8 +72,10 @@ def write_waiting_files(*, now: datetime) -> int:
     written = 0
     for run in waiting:
         if run["samples"] >= ENOUGH or run["oldest"] < now - PATIENCE:
-            _write_file(run["sample__run_id"], now=now)
-            written += 1
+            # What one run meets holds up no other one; its samples wait in the database for the next tick.
+            with apart(f"writing the trajectories of run {run['sample__run_id']}"):
+                _write_file(run["sample__run_id"], now=now)
+                written += 1
     return written
 
 

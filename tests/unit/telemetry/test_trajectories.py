@@ -100,6 +100,25 @@ def test_killed_between_file_and_rows_nothing_is_lost(world: World, monkeypatch:
     assert trajectory_files.write_waiting_files(now=LATER) == 1
 
 
+def test_a_run_whose_file_cannot_be_written_holds_up_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = build_world("two")
+    for each in (world, other):
+        ship(each, line(1))
+    plain, broken = trajectory_files._write_file, min(world.run.pk, other.run.pk)
+
+    def write(run_id: str, *, now: datetime) -> None:
+        if run_id == broken:  # the first in the tick's order
+            raise store.StorageUnavailable("it is away")
+        plain(run_id, now=now)
+
+    monkeypatch.setattr(trajectory_files, "_write_file", write)
+    assert trajectory_files.write_waiting_files(now=LATER) == 1
+    assert TrajectoryFile.objects.get().run_id != broken
+    assert TrajectoryTokens.objects.get().sample.run_id == broken
+
+
 def test_what_an_older_job_left_is_shown_without_tokens(world: World, ask: Callable[..., Any]) -> None:
     ship(world, line(1, token_ids=[], logprobs=[], row=-1, timeline={}, score=None, sampled_because=[]))
     TrajectorySample.objects.update(sampled_because=None, timeline=None, tokens=None, member=None)

@@ -13,9 +13,9 @@ import pytest
 from django.test import Client
 
 from control_plane.accounts.models import Role
-from control_plane.catalog import store
+from control_plane.catalog import checkpoint_services, store
 from control_plane.catalog.models import Checkpoint, CheckpointState
-from control_plane.runs import submission
+from control_plane.runs import housekeeping, submission
 from control_plane.runs.housekeeping import clean_up
 from control_plane.runs.models import Attempt, Run
 
@@ -314,6 +314,63 @@ def test_an_automatic_policy_is_applied_by_the_clean_up_and_a_manual_one_is_not(
         alice.call("PUT", "/checkpoint-retention", {"keep_last": 1, "automatic": automatic})
         clean_up(now=clock.now)
         assert Checkpoint.objects.get(pk=old.pk).state == state
+
+
+def test_bytes_that_the_storage_did_not_delete_go_at_a_later_clean_up(
+    alice: Any,
+    stored: Any,
+    clock: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    django_capture_on_commit_callbacks: Any,
+) -> None:
+    old, older = stored(step=2), stored(step=1)
+    kept = stored(step=3)
+    alice.call("PUT", "/checkpoint-retention", {"keep_last": 1, "automatic": True})
+
+    def away(*_: Any) -> None:
+        raise store.StorageUnavailable("it is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.storage(), "delete", away)
+        with django_capture_on_commit_callbacks(execute=True):
+            clean_up(now=clock.now)
+    assert Checkpoint.objects.filter(state="FREED").count() == 2
+    assert store.has_blob(old.tar_sha256) and store.has_blob(older.tar_sha256)
+    clean_up(now=clock.now)
+    assert not store.has_blob(old.tar_sha256) and not store.has_blob(older.tar_sha256)
+    assert store.has_blob(kept.tar_sha256)
+
+
+def test_a_project_whose_retention_breaks_holds_up_no_other(
+    alice: Any, person: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = [alice, person("charlie", team="blue", role=Role.ADMIN)]
+    for one in people:
+        reply = one.call("PUT", "/checkpoint-retention", {"keep_last": 1, "automatic": True})
+        assert reply.status_code == 200
+    asked: list[str] = []
+
+    def broken(project: Any, *_: Any, **__: Any) -> None:
+        asked.append(project.pk)
+        raise store.StorageUnavailable("it is away")
+
+    monkeypatch.setattr(checkpoint_services, "apply_retention", broken)
+    clean_up(now=clock.now)
+    assert sorted(asked) == sorted(one.project.pk for one in people)
+
+
+def test_a_step_of_the_clean_up_that_breaks_holds_up_no_other(
+    clock: Any, monkeypatch: pytest.MonkeyPatch, db: None
+) -> None:
+    done: list[str] = []
+
+    def broken(**_: Any) -> None:
+        raise store.StorageUnavailable("it is away")
+
+    monkeypatch.setattr(housekeeping, "apply_automatic_retention", broken)
+    monkeypatch.setattr(store, "drop_unfinished", lambda **_: done.append("dropped"))
+    clean_up(now=clock.now)
+    assert done == ["dropped"]
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,14 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
 http = get_asgi_application()
 
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402  (Django must be set up first)
-from django.conf import settings  # noqa: E402
 
 from control_plane.catalog import store  # noqa: E402
-from control_plane.door import guarded  # noqa: E402
+from control_plane.door import guarded, keep_bodies_in_scratch  # noqa: E402
 from control_plane.fleet.receiver import start_receiver_pulse  # noqa: E402
 from control_plane.routing import websocket_urlpatterns  # noqa: E402
 from oolong.tracing import start_tracing  # noqa: E402
 
-# Bodies of uploads wait on the store's own disk: /tmp may be small.
-settings.FILE_UPLOAD_TEMP_DIR = str(store.scratch_folder())
+keep_bodies_in_scratch()
 store.check()  # better no service than one that loses files
 
 application = ProtocolTypeRouter({"http": guarded(http), "websocket": URLRouter(websocket_urlpatterns)})

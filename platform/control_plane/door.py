@@ -1,13 +1,20 @@
-"""The doorkeeper of this service: its limits, and how it knows who knocks."""
+"""The doorkeeper of this service: its limits, who may send files through it, and where they wait."""
 
 from __future__ import annotations
 
+import tempfile
+
 from django.conf import settings
 
+from control_plane.catalog import store
 from control_plane.common.doorkeeper import App, Doorkeeper, Knock
+from control_plane.common.errors import LOG_IN, Problem, not_found
 from control_plane.common.rate_limits import Limiter
 from control_plane.fleet.selectors import node_of_credential
 from control_plane.telemetry.credentials import Credential, in_database
+
+# What uploads and upload sessions are for.
+FILE_SCOPES = frozenset({"datasets:write", "models:write"})
 
 
 def guarded(app: App) -> App:
@@ -15,18 +22,42 @@ def guarded(app: App) -> App:
     return Doorkeeper(
         app,
         limiter=Limiter(environment.redis_url, environment.rate_quotas),
-        is_known=is_known,
+        refusal_of=refusal_of,
         session_cookie=settings.SESSION_COOKIE_NAME,
     )
 
 
-async def is_known(knock: Knock) -> bool:
-    return await in_database(_is_known)(knock)
+async def refusal_of(knock: Knock) -> Problem | None:
+    return await in_database(_refusal_of)(knock)
 
 
-def _is_known(knock: Knock) -> bool:
+def _refusal_of(knock: Knock) -> Problem | None:
+    """A file is taken from nodes, and from who may write what files are for; the view then asks for which of them."""
     if knock.path.startswith("/api/v1/agent/"):
-        return bool(knock.bearer) and node_of_credential(knock.bearer) is not None
+        return None if knock.bearer and node_of_credential(knock.bearer) is not None else _unknown()
     if not knock.credential:
-        return False
-    return Credential(token=knock.bearer, session="" if knock.bearer else knock.session).caller() is not None
+        return _unknown()
+    # A token is of one project, whatever is named; the view says so.
+    credential = (
+        Credential(token=knock.bearer)
+        if knock.bearer
+        else Credential(session=knock.session, project=knock.project)
+    )
+    caller = credential.caller()
+    if caller is None:
+        elsewhere = credential.project and Credential(session=knock.session).caller() is not None
+        return not_found("project", knock.project) if elsewhere else _unknown()
+    if not FILE_SCOPES & caller.scopes:
+        return Problem(
+            403, "missing_scope", f"sending a file needs the scope {' or '.join(sorted(FILE_SCOPES))}"
+        )
+    return None
+
+
+def _unknown() -> Problem:
+    return Problem(401, "not_authenticated", LOG_IN, headers={"WWW-Authenticate": "Bearer"})
+
+
+def keep_bodies_in_scratch() -> None:
+    """Bodies wait on the store's own disk: /tmp may be small. Django asks nobody but `tempfile` where to put them."""
+    tempfile.tempdir = str(store.scratch_folder())

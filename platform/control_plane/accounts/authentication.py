@@ -17,10 +17,10 @@ from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import User
 from control_plane.accounts.secrets import TOKEN_PREFIX
 from control_plane.common import clock
+from control_plane.common.doorkeeper import PROJECT_HEADER
 from control_plane.common.errors import Problem, not_found
 from control_plane.common.origin import note_caller
 
-PROJECT_HEADER = "X-Oolong-Project"
 SESSION_PROJECT = "project"  # key in a session
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from control_plane.common.errors import CONTENT_TYPE, LOG_IN, body
+from control_plane.common.errors import CONTENT_TYPE, Problem, body
 from control_plane.common.ids import new_id
 from control_plane.common.origin import Origin
 from control_plane.common.rate_limits import Limiter, cost_of
@@ -24,6 +24,7 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+PROJECT_HEADER = "X-Oolong-Project"
 MIB = 1024**2
 ANONYMOUS_BYTES = MIB // 16  # a login, an enrolment
 PLAIN_BYTES = 8 * MIB
@@ -44,6 +45,7 @@ class Knock:
     address: str
     bearer: str  # "" for none
     session: str  # key of a browser's session, "" for none
+    project: str  # the one that a session's user names, "" for none
     announced_bytes: int | None  # None: it does not say (chunked), or says nonsense
 
     @property
@@ -74,17 +76,17 @@ class TooLarge(Exception):
 
 
 class Doorkeeper:
-    """ASGI: stands before Django. `is_known` looks a knock's credential up."""
+    """ASGI: stands before Django. `refusal_of` says what is wrong with who wants to send a file; None: nothing."""
 
     def __init__(
         self,
         app: App,
         *,
         limiter: Limiter,
-        is_known: Callable[[Knock], Awaitable[bool]],
+        refusal_of: Callable[[Knock], Awaitable[Problem | None]],
         session_cookie: str,
     ) -> None:
-        self._app, self._limiter, self._is_known = app, limiter, is_known
+        self._app, self._limiter, self._refusal_of = app, limiter, refusal_of
         self._session_cookie = session_cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,8 +104,9 @@ class Doorkeeper:
         if (knock.announced_bytes or 0) > most:
             await _refuse(send, 413, "too_large", f"the body may have at most {most} bytes", limits)
             return
-        if most > PLAIN_BYTES and not await self._is_known(knock):
-            await _refuse(send, 401, "not_authenticated", LOG_IN, {**limits, "WWW-Authenticate": "Bearer"})
+        if most > PLAIN_BYTES and (problem := await self._refusal_of(knock)) is not None:
+            said = {**limits, **problem.headers}
+            await _refuse(send, problem.status, problem.code, problem.detail, said)
             return
         status = await self._pass_on(scope, receive, send, most=most, headers=limits)
         if charge is not None and knock.credential:
@@ -158,6 +161,7 @@ def read_knock(scope: Scope, session_cookie: str) -> Knock:
         address=(scope.get("client") or ("", 0))[0],
         bearer=bearer.strip() if kind.lower() == "bearer" else "",
         session=found[1] if found else "",
+        project=headers.get(PROJECT_HEADER.lower(), ""),
         announced_bytes=int(length) if length.isdecimal() and len(length) < 20 else None,
     )
 

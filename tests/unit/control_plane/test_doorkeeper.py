@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -16,13 +17,14 @@ from django.core.asgi import get_asgi_application
 
 from control_plane.accounts import services as accounts
 from control_plane.accounts.models import Membership, Project, Role, Team, User
-from control_plane.catalog import upload_services
+from control_plane.catalog import store, upload_services
 from control_plane.catalog.parts import LARGE_PART_BYTES
 from control_plane.common import rate_limits
 from control_plane.common.doorkeeper import ANONYMOUS_BYTES, PLAIN_BYTES, Doorkeeper, Knock
+from control_plane.common.errors import Problem
 from control_plane.common.origin import Origin
 from control_plane.common.rate_limits import Limiter, cost_of
-from control_plane.door import _is_known, guarded
+from control_plane.door import _refusal_of, guarded, keep_bodies_in_scratch
 from control_plane.environment import Quotas
 from tests.unit.control_plane.access.doors import all_routes
 
@@ -61,11 +63,14 @@ def inner() -> Inner:
 
 
 def door(inner: Inner, url: str, quotas: Quotas = QUOTAS) -> tuple[Doorkeeper, Limiter]:
-    async def is_known(knock: Knock) -> bool:
-        return knock.bearer.startswith("good")
+    async def refusal_of(knock: Knock) -> Problem | None:
+        known = knock.bearer.startswith("good")
+        return (
+            None if known else Problem(401, "not_authenticated", "log in", headers={"WWW-Authenticate": "x"})
+        )
 
     limiter = Limiter(url, quotas)
-    return Doorkeeper(inner, limiter=limiter, is_known=is_known, session_cookie="s"), limiter
+    return Doorkeeper(inner, limiter=limiter, refusal_of=refusal_of, session_cookie="s"), limiter
 
 
 def asker(app: Any, address: str) -> Ask:
@@ -275,23 +280,66 @@ def _somebody() -> tuple[str, str]:
 # --- who is known -----------------------------------------------------------------------------------------
 
 
-def knock(path: str, *, bearer: str = "", session: str = "") -> Knock:
+def knock(path: str, *, bearer: str = "", session: str = "", project: str = "") -> Knock:
     return Knock(
-        method="PUT", path=f"/api/v1/{path}", address="", bearer=bearer, session=session, announced_bytes=None
-    )
+        method="PUT", path=f"/api/v1/{path}", address="", bearer=bearer, session=session, project=project,
+        announced_bytes=None,
+    )  # fmt: skip
+
+
+def answer(*words: str, **named: str) -> int:
+    """200: the file may come."""
+    problem = _refusal_of(knock(*words, **named))
+    return problem.status if problem else 200
 
 
 def test_the_real_look_up_knows_tokens_sessions_and_nodes(alice: Any, node: Any, clock: Any) -> None:
     credential = node().credential
-    assert _is_known(knock("uploads", bearer=alice.token))
-    assert _is_known(knock("agent/uploads/u/parts/0", bearer=credential))
-    assert not _is_known(knock("agent/uploads/u/parts/0", bearer=alice.token))
-    assert not _is_known(knock("uploads", bearer=credential))
-    assert not _is_known(knock("uploads", bearer="ool_guess"))
-    assert not _is_known(knock("uploads", session="guess"))
-    alice.client.get(accounts.create_login_link(alice.user, now=clock.now))
-    [session] = [cookie.value for name, cookie in alice.client.cookies.items() if "session" in name]
-    assert _is_known(knock("uploads", session=session))
+    assert answer("uploads", bearer=alice.token) == 200
+    assert answer("agent/uploads/u/parts/0", bearer=credential) == 200
+    assert answer("agent/uploads/u/parts/0", bearer=alice.token) == 401
+    assert answer("uploads", bearer=credential) == 401
+    assert answer("uploads", bearer="ool_guess") == 401
+    assert answer("uploads", session="guess") == 401
+    assert answer("uploads", session=session_of(alice, clock)) == 200
+
+
+def session_of(person: Any, clock: Any) -> str:
+    person.client.get(accounts.create_login_link(person.user, now=clock.now))
+    [session] = [cookie.value for name, cookie in person.client.cookies.items() if "session" in name]
+    return str(session)
+
+
+def test_a_file_is_taken_from_who_may_write_what_it_is_for(alice: Any, person: Any, clock: Any) -> None:
+    for scopes, status in (
+        (["runs:write", "datasets:read"], 403),
+        (["datasets:write"], 200),
+        (["models:*"], 200),
+    ):
+        _, text = accounts.create_token(user=alice.user, project=alice.project, name="t", scopes=scopes)
+        for path in ("uploads", "upload-sessions/ups_1/parts/0"):
+            assert answer(path, bearer=text) == status, (scopes, path)
+    viewer = person("bob", role=Role.VIEWER)
+    assert answer("uploads", bearer=viewer.token) == 403
+    second = Project.objects.create(team=alice.project.team, name="second")
+    Membership.objects.create(user=viewer.user, project=second, role=Role.EDITOR)
+    session = session_of(viewer, clock)
+    assert answer("uploads", session=session) == 403
+    assert answer("uploads", session=session, project=second.pk) == 200, "the project that the request names"
+    assert answer("uploads", session=session, project="prj_none") == 404
+
+
+async def test_bodies_wait_on_the_disk_of_the_store(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", None)
+    keep_bodies_in_scratch()
+    pieces = iter([b"x" * settings.FILE_UPLOAD_MAX_MEMORY_SIZE, b"x"])
+
+    async def receive() -> dict[str, Any]:
+        piece = next(pieces)
+        return {"type": "http.request", "body": piece, "more_body": len(piece) > 1}
+
+    with await get_asgi_application().read_body(receive) as body:
+        assert os.readlink(f"/proc/self/fd/{body.fileno()}").startswith(str(store.scratch_folder()))
 
 
 def test_every_route_of_parts_takes_the_largest_part() -> None:

@@ -94,10 +94,15 @@ def remove_member(caller: Caller, level: Level, user_id: str, *, now: datetime) 
         else:
             Membership.objects.filter(user=user, project=caller.project).delete()
         _keep_an_admin(caller, level, before)
-        left = caller.project.team.projects.exclude(pk__in=selectors.projects_of(user).values("pk"))
-        ApiToken.objects.filter(user=user, project__in=left, revoked_at=None).update(revoked_at=now)
+        end_tokens_without_role(user, caller.project.team, now=now)
         _note(caller, level, f"{user.username} left", user, before, None, now=now)
         announce_power_change([user.pk])
+
+
+def end_tokens_without_role(user: User, team: Team, *, now: datetime) -> None:
+    """The tokens for those projects of the team in which the user has no role any more."""
+    left = team.projects.exclude(pk__in=selectors.projects_of(user).values("pk"))
+    ApiToken.objects.filter(user=user, project__in=left, revoked_at=None).update(revoked_at=now)
 
 
 def _hold(caller: Caller) -> None:

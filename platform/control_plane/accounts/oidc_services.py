@@ -10,7 +10,9 @@ from allauth.socialaccount.models import SocialAccount
 from django.db import IntegrityError, transaction
 
 from control_plane.accounts import audit
+from control_plane.accounts.membership import end_tokens_without_role
 from control_plane.accounts.models import Membership, Project, Role, Team, TeamMembership, User
+from control_plane.accounts.notices import announce_power_change
 from control_plane.environment import OidcRole
 
 
@@ -69,25 +71,36 @@ def apply_roles(user: User, held: set[str], roles: tuple[OidcRole, ...], *, now:
         wanted = places.setdefault((rule.team, rule.project), [])
         if rule.group in held:
             wanted.append(rule.role)
-    for (team_name, project_name), wanted in places.items():
-        role = max(wanted, key=list(Role.values).index, default=None)
-        team = Team.objects.filter(name=team_name).first()
-        if team is None:
-            continue  # it may be made later
-        if not project_name:
-            _set_role(
-                TeamMembership, {"user": user, "team": team}, role, ("team", team.pk, team.name), now=now
-            )
-            continue
-        project = Project.objects.filter(team=team, name=project_name).first()
-        if project is not None:
-            _set_role(
-                Membership,
-                {"user": user, "project": project},
-                role,
-                ("project", project.pk, project.name),
-                now=now,
-            )
+    with transaction.atomic():
+        # Held as by every other write to members, and always in one order.
+        names = {team for team, _ in places}
+        teams = {
+            team.name: team for team in Team.objects.select_for_update().filter(name__in=names).order_by("pk")
+        }
+        changed: list[Team] = []
+        for (team_name, project_name), wanted in places.items():
+            role = max(wanted, key=list(Role.values).index, default=None)
+            if (team := teams.get(team_name)) is None:
+                continue  # it may be made later
+            if _set_role_at(user, team, project_name, role, now=now):
+                changed.append(team)
+        # Only now: who moves from a team's role to one in its project keeps the tokens for that project.
+        for team in changed:
+            end_tokens_without_role(user, team, now=now)
+        if changed:
+            announce_power_change([user.pk])
+
+
+def _set_role_at(user: User, team: Team, project_name: str, role: str | None, *, now: datetime) -> bool:
+    """In the team, or in the project where one is named. Whether it was another before."""
+    if not project_name:
+        target = ("team", team.pk, team.name)
+        return _set_role(TeamMembership, {"user": user, "team": team}, role, target, now=now)
+    project = Project.objects.filter(team=team, name=project_name).first()
+    if project is None:
+        return False  # it may be made later
+    target = ("project", project.pk, project.name)
+    return _set_role(Membership, {"user": user, "project": project}, role, target, now=now)
 
 
 def _set_role(
@@ -97,19 +110,19 @@ def _set_role(
     target: tuple[str, str, str],
     *,
     now: datetime,
-) -> None:
-    with transaction.atomic():
-        row = model.objects.select_for_update().filter(**key).first()
-        before = row.role if row else None
-        if before == role:
-            return
-        if role is None:
-            model.objects.filter(**key).delete()
-        else:
-            model.objects.update_or_create(**key, defaults={"role": role})
-        user: User = key["user"]
-        audit.record(
-            "member.role", target=target, message=f"{user.username}: {before} → {role}, by the identity provider",
-            project=target[1] if target[0] == "project" else "", at=now,
-            data={"user": user.pk, "before": before, "after": role},
-        )  # fmt: skip
+) -> bool:
+    row = model.objects.select_for_update().filter(**key).first()
+    before = row.role if row else None
+    if before == role:
+        return False
+    if role is None:
+        model.objects.filter(**key).delete()
+    else:
+        model.objects.update_or_create(**key, defaults={"role": role})
+    user: User = key["user"]
+    audit.record(
+        "member.role", target=target, message=f"{user.username}: {before} → {role}, by the identity provider",
+        project=target[1] if target[0] == "project" else "", at=now,
+        data={"user": user.pk, "before": before, "after": role},
+    )  # fmt: skip
+    return True

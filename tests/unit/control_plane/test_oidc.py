@@ -19,7 +19,8 @@ from allauth.socialaccount.models import SocialAccount, SocialToken
 from cryptography.hazmat.primitives.asymmetric import rsa
 from django.test import Client
 
-from control_plane.accounts.models import AuditEntry, Membership, TeamMembership, User
+from control_plane.accounts import services
+from control_plane.accounts.models import ApiToken, AuditEntry, Membership, Project, TeamMembership, User
 from control_plane.environment import MissingSetting, Oidc, oidc_role
 
 KEY, OTHER_KEY = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
@@ -231,6 +232,35 @@ def test_groups_give_and_take_roles(provider: Provider, settings: Any, person: A
     assert not Membership.objects.filter(user=user).exists()
     assert AuditEntry.objects.filter(action="member.role", project=project.pk).count() == 2
     assert Membership.objects.filter(user__username="alice").exists()
+
+
+def test_a_role_that_ends_at_a_sign_in_ends_its_tokens_and_streams(
+    provider: Provider, settings: Any, person: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[list[str]] = []
+    monkeypatch.setattr("control_plane.accounts.oidc_services.announce_power_change", told.append)
+    project = person("alice").project
+    second = Project.objects.create(team=project.team, name="second")
+    configure(settings, provider, "all=red:editor", "leads=red/default:operator")
+    provider.claims = {"groups": ["all"]}
+    sign_in(provider)
+    user = User.objects.get(username="erin")
+    token, lost = (
+        services.create_token(user=user, project=of, name="t", scopes=["*"])[0] for of in (project, second)
+    )
+    told.clear()
+    sign_in(provider)
+    assert told == [], "nothing changed"
+
+    def revoked() -> list[bool]:
+        return [ApiToken.objects.get(pk=row.pk).revoked_at is not None for row in (token, lost)]
+
+    provider.claims = {"groups": ["leads"]}
+    sign_in(provider)
+    assert (told, revoked()) == ([[user.pk]], [False, True]), "a role in the project is left"
+    provider.claims = {"groups": []}
+    sign_in(provider)
+    assert (told, revoked()) == ([[user.pk]] * 2, [True, True])
 
 
 @pytest.mark.parametrize(

@@ -184,9 +184,12 @@ class InvitationAcceptView(APIView):
             row, user = invitations.accept_as_new(asked["secret"], **_name_and_password(asked), now=now)
         text = None
         if name := asked.get("token_name"):
-            # Never more than the token that it was asked with.
+            # Never more, nor for longer, than the token that it was asked with.
             scopes = caller.token.scopes if caller and caller.token else ["*"]
-            _, text = services.create_token(user=user, project=row.project, name=name, scopes=scopes)
+            _, text = services.create_token(
+                user=user, project=row.project, name=name, scopes=scopes,
+                expires_at=services.end_of(caller) if caller else None,
+            )  # fmt: skip
         return Response({**invited_as_json(row), "username": user.username, "token": text})
 
 

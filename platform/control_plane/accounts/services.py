@@ -110,6 +110,16 @@ def refuse_more_than_own(caller: Caller, scopes: list[str]) -> None:
         )
 
 
+def end_of(caller: Caller) -> datetime | None:
+    """When the token ends by which the caller asks; None: never, or a session."""
+    return caller.token.expires_at if caller.token is not None else None
+
+
+def earliest(*moments: datetime | None) -> datetime | None:
+    """None stands for never."""
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
 def note_use(token: ApiToken, *, now: datetime) -> None:
     """Remember that the token was used, at most once a minute."""
     if token.last_used_at is not None and token.last_used_at >= now - LAST_USED_STEP:

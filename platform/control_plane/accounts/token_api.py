@@ -27,7 +27,10 @@ MOST_OVERLAP_SECONDS = 7 * 24 * 3600
 class TokenCreateSerializer(StrictSerializer):
     name = serializers.CharField(max_length=120)
     scopes = serializers.ListField(child=serializers.CharField(max_length=40), min_length=1, max_length=40)
-    expires_at = serializers.DateTimeField(required=False, allow_null=True)
+    expires_at = serializers.DateTimeField(
+        required=False, allow_null=True,
+        help_text="left out: never; with a token that ends, it ends with that one at the latest",
+    )  # fmt: skip
 
 
 class TokenSerializer(serializers.Serializer[Any]):

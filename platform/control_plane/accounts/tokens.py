@@ -12,7 +12,7 @@ from control_plane.accounts.models import ApiToken, User
 from control_plane.accounts.notices import announce_power_change
 from control_plane.accounts.scopes import expand, known
 from control_plane.accounts.secrets import TOKEN_PREFIX, digest, new_secret
-from control_plane.accounts.services import create_token, refuse_more_than_own
+from control_plane.accounts.services import create_token, earliest, end_of, refuse_more_than_own
 from control_plane.common.errors import FieldError, Problem, not_found, unprocessable
 
 
@@ -25,12 +25,14 @@ def issue_token(
     expires_at: datetime | None = None,
     now: datetime,
 ) -> tuple[ApiToken, str]:
-    """A token for oneself, or for a service account of the project that one manages."""
+    """A token for oneself, or for a service account of the project that one manages. It ends with the caller's token
+    at the latest."""
     refuse_more_than_own(caller, scopes)
     if expires_at is not None and expires_at <= now:
         message = f"expires_at={expires_at.isoformat()} is over; leave it out for a token without an end"
         raise unprocessable("invalid", message, [FieldError("/expires_at", "in_the_past", message)])
-    return create_token(user=owner, project=caller.project, name=name, scopes=scopes, expires_at=expires_at)
+    ends = earliest(expires_at, end_of(caller))
+    return create_token(user=owner, project=caller.project, name=name, scopes=scopes, expires_at=ends)
 
 
 def rotate_token(caller: Caller, identity: str, *, overlap: timedelta, now: datetime) -> tuple[ApiToken, str]:
@@ -45,6 +47,10 @@ def rotate_token(caller: Caller, identity: str, *, overlap: timedelta, now: date
             raise not_found("token", identity)
         if caller.token is not None and (more := known(row.scopes) - expand(caller.token.scopes)):
             raise Problem(403, "more_than_yours", f"that token may {', '.join(sorted(more))}; yours may not")
+        if row.expires_at != earliest(row.expires_at, end_of(caller)):
+            raise Problem(
+                403, "more_than_yours", "that token ends later than yours; rotate it with one that lasts"
+            )
         text = new_secret(TOKEN_PREFIX)
         row.previous_sha256, row.previous_until = row.sha256, now + overlap
         row.sha256, row.prefix = digest(text), text[:10]

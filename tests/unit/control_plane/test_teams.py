@@ -374,6 +374,34 @@ def test_a_token_that_has_ended_already_is_not_made(alice: Any, clock: Any) -> N
     assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/expires_at")
 
 
+def test_a_token_that_ends_makes_and_rotates_none_that_outlives_it(
+    alice: Any, person: Any, clock: Any
+) -> None:
+    soon, later = clock.now + timedelta(hours=1), clock.now + timedelta(days=9)
+    _, text = services.create_token(
+        user=alice.user, project=alice.project, name="short", scopes=["*"], expires_at=soon
+    )
+    ask = as_token(text)
+
+    def made(**asked: str) -> Any:
+        reply = ask("POST", "/tokens", {"name": "t", "scopes": ["runs:read"], **asked})
+        return ApiToken.objects.get(pk=reply.json()["id"])
+
+    account = ask("POST", "/service-accounts", {"name": "ci", "role": "editor"}).json()["id"]
+    for_account = ask("POST", f"/service-accounts/{account}/tokens", {"name": "t", "scopes": ["runs:read"]})
+    assert ApiToken.objects.get(pk=for_account.json()["id"]).expires_at == soon
+    assert made().expires_at == made(expires_at=later.isoformat()).expires_at == soon
+    sooner = soon - timedelta(minutes=1)
+    assert (mine := made(expires_at=sooner.isoformat())).expires_at == sooner
+    assert ask("POST", f"/tokens/{mine.pk}/rotate", {}).status_code == 200
+    endless = alice.post("/tokens", {"name": "endless", "scopes": ["runs:read"]}).json()["id"]
+    assert ApiToken.objects.get(pk=endless).expires_at is None, "made with a token that never ends"
+    assert code(ask("POST", f"/tokens/{endless}/rotate", {})) == (403, "more_than_yours")
+    _, secret = invite(person("bob", team="blue"))
+    assert ask("POST", "/invitations/accept", {"secret": secret, "token_name": "joined"}).status_code == 200
+    assert ApiToken.objects.get(name="joined").expires_at == soon
+
+
 def test_use_is_written_down_once_a_minute(alice: Any, clock: Any, django_assert_num_queries: Any) -> None:
     alice.get("/me")
     seen = ApiToken.objects.get().last_used_at

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import hmac
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,11 +37,18 @@ Say = Callable[[str], None]
 def make_backup(folder: Path, *, say: Say) -> Manifest:
     """Write a backup, or bring the one in `folder` up to date: blobs that it has already are not copied again.
 
-    The old one stays whole until the new one is. Raises CommandError.
+    The old one stays whole until the new one is. Nobody else on the machine may look into the folder or what is
+    written. Raises CommandError.
     """
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _for_nobody_else():
+        return _make_backup(folder, say)
+
+
+def _make_backup(folder: Path, say: Say) -> Manifest:
+    folder.mkdir(parents=True, exist_ok=True)
     if any(entry.name not in _own_names(entry) for entry in folder.iterdir()):
         raise CommandError(f"{folder} holds other files; name an empty folder or one with an earlier backup")
+    _close_to_others(folder, say)
     with _locked(folder):
         at = clock.now()
         database = folder / f"database-{at:%Y%m%dT%H%M%S%f}.dump"
@@ -60,6 +68,34 @@ def make_backup(folder: Path, *, say: Say) -> Manifest:
             raise
         _drop_what_is_old(folder, manifest)
     return manifest
+
+
+@contextmanager
+def _for_nobody_else() -> Iterator[None]:
+    """What this process and its programs write is its user's alone, from the first byte."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _close_to_others(folder: Path, say: Say) -> None:
+    """A folder that was there before may be open to the group or to everybody."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if not mode & 0o077:
+        return
+    try:
+        folder.chmod(mode & 0o700)
+    except OSError as error:
+        raise CommandError(
+            f"{folder} is open to others (mode {mode:04o}) and cannot be closed: {error}"
+        ) from error
+    if (after := stat.S_IMODE(folder.stat().st_mode)) & 0o077:
+        raise CommandError(
+            f"{folder} is open to others (mode {after:04o}) and its file system keeps it so; name a folder elsewhere"
+        )
+    say(f"{folder} was open to others (mode {mode:04o}); now it is its owner's alone.")
 
 
 def fingerprint(key: str) -> str:
@@ -104,7 +140,6 @@ def _snapshot(database: Path, say: Say) -> tuple[dict[str, int | None], int, lis
                 str(database),
             ]
         )
-        database.chmod(0o600)
         sizes: dict[str, int | None] = {}
         for reference in references():
             sizes[reference.sha256] = sizes.get(reference.sha256) or reference.bytes

@@ -300,6 +300,42 @@ def test_a_folder_with_other_files_is_not_written_to(tmp_path: Path) -> None:
         do("backup", str(tmp_path))
 
 
+def test_a_backup_is_its_owners_alone_from_the_first_byte(
+    alice: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "backup"
+    folder.mkdir()
+    folder.chmod(0o755)
+    modes: list[int] = []
+    run = programs.run
+
+    def watched(words: list[str]) -> None:
+        modes.append(folder.stat().st_mode & 0o777)
+        run(words)
+        modes.append(Path(words[-1]).stat().st_mode & 0o777)
+
+    monkeypatch.setattr(programs, "run", watched)
+    before = os.umask(0o022)
+    try:
+        said = do("backup", str(folder))
+        assert os.umask(0o022) == 0o022, "for the backup alone"
+    finally:
+        os.umask(before)
+    assert modes == [0o700, 0o600]
+    assert "was open to others (mode 0755)" in said
+    assert [path for path in folder.rglob("*") if path.stat().st_mode & 0o077] == []
+
+
+def test_a_folder_that_stays_open_to_others_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o750)
+    monkeypatch.setattr(Path, "chmod", lambda self, mode: None)  # as on a file system without modes
+    with pytest.raises(CommandError, match=r"open to others .mode 0750."):
+        do("backup", str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_programs_that_are_too_old_are_refused_with_the_way_out() -> None:
     assert os.path.basename(programs.program("pg_dump", server=18)) == "pg_dump"
     with pytest.raises(CommandError, match=r"no pg_dump for PostgreSQL 99: .*postgresql-client-99"):

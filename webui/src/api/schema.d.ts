@@ -4365,7 +4365,10 @@ export interface components {
         TokenCreateRequest: {
             name: string;
             scopes: string[];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description left out: never; with a token that ends, it ends with that one at the latest
+             */
             expires_at?: string | null;
         };
         TokenPage: {

@@ -36,13 +36,13 @@ REFUSED = Counter(
 
 # Units of what costs the server more than a read of a few rows.
 _COSTS = (
-    (re.compile(r"(GET) /api/v1/(openapi\.json|docs)"), 20),
+    (re.compile(r"(GET) /api/v1/(openapi\.json|docs|runs/[^/]+/logs/search)"), 20),
     (re.compile(r"(POST) /api/v1/(datasets/preview|uploads/fetch|dataset-validations|checkpoint-retention/.*)"), 20),
     (re.compile(r"(GET|POST) /api/v1/(dataset-versions/[^/]+/(derive|diff|leaks)|audit/export|runs/plan)"), 20),
     (re.compile(r"(POST) /api/v1/(runs|tokens|session|runs/validate)"), 5),
     (re.compile(r"(GET) /api/v1/(stream|runs/[^/]+/metrics)"), 3),
 )  # fmt: skip
-_FREE = re.compile(r"(GET|HEAD) /api/v1/health")  # asked by load balancers, many times a second
+_FREE = re.compile(r"GET /api/v1/health")  # asked by load balancers, many times a second
 
 _TAKE = """
 local who = ARGV[1] ~= '' and redis.call('GET', 'oolong:rate:who:' .. ARGV[1]) or false
@@ -88,13 +88,13 @@ class Charge:
 def cost_of(method: str, path: str) -> int:
     if not path.startswith("/api/"):
         return _cost_of_a_page(method, path)
-    line = f"{method} {path}"
+    line = f"{'GET' if method == 'HEAD' else method} {path}"  # the server does the same work for both
     if _FREE.fullmatch(line):
         return 0
     for pattern, units in _COSTS:
         if pattern.fullmatch(line):
             return units
-    return 1 if method in ("GET", "HEAD") else 2
+    return 1 if line.startswith("GET ") else 2
 
 
 def _cost_of_a_page(method: str, path: str) -> int:

@@ -44,7 +44,8 @@ class LogSearchView(APIView):
         responses=FoundLinesSerializer,
     )
     def get(self, request: Request, run_id: str) -> Response:
-        """Lines in the order of their arrival. One request looks at 64 MiB at most: go on with the cursor."""
+        """Lines in the order of their arrival. One request looks at 64 MiB at most, and for 2 s at a regular
+        expression: go on with the cursor."""
         run = run_for(caller_of(request), run_id)
         text = request.query_params.get("q", "")
         if len(text) > LONGEST_PATTERN:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from time import monotonic
 from typing import Any
 
 from django.db import DataError, OperationalError, connection, transaction
@@ -66,12 +67,22 @@ class LogLine:
 
 def search(run: Run, wanted: Search) -> dict[str, Any]:
     """Lines in the order in which the server got them. With `has_more`, go on with `next_cursor`: the limit was
-    reached, or as much was looked at as one request may."""
+    reached, or as much was looked at as one request may, or for as long."""
     found: list[LogLine] = []
     scanned = 0
     last: LogLine | None = None
+    budget = _Budget(REGEX_MILLISECONDS)
     for batch in _batches(_lines(run, wanted)):
-        matching = _matching(batch, wanted)
+        try:
+            matching = _matching(batch, wanted, budget)
+        except _TooSlow as slow:
+            if last is None:
+                raise _bad_pattern(
+                    "too_slow",
+                    f"q={wanted.text!r} took longer than {REGEX_MILLISECONDS / 1000:g} s; make it simpler, or name "
+                    "a job or a time",
+                ) from slow
+            return _page(found, last, scanned, has_more=True)
         for line in matching:
             found.append(line)
             if len(found) == wanted.limit:
@@ -163,7 +174,18 @@ def _batches(lines: Iterator[LogLine]) -> Iterator[list[LogLine]]:
         yield batch
 
 
-def _matching(lines: list[LogLine], wanted: Search) -> list[LogLine]:
+@dataclass
+class _Budget:
+    """Of one request: what its batches may still take of the database."""
+
+    milliseconds: float
+
+
+class _TooSlow(Exception):
+    """The budget is used up, and the batch was not searched."""
+
+
+def _matching(lines: list[LogLine], wanted: Search, budget: _Budget) -> list[LogLine]:
     if wanted.level:
         worse = LEVELS[LEVELS.index(wanted.level) :]
         lines = [line for line in lines if line.level in worse]
@@ -172,25 +194,28 @@ def _matching(lines: list[LogLine], wanted: Search) -> list[LogLine]:
     if not wanted.regex:
         text = wanted.text.lower()
         return [line for line in lines if text in line.text.lower()]
+    if budget.milliseconds < 1:  # to the database, 0 is no limit
+        raise _TooSlow
     # By the database: it can be told to give up on a pattern that takes for ever, which Python's cannot.
+    began = monotonic()
     try:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(REGEX_MILLISECONDS)])
+            cursor.execute(
+                "SELECT set_config('statement_timeout', %s, true)", [str(int(budget.milliseconds))]
+            )
             cursor.execute(
                 "SELECT n FROM unnest(%s::text[]) WITH ORDINALITY AS line(text, n) WHERE text ~* %s ORDER BY n",
                 ([line.text for line in lines], wanted.text),
             )
-            return [lines[n - 1] for (n,) in cursor.fetchall()]
+            matching = [lines[n - 1] for (n,) in cursor.fetchall()]
     except DataError as error:
         raise _bad_pattern("invalid", f"q={wanted.text!r} is no regular expression: {error}") from error
     except OperationalError as error:
         if "statement timeout" not in str(error):
             raise
-        raise _bad_pattern(
-            "too_slow",
-            f"q={wanted.text!r} took longer than {REGEX_MILLISECONDS / 1000:g} s; make it simpler, or name a job "
-            "or a time",
-        ) from error
+        raise _TooSlow from error
+    budget.milliseconds -= (monotonic() - began) * 1000
+    return matching
 
 
 def _bad_pattern(code: str, message: str) -> Exception:

@@ -166,7 +166,9 @@ async def test_without_valkey_requests_pass_and_it_is_counted_and_logged(inner: 
      ("POST", "health", 2), ("GET", "dataset-versions/dsv_1/leaks", 20), ("GET", "runs/run_1/metrics", 3),
      ("GET", "/healthz", 0), ("GET", "/readyz", 1), ("GET", "/login/abc", 5), ("HEAD", "/login/oidc/callback", 5),
      ("GET", "/", 0), ("GET", "/login", 0), ("GET", "/assets/index.js", 0), ("GET", "/static/x.css", 0),
-     ("POST", "/x", 2)],
+     ("POST", "/x", 2),
+     ("GET", "runs/run_1/logs/search", 20), ("GET", "runs/run_1/logs", 1),
+     ("HEAD", "runs/run_1/logs/search", 20), ("HEAD", "health", 0), ("HEAD", "runs", 1)],
 )  # fmt: skip
 def test_what_costs_more_is_charged_more(method: str, path: str, units: int) -> None:
     assert cost_of(method, path if path.startswith("/") else f"/api/v1/{path}") == units

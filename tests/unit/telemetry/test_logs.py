@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -201,3 +202,32 @@ def test_a_pattern_that_takes_for_ever_is_given_up(
     answer = ask("/search", q=r"^(a*)(a*)(a*)(a*)(a*)\1\2\3\4\5ab$", regex="true")
     assert answer.status_code == 422 and answer.json()["errors"][0]["code"] == "too_slow"
     assert LogChunk.objects.exists()  # the database goes on
+
+
+def test_the_batches_of_a_request_share_one_budget_of_time(
+    world: World, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = itertools.count(step=0.9)  # every batch takes so long
+    monkeypatch.setattr(log_search, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(log_search, "REGEX_MILLISECONDS", 1800)
+    monkeypatch.setattr(log_search, "BATCH", 200)  # two lines
+    write(world, "".join(f"line {n}\n" for n in range(6)))
+    query = {"q": r"\d", "regex": "true"}
+    first = ask("/search", **query).json()
+    assert [line["text"] for line in first["data"]] == ["line 0", "line 1", "line 2", "line 3"]
+    assert first["has_more"] and first["scanned_bytes"] == len("line 0\n") * 4
+    rest = ask("/search", **query, cursor=first["next_cursor"]).json()
+    assert [line["text"] for line in rest["data"]] == ["line 4", "line 5"] and not rest["has_more"]
+
+
+def test_a_pattern_that_is_given_up_in_the_middle_says_how_far_it_searched(
+    world: World, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_search, "REGEX_MILLISECONDS", 400)
+    monkeypatch.setattr(log_search, "BATCH", 200)
+    write(world, "fine\nfine\n" + ("a" * 60 + "b\n") * 50)
+    query = {"q": r"^(a*)(a*)(a*)(a*)(a*)\1\2\3\4\5ab$|fine", "regex": "true"}
+    page = ask("/search", **query).json()
+    assert [line["text"] for line in page["data"]] == ["fine", "fine"]
+    assert page["has_more"] and page["scanned_bytes"] == 10
+    assert ask("/search", **query, cursor=page["next_cursor"]).status_code == 422

@@ -1620,7 +1620,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Lines in the order of their arrival. One request looks at 64 MiB at most: go on with the cursor. */
+        /**
+         * @description Lines in the order of their arrival. One request looks at 64 MiB at most, and for 2 s at a regular
+         *     expression: go on with the cursor.
+         */
         get: operations["search_logs"];
         put?: never;
         post?: never;

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tarfile
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,6 +21,7 @@ from control_plane.catalog.parsing.job import LIMITS
 MOST_FILES = 10_000
 MOST_BYTES = LIMITS["decoded_bytes"]
 FRONT_MATTER_BYTES = 64 * 1024
+MOST_PATTERNS, MOST_CHARACTERS = 1_000, 500  # of data_files, and of each of them
 ROWS = (".jsonl", ".json", ".ndjson", ".csv", ".parquet")
 WORDS = {
     "train": "train", "training": "train", "validation": "validation", "valid": "validation", "val": "validation",
@@ -168,9 +169,16 @@ def _named(rows: list[str], data_files: Any) -> list[DataFile]:
                 pairs += [(str(item.get("split", "train")), path) for path in _list(item.get("path", []))]
             else:
                 pairs.append(("train", item))
+    if len(pairs) > MOST_PATTERNS:
+        raise RepositoryRefused("readme", f"data_files in README.md has more than {MOST_PATTERNS} patterns")
     found: dict[str, DataFile] = {}
     for split, pattern in pairs:
-        matching = [name for name in rows if _pattern(str(pattern)).fullmatch(name)]
+        if not isinstance(pattern, str) or len(pattern) > MOST_CHARACTERS:
+            raise RepositoryRefused(
+                "readme",
+                f"data_files in README.md: a pattern must be text of at most {MOST_CHARACTERS} characters",
+            )
+        matching = [name for name in rows if _matches(pattern, name)]
         if not matching:
             raise RepositoryRefused(
                 "missing_file",
@@ -224,10 +232,33 @@ def _check_shards(names: Iterable[str]) -> None:
             )
 
 
-def _pattern(pattern: str) -> re.Pattern[str]:
-    words = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    pieces = re.split(r"(\*\*/|\*\*|\*|\?)", pattern.removeprefix("./"))
-    return re.compile("".join(words.get(piece, re.escape(piece)) for piece in pieces))
+def _matches(pattern: str, name: str) -> bool:
+    """`*` and `?` within a folder, `**` across folders. All ways are gone at once: no pattern makes it go back."""
+    pieces = re.split(r"(\*\*/|\*\*|\*|\?)", re.sub(r"(\*\*/)+", "**/", pattern.removeprefix("./")))
+    ends = {0}  # of what the pieces so far match, as places in the name
+    for piece in filter(None, pieces):
+        ends = set(_ends(piece, name, ends))
+        if not ends:
+            return False
+    return len(name) in ends
+
+
+def _ends(piece: str, name: str, starts: set[int]) -> Iterator[int]:
+    if piece == "**":
+        yield from range(min(starts), len(name) + 1)
+    elif piece == "**/":
+        yield from starts
+        yield from (place + 1 for place in range(min(starts), len(name)) if name[place] == "/")
+    elif piece == "*":
+        inside = False
+        for place in range(min(starts), len(name) + 1):
+            inside = place in starts or (inside and name[place - 1] != "/")
+            if inside:
+                yield place
+    elif piece == "?":
+        yield from (place + 1 for place in starts if name[place : place + 1] not in ("", "/"))
+    else:
+        yield from (place + len(piece) for place in starts if name.startswith(piece, place))
 
 
 def _list(value: Any) -> list[Any]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from control_plane.catalog.parsing.repository import RepositoryRefused, plan, root_of, unpack
+from control_plane.catalog.parsing.repository import RepositoryRefused, _matches, plan, root_of, unpack
 from control_plane.catalog.validation_services import advance_validations
 from tests.support.archives import sparse
 
@@ -74,6 +75,41 @@ def test_the_readme_says_which_files_and_splits(config: str, wanted: dict[str, s
     assert splits(NAMES, README, config) == wanted
 
 
+def data_files(value: Any) -> str:
+    return "---\n" + json.dumps({"configs": [{"data_files": value}]}) + "\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wanted"),
+    [
+        ("**/*.jsonl", NAMES),
+        ("**/**/**/c.jsonl", ["easy/deep/c.jsonl"]),
+        ("**.jsonl", NAMES),
+        ("./easy/**", ["easy/a.jsonl", "easy/b.jsonl", "easy/deep/c.jsonl"]),
+        ("easy/?.jsonl", ["easy/a.jsonl", "easy/b.jsonl"]),
+        ("**/x/*", ["t/x/last.jsonl"]),
+        ("*a*", ["hard.jsonl"]),
+        ("**e*l*/*.jsonl", []),
+        ("**/ard.jsonl", []),
+        ("hard.jsonl?", []),
+        ("*", ["hard.jsonl"]),
+    ],
+)
+def test_a_pattern_means_what_it_means_to_the_hub(pattern: str, wanted: list[str]) -> None:
+    assert [name for name in NAMES if _matches(pattern, name)] == wanted
+
+
+@pytest.mark.parametrize(
+    "pattern", ["**/" * 100 + "x", "**/a/" * 90 + "x", "*a" * 200 + "x", "**a*" * 100 + "x"]
+)
+def test_no_pattern_takes_long(pattern: str) -> None:
+    """Each of these would take a backtracking matcher longer than there is time."""
+    began = time.process_time()
+    with pytest.raises(RepositoryRefused) as refusal:
+        plan(["a/" * 100 + "a" * 100 + ".jsonl"], data_files(pattern))
+    assert refusal.value.code == "missing_file" and time.process_time() - began < 10
+
+
 TWICE = "---\nconfigs:\n- data_files:\n    train: a.jsonl\n    test: '*.jsonl'\n---\n"
 
 
@@ -89,6 +125,9 @@ TWICE = "---\nconfigs:\n- data_files:\n    train: a.jsonl\n    test: '*.jsonl'\n
         (["a.jsonl"], "---\nconfigs: [\n---\n", "", "readme"),
         (["a.jsonl"], "---\nconfigs: 5\n---\n", "", "readme"),
         (["a.jsonl"], TWICE, "", "two_splits"),
+        (["a.jsonl"], data_files("a" * 501), "", "readme"),
+        (["a.jsonl"], data_files(["a.jsonl"] * 1_001), "", "readme"),
+        (["a.jsonl"], data_files([["a.jsonl"]]), "", "readme"),
         (["a.jsonl"], "---\n" + "x" * 70_000 + "\n---\n", "", "readme"),
     ],
 )

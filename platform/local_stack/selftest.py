@@ -28,7 +28,7 @@ class Lane:
     beside: tuple[tuple[str, ...], ...] = ()  # of the paths: each run by a pytest of its own, beside the rest
     in_node_environment: bool = False
     part_of_the_suite: bool = True
-    limit_seconds: int = 1500
+    limit_seconds: int = 2400
 
 
 NOTHING_COLLECTED = 5  # what pytest ends with when no test fits

@@ -74,12 +74,7 @@ def resolve_spec(
         resolved.refuse(
             "/placement/pool", "unknown_pool", f"there is no pool {spec.placement.pool!r}; there is {known}"
         )
-    if spec.placement.priority > USUAL_PRIORITY and "runs:admin" not in caller.scopes:
-        resolved.refuse(
-            "/placement/priority", "priority_reserved",
-            f"priority {spec.placement.priority} is above {USUAL_PRIORITY}, which needs the scope runs:admin: ask an "
-            "operator to raise it, or leave it out",
-        )  # fmt: skip
+    resolved.errors += reserved_priority(caller, spec)
     for finding in lint(spec, facts_of(caller, spec, resolved.dataset_version, resolved.base_model)):
         if finding.severity == "error":
             resolved.refuse(finding.pointer, finding.code, f"{finding.message}. {finding.advice}")
@@ -91,6 +86,17 @@ def resolve_spec(
         resolved.document = _exact(spec, resolved)
         resolved.spec = RunSpec.model_validate(resolved.document)
     return resolved
+
+
+def reserved_priority(caller: Caller, spec: RunSpec) -> list[FieldError]:
+    """The fault of a priority that the caller may not give."""
+    if spec.placement.priority <= USUAL_PRIORITY or "runs:admin" in caller.scopes:
+        return []
+    message = (
+        f"priority {spec.placement.priority} is above {USUAL_PRIORITY}, which needs the scope runs:admin: ask an "
+        "operator to raise it, or leave it out"
+    )
+    return [FieldError("/placement/priority", "priority_reserved", message)]
 
 
 def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:

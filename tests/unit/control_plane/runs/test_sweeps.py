@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 from django.db import connection, transaction
 
-from control_plane.accounts.models import AuditEntry, Membership
+from control_plane.accounts.models import AuditEntry, Membership, Role
+from control_plane.accounts.services import create_token
 from control_plane.runs import records, sweeps
 from control_plane.runs.locking import each_locked
 from control_plane.runs.models import Run, Sweep, SweepTrial
@@ -195,6 +197,21 @@ def test_a_sweep_that_cannot_be_is_refused_before_its_first_run(
     error = refused.json()["errors"][0]
     assert error["pointer"] == pointer and says in error["message"], error
     assert not Sweep.objects.exists() and not Run.objects.exists()
+
+
+def test_no_point_of_a_sweep_has_a_priority_that_its_maker_may_not_give(alice: Any, person: Any) -> None:
+    asked = {"parameters": [{"pointer": "/placement/priority", "values": [500, 501, 1]}]}
+    bob = person("bob", role=Role.EDITOR)
+    _, narrow = create_token(
+        user=alice.user, project=alice.project, name="narrow", scopes=["runs:read", "runs:write"]
+    )
+    for who in (bob, dataclasses.replace(alice, token=narrow)):
+        refused = sweep(who, spec=alice.spec(), **asked)
+        assert refused.status_code == 422, refused.content
+        [error] = refused.json()["errors"]
+        assert (error["pointer"], error["code"]) == ("/spec/placement/priority", "priority_reserved")
+        assert "point 2 (priority=501)" in error["message"] and not Sweep.objects.exists()
+    assert sweep(alice, spec=alice.spec(), **asked).status_code == 201
 
 
 def test_another_team_sees_no_sweep(alice: Any, person: Any) -> None:

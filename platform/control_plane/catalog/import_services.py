@@ -22,6 +22,7 @@ SILENCE = timedelta(minutes=5)  # after which another node may have it
 MOST_TRIES = 3
 MOST_OPEN = 20  # of a project
 OPEN = (ImportState.QUEUED, ImportState.RUNNING)
+COMMIT = re.compile(r"[0-9a-f]{40}")
 HUB_MODEL = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 
@@ -66,21 +67,21 @@ def cancel_import(asked: ModelImport, *, now: datetime) -> ModelImport:
     return asked
 
 
-def imports_for(node_id: str) -> list[str]:
-    """What a node is told at its heartbeat: its own imports first, then the oldest that waits for a node."""
+def imports_for(node_id: str, *, takes_work: bool) -> list[str]:
+    """What a node is told at its heartbeat: its own imports, else the oldest that waits for a node to take it."""
     own = list(
         ModelImport.objects.filter(node_id=node_id, state=ImportState.RUNNING)
         .order_by("pk").values_list("pk", flat=True)
     )  # fmt: skip
-    if own:
+    if own or not takes_work:
         return own
     return list(
         ModelImport.objects.filter(state=ImportState.QUEUED).order_by("pk").values_list("pk", flat=True)[:1]
     )
 
 
-def begin(node_id: str, import_id: str, *, now: datetime) -> ImportOrder:
-    """The import is this node's from now on. 404 when another has it, 409 when it has ended."""
+def begin(node_id: str, import_id: str, *, takes_work: bool, now: datetime) -> ImportOrder:
+    """The import is now this node's. 404 when another has it, 409 when it has ended or the node takes nothing new."""
     waiting = Q(state=ImportState.QUEUED) | Q(state=ImportState.RUNNING, node_id=node_id)
     with transaction.atomic():
         asked = ModelImport.objects.select_for_update().filter(waiting, pk=import_id).first()
@@ -88,6 +89,8 @@ def begin(node_id: str, import_id: str, *, now: datetime) -> ImportOrder:
             held_by(node_id, import_id)  # says why
             raise conflict("fenced", f"import {import_id} has changed at this very moment")
         if asked.state == ImportState.QUEUED:
+            if not takes_work:
+                raise conflict("fenced", f"this node takes nothing new, so not import {import_id} either")
             asked.tries += 1
         asked.state, asked.node_id, asked.touched_at = ImportState.RUNNING, node_id, now
         asked.save(update_fields=["state", "node_id", "touched_at", "tries"])
@@ -118,6 +121,7 @@ def begin_upload(
     node_id: str, import_id: str, *, commit: str, tar_sha256: str, bytes: int, now: datetime
 ) -> UploadReply:
     asked = held_by(node_id, import_id)
+    _check_commit(asked, commit, now=now)
     if bytes > services.limit_of("model"):
         raise Problem(413, "too_large", f"a model has at most {services.limit_of('model')} bytes")
     if asked.tar_sha256 not in ("", tar_sha256):
@@ -129,6 +133,18 @@ def begin_upload(
         upload_id=asked.pk, part_bytes=parts.size_for(bytes), received_parts=store.received_parts(asked.pk),
         stored=False,
     )  # fmt: skip
+
+
+def _check_commit(asked: ModelImport, commit: str, *, now: datetime) -> None:
+    """The model's origin names it. What is not the commit that was asked for would not become so by fetching again."""
+    message = ""
+    if not COMMIT.fullmatch(commit):
+        message = f"commit={commit!r}: 40 hexadecimal digits, as the hub has it"
+    elif COMMIT.fullmatch(asked.revision.lower()) and commit != asked.revision.lower():
+        message = f"commit={commit!r}: revision {asked.revision} was asked for, which is itself a commit"
+    if message:
+        _end(asked, ImportState.FAILED, message, now=now)
+        raise unprocessable("invalid", message, [FieldError("/commit", "wrong_commit", message)])
 
 
 def put_part(

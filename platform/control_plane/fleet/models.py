@@ -58,6 +58,11 @@ class Node(models.Model):
     next_port = models.PositiveIntegerField(default=0)
 
     @property
+    def takes_work(self) -> bool:
+        """It is heard of, and whoever runs it wants something new to go there."""
+        return self.liveness == Liveness.READY and self.intent == Intent.ACTIVE
+
+    @property
     def status(self) -> str:
         """One word for people: silence outranks intent."""
         if self.liveness != Liveness.READY:

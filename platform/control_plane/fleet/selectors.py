@@ -9,7 +9,7 @@ from django.db.models import Count, Prefetch
 from control_plane.accounts.models import Team
 from control_plane.accounts.secrets import NODE_PREFIX, digest
 from control_plane.common.clock import rfc3339
-from control_plane.fleet.models import DEFAULT_POOL, Intent, Lease, Liveness, Node, Quota, Slot
+from control_plane.fleet.models import DEFAULT_POOL, Lease, Node, Quota, Slot
 from control_plane.fleet.scheduler import NodeView
 
 
@@ -25,7 +25,7 @@ def node_views(pool: str = DEFAULT_POOL) -> list[NodeView]:
     for node in _nodes_with_slots().filter(pool=pool):
         slots = [slot for slot in node.slots.all() if slot.healthy]
         free = tuple(sorted((slot.name for slot in slots if not slot.open_leases), key=_natural))  # type: ignore[attr-defined]
-        accepts = node.liveness == Liveness.READY and node.intent == Intent.ACTIVE
+        accepts = node.takes_work
         views.append(
             NodeView(node.pk, node.name, free, len(slots), accepts, "" if accepts else node.status.lower())
         )

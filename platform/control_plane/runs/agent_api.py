@@ -138,14 +138,14 @@ class HeartbeatView(NodeView):
         if wait and not acknowledged:
             _wait_for_change(node, revision, wait)
         # Read before the state itself: what changes in between makes the node's next wait end at once.
-        revision = Node.objects.values_list("desired_revision", flat=True).get(pk=node.pk)
+        node = Node.objects.get(pk=node.pk)
         attempts = services.desired_attempts(node)
         return _json(
             HeartbeatReply(
                 attempts=attempts,
                 acknowledged=acknowledged,
-                imports=imports_for(node.pk),
-                revision=revision,
+                imports=imports_for(node.pk, takes_work=node.takes_work),
+                revision=node.desired_revision,
                 heartbeat_seconds=settings.ENVIRONMENT.heartbeat_seconds,
             )
         )

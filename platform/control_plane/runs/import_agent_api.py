@@ -37,7 +37,7 @@ class ImportFailureSerializer(serializers.Serializer[Any]):
 
 
 class ImportUploadSerializer(serializers.Serializer[Any]):
-    commit = serializers.CharField(max_length=64)
+    commit = serializers.CharField(max_length=1000, allow_blank=True)  # what is no commit ends the import
     tar_sha256 = serializers.RegexField(r"^[0-9a-f]{64}$")
     bytes = serializers.IntegerField(min_value=1)
 
@@ -45,7 +45,8 @@ class ImportUploadSerializer(serializers.Serializer[Any]):
 class ImportBeginView(NodeView):
     @extend_schema(operation_id="agent_begin_import", request=None, responses={200: ImportOrderSerializer})
     def post(self, request: Request, import_id: str) -> Response:
-        order = services.begin(node_of(request).pk, import_id, now=clock.now())
+        node = node_of(request)
+        order = services.begin(node.pk, import_id, takes_work=node.takes_work, now=clock.now())
         return Response(msgspec.to_builtins(order))
 
 

@@ -13,6 +13,7 @@ import pytest
 from control_plane.catalog import parts, services
 from control_plane.catalog.import_services import MOST_TRIES, SILENCE, advance_imports
 from control_plane.catalog.models import BaseModel, ModelImport
+from control_plane.fleet.models import Node
 from tests.unit.control_plane.catalog.test_models import archive, files
 
 COMMIT = "c" * 40
@@ -180,6 +181,61 @@ def test_joining_for_long_is_no_silence(
 
     monkeypatch.setattr(parts, "join", slow_join)
     monkeypatch.setattr(services, "register_upload", checked)
+    assert send(first, identity, archive(files())).json()["state"] == "DONE"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"intent": "CORDONED"}, []),
+        ({"intent": "DRAINING"}, []),
+        ({"liveness": "UNRESPONSIVE"}, ["it"]),  # a heartbeat makes it ready again
+    ],
+)
+def test_a_node_to_which_nothing_new_goes_takes_none(
+    alice: Any, node: Any, changes: dict[str, str], told: list[str]
+) -> None:
+    identity, first = ask(alice).json()["id"], node()
+    row = Node.objects.filter(pk=first.node_id)
+    row.update(**changes)
+    reply = call(first, identity, "begin")
+    assert (reply.status_code, reply.json()["code"]) == (409, "fenced")
+    assert (ModelImport.objects.get().state, ModelImport.objects.get().tries) == ("QUEUED", 0)
+    assert first.beat().imports == [identity for _ in told]
+    row.update(intent="ACTIVE", liveness="READY")
+    assert first.beat().imports == [identity]
+    assert call(first, identity, "begin").status_code == 200
+    row.update(**changes)
+    assert first.beat().imports == [identity], "what it has it goes on with"
+    row.update(**changes)
+    assert call(first, identity, "begin").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("revision", "commit", "said"),
+    [
+        ("main", "main", "40 hexadecimal digits"),
+        ("main", "c" * 39, "40 hexadecimal digits"),
+        ("main", "", "40 hexadecimal digits"),
+        ("main", "C" * 40, "40 hexadecimal digits"),
+        ("d" * 40, COMMIT, "was asked for"),
+    ],
+)
+def test_a_commit_that_is_none_or_another_ends_the_import(
+    alice: Any, node: Any, revision: str, commit: str, said: str
+) -> None:
+    identity, first = ask(alice, revision=revision).json()["id"], node()
+    call(first, identity, "begin")
+    reply = call(first, identity, "uploads", {"commit": commit, "tar_sha256": "0" * 64, "bytes": 1})
+    assert (reply.status_code, reply.json()["errors"][0]["pointer"]) == (422, "/commit")
+    seen = alice.get(f"/model-imports/{identity}").json()
+    assert (seen["state"], said in seen["message"]) == ("FAILED", True)
+    assert first.beat().imports == []
+
+
+def test_the_commit_that_was_asked_for_is_taken(alice: Any, node: Any) -> None:
+    identity, first = ask(alice, revision=COMMIT).json()["id"], node()
+    call(first, identity, "begin")
     assert send(first, identity, archive(files())).json()["state"] == "DONE"
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from control_plane.accounts.caller import Caller
 from control_plane.catalog import processes, rows, store
 from control_plane.catalog.measuring.job import JOB_FILE, MeasureJob, read_result
 from control_plane.catalog.models import BaseModel, DatasetMeasurement, DatasetVersion, MeasurementState
+from control_plane.common.apart import apart, unforeseen
 from control_plane.common.errors import FieldError, unprocessable
 
 log = logging.getLogger(__name__)
@@ -61,14 +61,9 @@ def advance_measurements(*, now: datetime) -> None:
             _start(measurement, here=here, now=now)
 
 
-@contextmanager
-def _apart(measurement: DatasetMeasurement, *, now: datetime) -> Iterator[None]:
+def _apart(measurement: DatasetMeasurement, *, now: datetime) -> AbstractContextManager[None]:
     """What one measurement meets is told in its own row and holds up no other one."""
-    try:
-        yield
-    except Exception as error:
-        log.exception("measurement %s met what nobody foresaw", measurement.pk)
-        _end(measurement, f"an error of the server: {type(error).__name__}: {error}", now=now)
+    return apart(f"measurement {measurement.pk}", lambda error: _end(measurement, unforeseen(error), now=now))
 
 
 def _start(measurement: DatasetMeasurement, *, here: str, now: datetime) -> None:

@@ -28,6 +28,7 @@ from control_plane.catalog.parsing.job import (
     format_of,
     read_result,
 )
+from control_plane.common.apart import apart, unforeseen
 from control_plane.common.errors import FieldError, conflict, unprocessable
 
 log = logging.getLogger(__name__)
@@ -79,16 +80,14 @@ def advance_validations(*, now: datetime) -> None:
 @contextmanager
 def _apart(validation: DatasetValidation, *, now: datetime) -> Iterator[None]:
     """What one validation meets is told in its own row and holds up no other one."""
-    try:
-        yield
-    except store.StorageUnavailable as error:
-        log.warning("validation %s waits: %s", validation.pk, error)
-        DatasetValidation.objects.filter(
-            pk=validation.pk, state=ValidationState.RUNNING, pid=0, started_at=now
-        ).update(state=ValidationState.QUEUED, started_at=None)  # its process was not started
-    except Exception as error:
-        log.exception("validation %s met what nobody foresaw", validation.pk)
-        _fail(validation, f"an error of the server: {type(error).__name__}: {error}", now=now)
+    with apart(f"validation {validation.pk}", lambda error: _fail(validation, unforeseen(error), now=now)):
+        try:
+            yield
+        except store.StorageUnavailable as error:
+            log.warning("validation %s waits: %s", validation.pk, error)
+            DatasetValidation.objects.filter(
+                pk=validation.pk, state=ValidationState.RUNNING, pid=0, started_at=now
+            ).update(state=ValidationState.QUEUED, started_at=None)  # its process was not started
 
 
 def create_version_of(

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from celery.exceptions import SoftTimeLimitExceeded
 from django.db import transaction
 
+from control_plane.common.apart import apart
 from control_plane.runs.models import Run
 from control_plane.runs.selectors import RELATED
 from oolong.logs import about
-
-log = logging.getLogger(__name__)
 
 
 def lock_run(run_id: str, *, skip_locked: bool = False) -> Any:
@@ -26,16 +23,9 @@ def each_locked(run_ids: Iterable[str], step: Callable[[Run], None]) -> None:
     """Lock each run that nobody works on and do the step. One run's failure is told at the end, not in the way."""
     failures: list[Exception] = []
     for run_id in run_ids:
-        with about(run=run_id):
-            try:
-                with transaction.atomic():
-                    run = lock_run(run_id, skip_locked=True)
-                    if run is not None:
-                        step(run)
-            except SoftTimeLimitExceeded:  # the tick's time is over, not this run's step
-                raise
-            except Exception as failure:
-                log.exception("run %s could not be advanced", run_id)
-                failures.append(failure)
+        with about(run=run_id), apart(f"advancing run {run_id}", failures.append), transaction.atomic():
+            run = lock_run(run_id, skip_locked=True)
+            if run is not None:
+                step(run)
     if failures:
         raise ExceptionGroup("some runs could not be advanced", failures)

@@ -9,7 +9,6 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from celery.exceptions import SoftTimeLimitExceeded
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from pydantic import ValidationError
@@ -17,7 +16,8 @@ from pydantic import ValidationError
 from control_plane.accounts import audit
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.selectors import caller_in
-from control_plane.common.errors import FieldError, Problem, conflict, not_found, unprocessable
+from control_plane.common.apart import apart
+from control_plane.common.errors import FieldError, Problem, conflict, or_not_found, unprocessable
 from control_plane.runs.events import note
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run, Sweep, SweepTrial
@@ -48,10 +48,7 @@ def sweeps(caller: Caller) -> QuerySet[Sweep]:
 
 
 def sweep_for(caller: Caller, sweep_id: str) -> Sweep:
-    found = sweeps(caller).filter(pk=sweep_id).first()
-    if found is None:
-        raise not_found("sweep", sweep_id)
-    return found
+    return or_not_found(sweeps(caller).filter(pk=sweep_id).first(), "sweep", sweep_id)
 
 
 def plan_of(sweep: Sweep) -> SweepPlan:
@@ -112,13 +109,8 @@ def advance_sweeps(*, now: datetime) -> None:
     wanted = Sweep.objects.filter(Q(status=SweepStatus.RUNNING) | unended).distinct().order_by("pk")
     failures: list[Exception] = []
     for sweep in wanted.select_related("created_by", "project__team"):
-        try:
+        with apart(f"advancing sweep {sweep.pk}", failures.append):
             _advance(sweep, now=now)
-        except SoftTimeLimitExceeded:
-            raise
-        except Exception as failure:
-            log.exception("sweep %s could not be advanced", sweep.pk)
-            failures.append(failure)
     if failures:
         raise ExceptionGroup("some sweeps could not be advanced", failures)
 

@@ -17,6 +17,7 @@ from django.db.models import F, Max, Q, Window
 from django.db.models.functions import Random, RowNumber
 
 from control_plane.accounts import audit
+from control_plane.common.apart import apart
 from control_plane.common.clock import rfc3339
 from control_plane.common.sealing import unseal
 from control_plane.webhooks import outbox, signing
@@ -41,11 +42,9 @@ def deliver_due(*, now: datetime) -> int:
     if not claimed:
         return 0
     for delivery, answer in _answers(claimed, now):
-        try:
-            with transaction.atomic():
-                _note_answer(delivery, answer, now=now)
-        except Exception:  # the others are noted all the same; this one is sent again after its claim
-            log.exception("the answer to delivery %s could not be noted", delivery.pk)
+        # One that cannot be noted is sent again after its claim.
+        with apart(f"noting the answer to delivery {delivery.pk}"), transaction.atomic():
+            _note_answer(delivery, answer, now=now)
     return len(claimed)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from celery.exceptions import SoftTimeLimitExceeded
 
 from control_plane.catalog import processes, store
 from control_plane.catalog.models import Dataset, DatasetValidation, DatasetVersion
@@ -266,6 +267,25 @@ def test_a_tick_killed_while_it_settles_costs_no_verdict(
     advance_validations(now=clock.now)
     found = alice.get(f"/dataset-validations/{asked}").json()
     assert (found["state"], found["rows"]) == ("VALID", 10)
+
+
+def test_a_tick_whose_time_is_over_costs_no_verdict(
+    alice: Any, clock: Any, quick_validations: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Celery's soft limit is an Exception like any other, and no fault of the file."""
+    asked = ask(alice).json()["id"]
+    advance_validations(now=clock.now)
+
+    def over(*_: Any) -> None:
+        raise SoftTimeLimitExceeded
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "adopt", over)
+        with pytest.raises(SoftTimeLimitExceeded):
+            advance_validations(now=clock.now)
+    assert alice.get(f"/dataset-validations/{asked}").json()["state"] == "RUNNING"
+    advance_validations(now=clock.now)
+    assert alice.get(f"/dataset-validations/{asked}").json()["state"] == "VALID"
 
 
 def test_rows_that_are_nowhere_are_no_good_verdict(alice: Any, clock: Any, quick_validations: None) -> None:

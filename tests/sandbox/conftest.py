@@ -242,3 +242,13 @@ def processes_of(uids: set[int]) -> list[str]:
 
 
 __all__ = ["LIMITS", "Baits", "Program", "Status", "described", "processes_of"]
+
+
+def run_reader(module: str, folder: Path, checkout: Path) -> None:
+    """The process that a tick starts to read what a user uploaded, until its end; it is to end well."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, str(folder)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(checkout / "platform")},
+        capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

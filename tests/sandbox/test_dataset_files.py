@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from control_plane.catalog.parsing.job import JOB_FILE, ParseJob, ParseResult, read_result
+from tests.sandbox.conftest import run_reader
 
 MAPPING = {"prompt_column": "q", "answer_column": "a"}
 ROWS = [{"q": "a", "a": 1}, {"q": "b", "a": 2}]
@@ -30,12 +28,7 @@ def parse(
         source=str(source), format=format, compression=compression, mapping=MAPPING, stop_after=None
     )
     (folder / JOB_FILE).write_bytes(msgspec.json.encode(job))
-    done = subprocess.run(
-        [sys.executable, "-m", "control_plane.catalog.parsing", str(folder)],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(checkout / "platform")},
-        capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run_reader("control_plane.catalog.parsing", folder, checkout)
     result = read_result(folder)
     assert result is not None
     return result

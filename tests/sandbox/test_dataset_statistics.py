@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ import msgspec
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from control_plane.catalog.measuring.job import JOB_FILE, Measured, MeasureJob, read_result
+from tests.sandbox.conftest import run_reader
 
 
 def measure(folder: Path, checkout: Path, tokenizer: bytes) -> Measured:
@@ -27,12 +25,7 @@ def measure(folder: Path, checkout: Path, tokenizer: bytes) -> Measured:
     (folder / "rows.jsonl").write_text("\n".join(lines) + "\n")
     job = MeasureJob(rows=str(folder / "rows.jsonl"), model=str(folder / "model.tar"))
     (folder / JOB_FILE).write_bytes(msgspec.json.encode(job))
-    done = subprocess.run(
-        [sys.executable, "-m", "control_plane.catalog.measuring", str(folder)],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(checkout / "platform")},
-        capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run_reader("control_plane.catalog.measuring", folder, checkout)
     result = read_result(folder)
     assert result is not None
     return result

@@ -29,7 +29,7 @@ from control_plane.accounts.scopes import (
     expand,
 )
 from control_plane.accounts.secrets import digest
-from control_plane.common.errors import not_found
+from control_plane.common.errors import or_not_found
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,7 @@ def service_accounts(caller: Caller) -> QuerySet[User]:
 
 
 def service_account(caller: Caller, identity: str) -> User:
-    user = service_accounts(caller).filter(pk=identity).first()
-    if user is None:
-        raise not_found("service account", identity)
-    return user
+    return or_not_found(service_accounts(caller).filter(pk=identity).first(), "service account", identity)
 
 
 def invitations(caller: Caller) -> QuerySet[Invitation]:

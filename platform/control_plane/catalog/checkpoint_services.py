@@ -26,7 +26,7 @@ from control_plane.catalog.models import (
 )
 from control_plane.catalog.retention import Candidate, Policy, Verdict, judge
 from control_plane.common.apart import apart
-from control_plane.common.errors import FieldError, Problem, conflict, not_found, unprocessable
+from control_plane.common.errors import FieldError, Problem, conflict, not_found, or_not_found, unprocessable
 from control_plane.webhooks import outbox
 
 LEFT_FOR = timedelta(days=30)  # so long the bytes of a freed checkpoint are looked for
@@ -187,10 +187,7 @@ def checkpoint_of_link(text: str, *, now: datetime) -> Checkpoint:
         raise not_found("download link", text[:20]) from error
     if now.timestamp() > expires:
         raise Problem(410, "link_expired", "this download link has expired; ask for another")
-    checkpoint = Checkpoint.objects.filter(pk=checkpoint_id).first()
-    if checkpoint is None:
-        raise not_found("checkpoint", checkpoint_id)
-    return checkpoint
+    return or_not_found(Checkpoint.objects.filter(pk=checkpoint_id).first(), "checkpoint", checkpoint_id)
 
 
 # --- retention --------------------------------------------------------------------------------------------

@@ -26,14 +26,13 @@ from control_plane.catalog.models import (
     UploadSession,
 )
 from control_plane.catalog.rows import OFFSET_STRIDE
-from control_plane.common.errors import not_found
+from control_plane.common.errors import or_not_found
 
 
 def upload_for(caller: Caller, upload_id: str) -> Upload:
-    upload = Upload.objects.filter(project=caller.project, pk=upload_id).first()
-    if upload is None:
-        raise not_found("upload", upload_id)
-    return upload
+    return or_not_found(
+        Upload.objects.filter(project=caller.project, pk=upload_id).first(), "upload", upload_id
+    )
 
 
 def state_of_validation(validation_id: str) -> str | None:
@@ -42,12 +41,11 @@ def state_of_validation(validation_id: str) -> str | None:
 
 
 def upload_session_for(caller: Caller, session_id: str) -> UploadSession:
-    found = (
-        UploadSession.objects.filter(project=caller.project, pk=session_id).select_related("upload").first()
+    return or_not_found(
+        UploadSession.objects.filter(project=caller.project, pk=session_id).select_related("upload").first(),
+        "upload session",
+        session_id,
     )
-    if found is None:
-        raise not_found("upload session", session_id)
-    return found
 
 
 def validations(caller: Caller) -> QuerySet[DatasetValidation]:
@@ -55,10 +53,7 @@ def validations(caller: Caller) -> QuerySet[DatasetValidation]:
 
 
 def validation_for(caller: Caller, validation_id: str) -> DatasetValidation:
-    found = validations(caller).filter(pk=validation_id).first()
-    if found is None:
-        raise not_found("validation", validation_id)
-    return found
+    return or_not_found(validations(caller).filter(pk=validation_id).first(), "validation", validation_id)
 
 
 def datasets(caller: Caller) -> QuerySet[Dataset]:
@@ -70,10 +65,7 @@ def datasets(caller: Caller) -> QuerySet[Dataset]:
 
 
 def dataset_for(caller: Caller, dataset_id: str) -> Dataset:
-    dataset = datasets(caller).filter(pk=dataset_id).first()
-    if dataset is None:
-        raise not_found("dataset", dataset_id)
-    return dataset
+    return or_not_found(datasets(caller).filter(pk=dataset_id).first(), "dataset", dataset_id)
 
 
 def versions(caller: Caller) -> QuerySet[DatasetVersion]:
@@ -81,10 +73,7 @@ def versions(caller: Caller) -> QuerySet[DatasetVersion]:
 
 
 def version_for(caller: Caller, version_id: str) -> DatasetVersion:
-    version = versions(caller).filter(pk=version_id).first()
-    if version is None:
-        raise not_found("dataset version", version_id)
-    return version
+    return or_not_found(versions(caller).filter(pk=version_id).first(), "dataset version", version_id)
 
 
 def find_version(caller: Caller, reference: str) -> DatasetVersion | None:
@@ -144,10 +133,7 @@ def models(caller: Caller) -> QuerySet[BaseModel]:
 
 
 def model_for(caller: Caller, model_id: str) -> BaseModel:
-    model = models(caller).filter(pk=model_id).first()
-    if model is None:
-        raise not_found("model", model_id)
-    return model
+    return or_not_found(models(caller).filter(pk=model_id).first(), "model", model_id)
 
 
 def find_model(caller: Caller, reference: str) -> BaseModel | None:
@@ -163,10 +149,7 @@ def model_imports(caller: Caller) -> QuerySet[ModelImport]:
 
 
 def model_import_for(caller: Caller, import_id: str) -> ModelImport:
-    found = model_imports(caller).filter(pk=import_id).first()
-    if found is None:
-        raise not_found("import", import_id)
-    return found
+    return or_not_found(model_imports(caller).filter(pk=import_id).first(), "import", import_id)
 
 
 def functions(caller: Caller) -> QuerySet[Function]:
@@ -178,10 +161,7 @@ def functions(caller: Caller) -> QuerySet[Function]:
 
 
 def function_for(caller: Caller, function_id: str) -> Function:
-    function = functions(caller).filter(pk=function_id).first()
-    if function is None:
-        raise not_found("function", function_id)
-    return function
+    return or_not_found(functions(caller).filter(pk=function_id).first(), "function", function_id)
 
 
 def function_versions(caller: Caller) -> QuerySet[FunctionVersion]:
@@ -190,10 +170,9 @@ def function_versions(caller: Caller) -> QuerySet[FunctionVersion]:
 
 
 def function_version_for(caller: Caller, version_id: str) -> FunctionVersion:
-    version = function_versions(caller).filter(pk=version_id).first()
-    if version is None:
-        raise not_found("function version", version_id)
-    return version
+    return or_not_found(
+        function_versions(caller).filter(pk=version_id).first(), "function version", version_id
+    )
 
 
 def find_function_version(caller: Caller, reference: str) -> FunctionVersion | None:
@@ -215,10 +194,7 @@ def alias_gates(caller: Caller) -> QuerySet[AliasGate]:
 
 
 def alias_gate_for(caller: Caller, alias: str) -> AliasGate:
-    gate = alias_gates(caller).filter(alias=alias).first()
-    if gate is None:
-        raise not_found("gate", alias)
-    return gate
+    return or_not_found(alias_gates(caller).filter(alias=alias).first(), "gate", alias)
 
 
 def find_checkpoint(caller: Caller, reference: str) -> Checkpoint | None:
@@ -236,7 +212,4 @@ def find_checkpoint(caller: Caller, reference: str) -> Checkpoint | None:
 
 
 def checkpoint_for(caller: Caller, checkpoint_id: str) -> Checkpoint:
-    checkpoint = checkpoints(caller).filter(pk=checkpoint_id).first()
-    if checkpoint is None:
-        raise not_found("checkpoint", checkpoint_id)
-    return checkpoint
+    return or_not_found(checkpoints(caller).filter(pk=checkpoint_id).first(), "checkpoint", checkpoint_id)

@@ -10,7 +10,7 @@ from control_plane.accounts.caller import Caller
 from control_plane.catalog import parts, store
 from control_plane.catalog.models import Upload, UploadSession
 from control_plane.catalog.services import limit_of
-from control_plane.common.errors import Problem, conflict, not_found, unprocessable
+from control_plane.common.errors import Problem, conflict, or_not_found, unprocessable
 
 MOST_OPEN_SESSIONS = 100  # of a project: each may hold as many bytes as its purpose allows
 
@@ -102,7 +102,6 @@ def abort_session(session: UploadSession) -> None:
 def _held(session: UploadSession) -> UploadSession:
     """The session, which nobody else completes or aborts until the caller's transaction ends."""
     found = UploadSession.objects.select_for_update(of=("self",)).filter(pk=session.pk)
-    held = found.select_related("project", "created_by", "upload").first()
-    if held is None:
-        raise not_found("upload session", session.pk)
-    return held
+    return or_not_found(
+        found.select_related("project", "created_by", "upload").first(), "upload session", session.pk
+    )

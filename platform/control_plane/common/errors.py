@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -19,6 +19,7 @@ from oolong.tracing import trace_id
 
 log = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
+Row = TypeVar("Row")
 LOG_IN = "log in, or send Authorization: Bearer ool_…"
 
 
@@ -45,6 +46,13 @@ class Problem(Exception):
 def not_found(noun: str, identity: str) -> Problem:
     """The same answer for what does not exist and for what belongs to somebody else."""
     return Problem(404, "not_found", f"there is no {noun} {identity!r}")
+
+
+def or_not_found(row: Row | None, noun: str, identity: str) -> Row:
+    """The row; raises `not_found` where there is none."""
+    if row is None:
+        raise not_found(noun, identity)
+    return row
 
 
 def unprocessable(code: str, detail: str, errors: list[FieldError] | None = None) -> Problem:

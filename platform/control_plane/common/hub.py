@@ -22,9 +22,9 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 import psycopg
-from django.db import connection
 
 from control_plane.common import metrics
+from control_plane.common.database import connect_parameters
 from control_plane.common.live import CHANNEL
 
 logger = logging.getLogger(__name__)
@@ -364,23 +364,7 @@ def hub() -> Hub:
     """The hub of the running event loop; its connections open with the first subscription."""
     loop = asyncio.get_running_loop()
     if loop not in _hubs:
-        _hubs[loop] = Hub(_connect_parameters())
+        _hubs[loop] = Hub(
+            connect_parameters() | {"application_name": "oolong live stream", "connect_timeout": 10}
+        )
     return _hubs[loop]
-
-
-def _connect_parameters() -> dict[str, Any]:
-    settings = connection.settings_dict
-    parameters: dict[str, Any] = {
-        "dbname": settings["NAME"],
-        "user": settings["USER"],
-        "password": settings["PASSWORD"],
-        "host": settings["HOST"],
-        "port": settings["PORT"],
-        "application_name": "oolong live stream",
-        "connect_timeout": 10,
-    }
-    options = settings.get("OPTIONS", {})
-    parameters |= {
-        name: options[name] for name in ("sslmode", "sslrootcert", "sslcert", "sslkey") if name in options
-    }
-    return {name: value for name, value in parameters.items() if value not in ("", None)}

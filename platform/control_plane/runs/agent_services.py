@@ -12,7 +12,7 @@ from django.db.models import Max, Q
 from control_plane.catalog import parts, store
 from control_plane.catalog import services as catalog
 from control_plane.catalog.models import Checkpoint, CheckpointState, CheckpointUpload, DatasetVersion
-from control_plane.common.errors import fenced, not_found
+from control_plane.common.errors import fenced, or_not_found
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node
 from control_plane.runs.live_changes import live_settings
@@ -208,12 +208,11 @@ def complete_upload(node: Node, upload_id: str, *, now: datetime) -> UploadReply
 
 
 def upload_of(node: Node, upload_id: str) -> CheckpointUpload:
-    upload = (
-        CheckpointUpload.objects.filter(pk=upload_id, node_id=node.pk).select_related("checkpoint").first()
+    return or_not_found(
+        CheckpointUpload.objects.filter(pk=upload_id, node_id=node.pk).select_related("checkpoint").first(),
+        "upload",
+        upload_id,
     )
-    if upload is None:
-        raise not_found("upload", upload_id)
-    return upload
 
 
 def upload_reply(upload: CheckpointUpload, *, stored: bool = False) -> UploadReply:
@@ -225,10 +224,7 @@ def upload_reply(upload: CheckpointUpload, *, stored: bool = False) -> UploadRep
 
 
 def _attempt_of(node: Node, attempt_id: str) -> Attempt:
-    attempt = Attempt.objects.filter(pk=attempt_id, node=node).first()
-    if attempt is None:
-        raise not_found("attempt", attempt_id)
-    return attempt
+    return or_not_found(Attempt.objects.filter(pk=attempt_id, node=node).first(), "attempt", attempt_id)
 
 
 def _refuse_stale(attempt: Attempt, run: Any, epoch: int) -> None:

@@ -17,14 +17,14 @@ from control_plane.catalog.checkpoint_api import ALIAS, REFERENCE, AliasSerializ
 from control_plane.catalog.models import Checkpoint
 from control_plane.catalog.show import alias_as_json
 from control_plane.common import clock
-from control_plane.common.errors import not_found
+from control_plane.common.errors import not_found, or_not_found
 from control_plane.common.etags import conditional
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 from control_plane.runs import gates
-from control_plane.runs.api import RunSerializer
+from control_plane.runs.serializers import RunSerializer
 from control_plane.runs.show import run_detail_as_json
 
 
@@ -193,7 +193,4 @@ class GateRunsView(APIView):
 
 
 def _checkpoint(caller: Caller, reference: str) -> Checkpoint:
-    found = catalog.find_checkpoint(caller, reference)
-    if found is None:
-        raise not_found("checkpoint", reference)
-    return found
+    return or_not_found(catalog.find_checkpoint(caller, reference), "checkpoint", reference)

@@ -17,7 +17,7 @@ from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
 from control_plane.runs import playgrounds
-from control_plane.runs.api import RunModelSerializer
+from control_plane.runs.serializers import RunModelSerializer
 
 LONGEST_IDLE_SECONDS = 3600
 

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from control_plane.accounts.caller import Caller
 from control_plane.catalog import store
 from control_plane.common.clock import rfc3339
-from control_plane.common.errors import FieldError, Problem, not_found, unprocessable
+from control_plane.common.errors import FieldError, Problem, or_not_found, unprocessable
 from control_plane.runs.agent_services import EMPTY_LINE
 from control_plane.runs.models import Playground, PlaygroundSide, Run
 from control_plane.runs.resolve import Resolved, resolve_spec
@@ -81,10 +81,7 @@ def playgrounds(caller: Caller) -> QuerySet[Playground]:
 
 
 def playground_for(caller: Caller, playground_id: str) -> Playground:
-    found = playgrounds(caller).filter(pk=playground_id).first()
-    if found is None:
-        raise not_found("playground", playground_id)
-    return found
+    return or_not_found(playgrounds(caller).filter(pk=playground_id).first(), "playground", playground_id)
 
 
 def playground_as_json(playground: Playground) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
 from control_plane.runs import reward_tests
-from control_plane.runs.api import DatasetRefSerializer
+from control_plane.runs.serializers import DatasetRefSerializer
 
 VERDICTS = ["green", "amber", "red"]
 MOST_STORED = 2000

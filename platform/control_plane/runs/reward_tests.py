@@ -14,7 +14,7 @@ from control_plane.accounts.caller import Caller
 from control_plane.catalog import store
 from control_plane.catalog.models import FunctionVersion
 from control_plane.common.clock import rfc3339
-from control_plane.common.errors import FieldError, not_found, unprocessable
+from control_plane.common.errors import FieldError, or_not_found, unprocessable
 from control_plane.runs.models import RewardTest
 from control_plane.runs.resolve import Resolved, resolve_spec
 from control_plane.runs.reward_key import reward_key
@@ -74,10 +74,7 @@ def tests(caller: Caller) -> QuerySet[RewardTest]:
 
 
 def test_for(caller: Caller, test_id: str) -> RewardTest:
-    test = tests(caller).filter(pk=test_id).first()
-    if test is None:
-        raise not_found("reward test", test_id)
-    return test
+    return or_not_found(tests(caller).filter(pk=test_id).first(), "reward test", test_id)
 
 
 def test_as_json(test: RewardTest) -> dict[str, Any]:

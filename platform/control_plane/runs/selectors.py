@@ -11,7 +11,7 @@ from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import Team
 from control_plane.catalog.models import Checkpoint, CheckpointState
 from control_plane.common.clock import rfc3339
-from control_plane.common.errors import not_found
+from control_plane.common.errors import or_not_found
 from control_plane.fleet.selectors import pool_as_json
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from oolong.contracts.lifecycle import AttemptStatus, RunStatus
@@ -28,10 +28,7 @@ def runs(caller: Caller) -> QuerySet[Run]:
 
 def run_for(caller: Caller, run_id: str) -> Run:
     """404 for what does not exist and for what is another project's, alike."""
-    run = runs(caller).filter(pk=run_id).first()
-    if run is None:
-        raise not_found("run", run_id)
-    return run
+    return or_not_found(runs(caller).filter(pk=run_id).first(), "run", run_id)
 
 
 def status_of(run_id: str) -> str | None:

@@ -17,7 +17,7 @@ from django.db.models import Q, QuerySet
 from control_plane.accounts import audit
 from control_plane.accounts.caller import Caller
 from control_plane.common.clock import rfc3339
-from control_plane.common.errors import FieldError, Problem, conflict, not_found, unprocessable
+from control_plane.common.errors import FieldError, Problem, conflict, or_not_found, unprocessable
 from control_plane.runs.lineage import merge_patch
 from control_plane.runs.models import RunTemplate, RunTemplateVersion
 from control_plane.runs.presets import presets
@@ -32,10 +32,7 @@ def templates(caller: Caller) -> QuerySet[RunTemplate]:
 
 
 def template_for(caller: Caller, template_id: str) -> RunTemplate:
-    found = templates(caller).filter(pk=template_id).first()
-    if found is None:
-        raise not_found("template", template_id)
-    return found
+    return or_not_found(templates(caller).filter(pk=template_id).first(), "template", template_id)
 
 
 def create_template(

@@ -11,7 +11,7 @@ from django.db.models import Q, QuerySet
 
 from control_plane.accounts.caller import Caller
 from control_plane.common.clock import rfc3339
-from control_plane.common.errors import FieldError, Problem, conflict, not_found, unprocessable
+from control_plane.common.errors import FieldError, Problem, conflict, or_not_found, unprocessable
 from control_plane.runs.models import SavedView
 from control_plane.runs.search import read_search
 
@@ -24,10 +24,7 @@ def views(caller: Caller) -> QuerySet[SavedView]:
 
 
 def view_for(caller: Caller, view_id: str) -> SavedView:
-    found = views(caller).filter(pk=view_id).first()
-    if found is None:
-        raise not_found("view", view_id)
-    return found
+    return or_not_found(views(caller).filter(pk=view_id).first(), "view", view_id)
 
 
 def create_view(

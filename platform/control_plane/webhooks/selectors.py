@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 
 from control_plane.accounts.caller import Caller
 from control_plane.common.clock import rfc3339
-from control_plane.common.errors import not_found
+from control_plane.common.errors import or_not_found
 from control_plane.webhooks.models import Delivery, Webhook
 
 
@@ -17,10 +17,7 @@ def webhooks(caller: Caller) -> QuerySet[Webhook]:
 
 
 def webhook_for(caller: Caller, webhook_id: str) -> Webhook:
-    found = webhooks(caller).filter(pk=webhook_id).first()
-    if found is None:
-        raise not_found("webhook", webhook_id)
-    return found
+    return or_not_found(webhooks(caller).filter(pk=webhook_id).first(), "webhook", webhook_id)
 
 
 def deliveries(webhook: Webhook) -> QuerySet[Delivery]:
@@ -29,10 +26,9 @@ def deliveries(webhook: Webhook) -> QuerySet[Delivery]:
 
 def delivery_for(caller: Caller, delivery_id: str) -> Delivery:
     own = Delivery.objects.filter(webhook__project=caller.project, pk=delivery_id)
-    found = own.select_related("event", "webhook").prefetch_related("log").first()
-    if found is None:
-        raise not_found("delivery", delivery_id)
-    return found
+    return or_not_found(
+        own.select_related("event", "webhook").prefetch_related("log").first(), "delivery", delivery_id
+    )
 
 
 def webhook_as_json(webhook: Webhook) -> dict[str, Any]:

@@ -1,0 +1,132 @@
+"""What may be done to a run that is there: an address for each."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.accounts.caller import caller_of
+from control_plane.common import clock
+from control_plane.common.idempotency import idempotent
+from control_plane.runs import drafts, lineage, live_changes, selectors, submission
+from control_plane.runs.serializers import ChangeSerializer, CloneSerializer, RunDetailSerializer, body_of
+from control_plane.runs.show import run_detail_as_json
+
+
+class SubmitView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="submit_run", request=None, responses={202: RunDetailSerializer})
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        caller = caller_of(request)
+        run = drafts.submit_draft(caller, selectors.run_for(caller, run_id).pk, now=clock.now())
+        return Response(run_detail_as_json(run), status=202)
+
+
+class PauseView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="pause_run", request=None, responses={202: RunDetailSerializer})
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        run = submission.pause_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
+        return Response(run_detail_as_json(run), status=202)
+
+
+class ResumeView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="resume_run", request=None, responses={202: RunDetailSerializer})
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        run = submission.resume_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
+        return Response(run_detail_as_json(run), status=202)
+
+
+class CloneView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="clone_run", request=CloneSerializer, responses={201: RunDetailSerializer})
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        caller = caller_of(request)
+        fields = body_of(CloneSerializer, request)
+        run = lineage.clone_run(
+            caller, selectors.run_for(caller, run_id), changes=fields.get("changes", {}),
+            checkpoint=fields.get("checkpoint", ""), now=clock.now(),
+        )  # fmt: skip
+        return Response(run_detail_as_json(run), status=201)
+
+
+class RetryView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="retry_run", request=None, responses={201: RunDetailSerializer})
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        caller = caller_of(request)
+        run = lineage.retry_run(caller, selectors.run_for(caller, run_id), now=clock.now())
+        return Response(run_detail_as_json(run), status=201)
+
+
+class ChangesView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="change_run", request=ChangeSerializer, responses={202: RunDetailSerializer})
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        caller = caller_of(request)
+        fields = body_of(ChangeSerializer, request)
+        run = live_changes.change_run(
+            selectors.run_for(caller, run_id).pk, changes=fields.get("changes", {}),
+            checkpoint=fields.get("checkpoint", False), evaluate=fields.get("evaluate", False), by=caller,
+            now=clock.now(),
+        )  # fmt: skip
+        return Response(run_detail_as_json(run), status=202)
+
+
+class StopView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="stop_run", request=None, responses={202: RunDetailSerializer})
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        run = submission.stop_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
+        return Response(run_detail_as_json(run), status=202)
+
+
+class CancelView(APIView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(
+        operation_id="cancel_run",
+        request=None,
+        responses={202: OpenApiResponse(RunDetailSerializer, description="it ends without a checkpoint")},
+    )
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        caller = caller_of(request)
+        run = submission.cancel_run(
+            selectors.run_for(caller, run_id).pk, by=caller.user.username, now=clock.now()
+        )
+        return Response(run_detail_as_json(run), status=202)
+
+
+class ForceStopView(APIView):
+    scopes = {"POST": "runs:admin"}
+
+    @extend_schema(
+        operation_id="force_stop_run",
+        request=None,
+        responses={
+            202: OpenApiResponse(RunDetailSerializer, description="ended; its slots are freed on proof")
+        },
+    )
+    @idempotent
+    def post(self, request: Request, run_id: str) -> Response:
+        caller = caller_of(request)
+        run = submission.force_stop_run(selectors.run_for(caller, run_id).pk, by=caller, now=clock.now())
+        return Response(run_detail_as_json(run), status=202)

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Max
 
 from control_plane.accounts.models import AuditEntry
 from control_plane.common import clock
+from control_plane.common.locks import LockClass, hold_until_commit
 from control_plane.common.origin import origin
 
 GENESIS = "0" * 64
 SEALED_AT_ONCE = 1000
-_LOCK = 0x0A0D17
 
 
 def record(
@@ -73,8 +73,7 @@ def seal() -> int:
     """Give the entries that have none their place in their project's chain. Safe to run twice at once."""
     sealed = 0
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+        hold_until_commit(LockClass.AUDIT_SEAL)
         heads: dict[str, tuple[int, str]] = {}
         for entry in AuditEntry.objects.filter(number=None).order_by("pk")[:SEALED_AT_ONCE]:
             number, previous = heads.get(entry.project) or head(entry.project)

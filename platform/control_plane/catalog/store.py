@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 
 from control_plane.catalog.storage.address import LocalAddress, read_address
 from control_plane.catalog.storage.blob import CHUNK as CHUNK
@@ -30,6 +30,7 @@ from control_plane.catalog.storage.blob import read_chunks as read_chunks
 from control_plane.catalog.storage.local import LocalStorage, drop_old_entries
 from control_plane.common.errors import conflict
 from control_plane.common.ids import new_id
+from control_plane.common.locks import LockClass, hold_until_commit
 
 
 class TooLarge(Exception):
@@ -113,7 +114,7 @@ def listed() -> Iterator[ListedBlob]:
 
 def hold(sha256: str) -> None:
     """Nobody frees these bytes until the caller's transaction ends. 409 when they are gone already."""
-    _lock(sha256)
+    hold_until_commit(LockClass.BLOB, sha256)
     if not has_blob(sha256):
         raise conflict(
             "bytes_freed", f"the bytes {sha256[:12]}… were freed at this very moment; send them again"
@@ -123,7 +124,7 @@ def hold(sha256: str) -> None:
 def free(sha256: str, is_named: Callable[[str], bool]) -> bool:
     """Delete a blob that no row names; whoever is about to name it waits, and is told."""
     with transaction.atomic():
-        _lock(sha256)
+        hold_until_commit(LockClass.BLOB, sha256)
         if is_named(sha256):
             return False
         storage().delete(sha256)
@@ -207,12 +208,3 @@ def _scratch_root() -> Path:
 def _data_dir() -> Path:
     root: Path = settings.ENVIRONMENT.data_dir
     return root
-
-
-def _lock(sha256: str) -> None:
-    """Of this hash, until the transaction ends."""
-    if not connection.in_atomic_block:
-        raise transaction.TransactionManagementError("a blob is held within the transaction of its row")
-    key = int(sha256[:16], 16) - 2**63
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [key])

@@ -6,19 +6,19 @@ The tag is of the bytes, so it moves exactly when what the caller would see move
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.db import connection, transaction
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.common.errors import Problem
+from control_plane.common.locks import LockClass, hold_until_commit
 
 
 def etag_of(content: bytes) -> str:
@@ -55,8 +55,7 @@ def conditional(view: Callable[..., Response]) -> Callable[..., Response]:
     def wrapped(self: Any, request: Request, *args: Any, **kwargs: Any) -> Response:
         wanted = request.headers.get("If-Match", "")
         with transaction.atomic():
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_lock_key(request)])
+            hold_until_commit(LockClass.RESOURCE, request.path)
             if wanted and not _fits(wanted, current := _current(self, request, *args, **kwargs)):
                 raise Problem(
                     412, "changed_meanwhile",
@@ -101,7 +100,3 @@ def _current(view: Any, request: Request, *args: Any, **kwargs: Any) -> str:
 def _fits(header: str, etag: str) -> bool:
     """`If-Match` takes strong tags only: a weak one never fits (RFC 9110, section 13.1.1)."""
     return header.strip() == "*" or etag in [tag.strip() for tag in header.split(",")]
-
-
-def _lock_key(request: Request) -> int:
-    return zlib.crc32(request.path.encode())

@@ -1,13 +1,18 @@
-"""One logical scheduler over any number of workers: a tick that runs elsewhere is left out here."""
+"""Advisory locks of PostgreSQL, all of them, and the one logical scheduler over any number of workers.
+
+PostgreSQL knows one space of 64-bit numbers for all locks of a database, so a lock's number is a hash of its class and
+its name together: a path never keeps a tick waiting, whatever it is called.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import time
-import zlib
 from collections.abc import Callable
+from enum import StrEnum
 from functools import wraps
 
-from django.db import connection
+from django.db import connection, transaction
 
 from control_plane.common import clock
 from oolong.logs import about
@@ -20,6 +25,30 @@ ON CONFLICT (name) DO UPDATE SET
     count = t.count + EXCLUDED.count, failures = t.failures + EXCLUDED.failures,
     seconds = t.seconds + EXCLUDED.seconds, last_seconds = EXCLUDED.seconds, last_at = EXCLUDED.last_at
 """
+
+
+class LockClass(StrEnum):
+    """What a lock is of. One word a use; two uses never share one."""
+
+    TICK = "tick"
+    AUDIT_SEAL = "audit seal"
+    BLOB = "blob"  # its SHA-256
+    DEDUPE = "dedupe"  # project and key of a pipeline
+    RESOURCE = "resource"  # path of the API, while it is changed with If-Match
+    QUOTA = "quota"  # what is counted, and of whom
+
+
+def lock_key(of: LockClass, name: str) -> int:
+    digest = hashlib.sha256(f"{of.value}\0{name}".encode()).digest()
+    return int.from_bytes(digest[:8], signed=True)
+
+
+def hold_until_commit(of: LockClass, name: str = "") -> None:
+    """Wait until nobody else holds it, and hold it until the caller's transaction ends."""
+    if not connection.in_atomic_block:
+        raise transaction.TransactionManagementError(f"{of.value} {name!r} is held within a transaction")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(of, name)])
 
 
 def only_one(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
@@ -45,7 +74,7 @@ def only_one(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
 
 
 def tick_key(name: str) -> int:
-    return zlib.crc32(name.encode())
+    return lock_key(LockClass.TICK, name)
 
 
 def _timed(name: str, tick: Callable[[], None]) -> None:

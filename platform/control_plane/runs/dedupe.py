@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zlib
 from datetime import datetime
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from control_plane.accounts.caller import Caller
 from control_plane.common.errors import Problem
+from control_plane.common.locks import LockClass, hold_until_commit
 from control_plane.runs.events import note
 from control_plane.runs.models import Run
 from control_plane.runs.submission import create_run
@@ -28,9 +28,8 @@ def create_once(caller: Caller, document: Any, *, key: str, now: datetime) -> tu
     """The run with this key, and whether it was made now. 409 `dedupe_mismatch` when it has another spec."""
     digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
     with transaction.atomic():
-        with connection.cursor() as cursor:  # of two at once the second finds the first one's run
-            lock = zlib.crc32(f"dedupe {caller.project.pk} {key}".encode())
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [lock])
+        # Of two at once the second finds the first one's run.
+        hold_until_commit(LockClass.DEDUPE, f"{caller.project.pk} {key}")
         found = Run.objects.filter(project=caller.project, dedupe_key=key).first()
         if found is not None and not _lets_go(found):
             if found.dedupe_sha256 != digest:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 
 from control_plane.catalog.health import check_store
-from control_plane.common import health
+from control_plane.common import health, locks
 from tests.unit.control_plane.conftest import Person, SimulatedNode
 
 SECRETS = ("hunter2", "only-for-tests", "postgresql://", "redis://")
@@ -185,6 +186,35 @@ def test_a_tick_that_runs_elsewhere_is_left_out_here(db: None) -> None:
     only_one("of-this-test")(lambda: done.append(1))()
     assert done == [1]
     assert connection.is_usable()
+
+
+def test_no_two_uses_of_locks_share_a_number(db: None) -> None:
+    """`plumless` and `buckeroo` have one CRC-32: a path of that name would have kept a tick from running."""
+    from control_plane.common.database import connect_parameters
+    from control_plane.common.locks import LockClass, hold_until_commit, lock_key, only_one
+
+    names = ("", "plumless", "buckeroo", "place-jobs", "/api/v1/runs/run_1")
+    numbers = {lock_key(of, name) for of in LockClass for name in names}
+    assert len(numbers) == len(LockClass) * len(names)
+    assert all(-(2**63) <= number < 2**63 for number in numbers)
+    done: list[int] = []
+    with psycopg.connect(**connect_parameters()) as other:
+        for of in set(LockClass) - {LockClass.TICK}:
+            other.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(of, "plumless")])
+        only_one("plumless")(lambda: done.append(1))()
+        with transaction.atomic():
+            hold_until_commit(LockClass.BLOB, "buckeroo")
+    assert done == [1]
+
+
+def test_advisory_locks_are_taken_in_one_place() -> None:
+    package = Path(locks.__file__).parents[1]
+    takers = {
+        file.relative_to(package).as_posix()
+        for file in package.rglob("*.py")
+        if "pg_advisory" in (text := file.read_text()) or "pg_try_advisory" in text
+    }
+    assert takers == {"common/locks.py"}
 
 
 def _values(text: str) -> dict[str, float]:

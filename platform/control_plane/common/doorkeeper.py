@@ -28,6 +28,7 @@ PROJECT_HEADER = "X-Oolong-Project"
 MIB = 1024**2
 ANONYMOUS_BYTES = MIB // 16  # a login, an enrolment
 PLAIN_BYTES = 8 * MIB
+_APART = {"/readyz": "probe", "/metrics": "scrape"}
 # Files; who sends them is asked for before the first byte is read.
 _FILES = (
     (re.compile(r"/api/v1/uploads"), 256 * 1024 * MIB),
@@ -60,8 +61,9 @@ class Knock:
 
     @property
     def payer(self) -> str:
-        """The address; apart from its other requests for the probe, which says whether the service gets any at all."""
-        return f"{self.address} probe" if self.path == "/readyz" else self.address
+        """The address; apart from its other requests for the probe, which says whether the service gets any at all,
+        and for who scrapes metrics, whose curves are needed most when that address asks too much."""
+        return f"{self.address} {_APART[self.path]}" if self.path in _APART else self.address
 
     @property
     def most_bytes(self) -> int:

@@ -103,6 +103,8 @@ def _cost_of_a_page(method: str, path: str) -> int:
         return 5  # a link, or the identity provider, which is asked over the network
     if path == "/readyz":
         return 1
+    if path == "/metrics":
+        return 5  # a scrape counts in the database; a guess at its token is paid for, too
     return 0 if method in ("GET", "HEAD") else 2
 
 

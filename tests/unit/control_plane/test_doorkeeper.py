@@ -164,7 +164,8 @@ async def test_without_valkey_requests_pass_and_it_is_counted_and_logged(inner: 
     ("method", "path", "units"),
     [("GET", "health", 0), ("GET", "runs", 1), ("POST", "runs", 5), ("PATCH", "runs/x", 2), ("GET", "openapi.json", 20),
      ("POST", "health", 2), ("GET", "dataset-versions/dsv_1/leaks", 20), ("GET", "runs/run_1/metrics", 3),
-     ("GET", "/healthz", 0), ("GET", "/readyz", 1), ("GET", "/login/abc", 5), ("HEAD", "/login/oidc/callback", 5),
+     ("GET", "/healthz", 0), ("GET", "/readyz", 1), ("GET", "/metrics", 5),
+     ("GET", "/login/abc", 5), ("HEAD", "/login/oidc/callback", 5),
      ("GET", "/", 0), ("GET", "/login", 0), ("GET", "/assets/index.js", 0), ("GET", "/static/x.css", 0),
      ("POST", "/x", 2),
      ("GET", "runs/run_1/logs/search", 20), ("GET", "runs/run_1/logs", 1),
@@ -229,6 +230,15 @@ async def test_a_sign_in_is_charged_to_the_address_whoever_says_he_is(ask: Ask) 
     assert (await ask("GET", "/readyz")).status_code == 200, (
         "a probe does not fail for the others of its address"
     )
+
+
+async def test_a_scrape_is_charged_on_its_own(ask: Ask) -> None:
+    """Each counts in the database, and each may be a guess at the token."""
+    for _ in range(11):
+        await ask("GET", "me")
+    answers = [await ask("GET", "/metrics") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert (await ask("GET", "/readyz")).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ def _settings(options: argparse.Namespace) -> AgentSettings:
         enrol_token=token,
         stop_jobs_on_exit=options.stop_jobs_on_exit,
         cache_limit_bytes=int(options.cache_limit_gb * 1024**3),
+        hub_hosts=tuple(options.hub_host),
     )
 
 
@@ -123,6 +124,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--slots", type=int, default=0, help="CPU slots to offer (default: one per core)")
     run.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     run.add_argument("--cache-limit-gb", type=float, default=50.0, help="size limit of the artifact cache")
+    run.add_argument(
+        "--hub-host", action="append", default=[], metavar="HOST",
+        help="a host of your own network that a hub may redirect downloads to, again for each; others must be public",
+    )  # fmt: skip
     run.add_argument(
         "--stop-jobs-on-exit", action="store_true", help="end the jobs too on SIGTERM; otherwise they live on"
     )

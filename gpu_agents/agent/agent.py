@@ -74,7 +74,7 @@ class Agent:
         self._uploader = Uploader(
             self._api, self._data, jobs=self._jobs.records, shipped=self._shipped, moved=self._heart.nudge
         )
-        self._imports = ModelImports(self._api, self._data)
+        self._imports = ModelImports(self._api, self._data, settings.hub_hosts)
         self._relay = RelayClient(settings.server, node.credential, lambda: self._desired or [])
         self._desired = read_desired(self._data)
         self._revision = -1  # of the desired state

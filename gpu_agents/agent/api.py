@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from gpu_agents.agent.settings import check_server_url, is_loopback
+from gpu_agents.agent.settings import check_server_url
 from oolong.contracts.agent import (
     EnrolReply,
     EnrolRequest,
@@ -21,6 +21,7 @@ from oolong.contracts.agent import (
     UploadReply,
 )
 from oolong.contracts.model_imports import ImportOrder, ImportProgress
+from oolong.public_address import is_loopback
 from oolong.tracing import headers as traced_headers
 from oolong.tracing import span
 

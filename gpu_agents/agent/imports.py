@@ -39,8 +39,8 @@ PASSED_ON = ("HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FIL
 
 
 class ModelImports:
-    def __init__(self, api: AgentApi, data: DataDirectory) -> None:
-        self._api, self._data = api, data
+    def __init__(self, api: AgentApi, data: DataDirectory, hub_hosts: Sequence[str] = ()) -> None:
+        self._api, self._data, self._hub_hosts = api, data, hub_hosts
         self._task: asyncio.Task[None] | None = None
 
     def wanted(self, imports: Sequence[str]) -> None:
@@ -101,7 +101,7 @@ class ModelImports:
         }  # fmt: skip
         with (folder / "said.log").open("wb") as said:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "gpu_agents.hub", str(folder),
+                sys.executable, "-m", "gpu_agents.hub", str(folder), *self._hub_hosts,
                 env=environment, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=said, stderr=said,
             )  # fmt: skip
         ended = asyncio.create_task(process.wait(), name="importer")

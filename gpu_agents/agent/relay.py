@@ -19,11 +19,11 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidHandshake, InvalidURI, WebSocketException
 
 from gpu_agents.agent.backoff import Backoff
-from gpu_agents.agent.settings import is_loopback
 from oolong.contracts.agent import DesiredAttempt
 from oolong.contracts.relay.endpoints import ENDPOINTS, Endpoint, allowed, plain_path, ports_of
 from oolong.contracts.relay.frames import AnyFrame, BadFrame, Open, decode, encode
 from oolong.contracts.relay.pipe import Cancelled, Pipe
+from oolong.public_address import is_loopback
 
 log = logging.getLogger(__name__)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from oolong.public_address import is_loopback
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +21,7 @@ class AgentSettings:
     stop_jobs_on_exit: bool = False
     cache_limit_bytes: int = 50 * 1024**3
     kept_attempts: int = 20  # job directories of this many ended attempts stay for reading
+    hub_hosts: tuple[str, ...] = ()  # not on the open internet, and a hub may lead there all the same
     long_poll_seconds: float = 8.0  # how long a heartbeat may wait at the server for news
 
 
@@ -115,15 +117,6 @@ def check_server_url(url: str) -> str:
             "(plain HTTP is accepted only for this machine, 127.0.0.1 or localhost)"
         )
     return url.rstrip("/")
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _plain(name: str) -> str:

@@ -1,15 +1,20 @@
-"""`python -m gpu_agents.hub FOLDER`: fetches what order.json names into FOLDER/model, leaves result.json last."""
+"""`python -m gpu_agents.hub FOLDER [HOST…]`: fetches what order.json names into FOLDER/model, leaves result.json last.
+
+The hosts are those that the hub may lead to beside itself and the open internet.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
 import msgspec
 
 from gpu_agents.hub.fetching import Hub
+from gpu_agents.hub.reach import CheckedTransport, Reach
 from gpu_agents.hub.selection import HubRefused
 from oolong.contracts.model_imports import (
     ORDER_FILE,
@@ -28,10 +33,17 @@ def main() -> int:
     order_file = folder / ORDER_FILE
     order = msgspec.json.decode(order_file.read_bytes(), type=ImportOrder)
     order_file.unlink()  # it may hold a token
-    with httpx.Client(follow_redirects=True, timeout=httpx.Timeout(60.0, connect=15.0)) as http:
+    with client(order.endpoint, sys.argv[2:]) as http:
         result = fetch(order, folder, http)
     _write(folder / RESULT_FILE, result)
     return 0
+
+
+def client(endpoint: str, hosts: Sequence[str]) -> httpx.Client:
+    transport = CheckedTransport(Reach(endpoint, frozenset(hosts)))
+    return httpx.Client(
+        transport=transport, follow_redirects=True, max_redirects=5, timeout=httpx.Timeout(60.0, connect=15.0)
+    )
 
 
 def fetch(order: ImportOrder, folder: Path, http: httpx.Client) -> ImportResult:

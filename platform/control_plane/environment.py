@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from oolong.public_address import is_loopback
+
 TLS_OPTIONS = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey"})
 
 
@@ -100,9 +102,14 @@ def refuse_unsafe(environment: Environment, *, environ: Mapping[str, str]) -> No
     if "*" in environment.allowed_hosts:
         faults.append("ALLOWED_HOSTS=* lets anybody put words into our links: name the hosts")
     public = urlsplit(environment.public_url)
-    if public.scheme != "https" and not _is_loopback(public.hostname or ""):
+    if public.scheme != "https" and not is_loopback(public.hostname or ""):
         faults.append(
             f"OOLONG_PUBLIC_URL={environment.public_url!r}: passwords and tokens would travel readable; say https://…"
+        )
+    hub = urlsplit(environment.hub_url)
+    if environment.hub_url and hub.scheme != "https" and not is_loopback(hub.hostname or ""):
+        faults.append(
+            f"OOLONG_HUB_URL={environment.hub_url!r}: no node asks a hub over plain HTTP; say https://…"
         )
     if not environ.get("OOLONG_DATA_DIR"):
         faults.append("OOLONG_DATA_DIR is not set: name a folder that outlives the process")
@@ -110,13 +117,6 @@ def refuse_unsafe(environment: Environment, *, environ: Mapping[str, str]) -> No
         faults.append("REDIS_URL is not set: name the broker, say redis://:password@valkey:6379/0")
     if faults:
         raise UnsafeSetting("these settings are refused in production:\n  - " + "\n  - ".join(faults))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _mode() -> str:

@@ -7,7 +7,6 @@ nothing. Redirects are followed by hand, each checked the same way. No proxy and
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,9 @@ from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import httpx
+
+from control_plane.common.cut import Cut, cut_after
+from oolong.public_address import is_public
 
 PORTS = (443, 8443)
 REDIRECTS = 5
@@ -88,24 +90,6 @@ def check(url: str, resolve: Resolve = resolve) -> Target:
     return Target(url, addresses[0], host, port, path)
 
 
-def is_public(text: str) -> bool:
-    """Whether an address is on the open internet, also when it hides another one inside."""
-    try:
-        address = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return False
-    if isinstance(address, ipaddress.IPv6Address):
-        if address in _TRANSLATED:
-            return is_public(str(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)))
-        for inner in (address.ipv4_mapped, address.sixtofour, address.teredo and address.teredo[1]):
-            if inner:
-                return is_public(str(inner))
-    return address.is_global and not address.is_multicast and not address.is_reserved
-
-
-_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")  # NAT64: the last 32 bits are an IPv4 address
-
-
 @contextmanager
 def fetch(
     url: str,
@@ -121,55 +105,81 @@ def fetch(
     `authorization` goes to the host and port of `url` alone: a redirect to another does not take it along.
 
     Raises AddressRefused, before anything is asked, and FetchFailed for an answer other than 200, too many
-    bytes, or too much time.
+    bytes, or more than `seconds` from the first name to the last byte, redirects and headers among them.
     """
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     first = target = check(url, resolve)
+    left = max(0.01, began + seconds - time.monotonic())
     # Nothing of this machine's own goes along: no proxy, no .netrc, no cookie.
-    with httpx.Client(
-        trust_env=False, follow_redirects=False, timeout=httpx.Timeout(CONNECT_SECONDS), transport=transport
-    ) as http:
+    with (
+        cut_after(left) as cut,
+        httpx.Client(
+            trust_env=False,
+            follow_redirects=False,
+            timeout=httpx.Timeout(CONNECT_SECONDS),
+            transport=transport,
+        ) as http,
+    ):
         for _ in range(REDIRECTS + 1):
             headers = {"Host": target.host_header, "Accept-Encoding": "identity", "User-Agent": "oolong"}
             if authorization and target.host_header == first.host_header:
                 headers["Authorization"] = authorization
             request = http.build_request(
                 "GET", target.pinned_url, headers=headers,
-                extensions={"sni_hostname": target.host},
+                extensions={"sni_hostname": target.host, "trace": cut.watch},
             )  # fmt: skip
-            try:
-                response = http.send(request, stream=True)
-            except httpx.HTTPError as error:
-                raise FetchFailed(f"{target.url}: {error or type(error).__name__}") from error
+            response = _sent(http, request, target, cut, seconds=seconds)
             try:
                 if response.has_redirect_location:
                     target = check(urljoin(target.url, response.headers["Location"]), resolve)
                     continue
                 if response.status_code != 200:
                     raise FetchFailed(f"{target.url} answers with status {response.status_code}")
-                yield _bounded(response, target, most_bytes=most_bytes, deadline=deadline)
+                yield _bounded(response, target, cut, most_bytes=most_bytes, seconds=seconds)
                 return
             finally:
                 response.close()
         raise FetchFailed(f"{url} leads on more than {REDIRECTS} times")
 
 
+def _sent(
+    http: httpx.Client, request: httpx.Request, target: Target, cut: Cut, *, seconds: float
+) -> httpx.Response:
+    """The head of the answer."""
+    late = f"{target.url} takes too long: no answer within {seconds:g} s"
+    if cut.done.is_set():
+        raise FetchFailed(late)
+    try:
+        return http.send(request, stream=True)
+    except httpx.HTTPError as error:
+        why = late if cut.done.is_set() else f"{target.url}: {error or type(error).__name__}"
+        raise FetchFailed(why) from error
+
+
 def _bounded(
-    response: httpx.Response, target: Target, *, most_bytes: int, deadline: float
+    response: httpx.Response, target: Target, cut: Cut, *, most_bytes: int, seconds: float
 ) -> Iterator[bytes]:
     size = 0
+
+    def late() -> FetchFailed:
+        return FetchFailed(f"{target.url} takes too long: {size} bytes within {seconds:g} s")
+
     try:
         for chunk in response.iter_raw():
             size += len(chunk)
             if size > most_bytes:
                 raise FetchFailed(f"{target.url} has more than {most_bytes} bytes")
-            if time.monotonic() > deadline:
-                raise FetchFailed(f"{target.url} takes too long: {size} bytes so far")
+            if cut.done.is_set():
+                raise late()
             yield chunk
     except httpx.HTTPError as error:
+        if cut.done.is_set():
+            raise late() from error
         raise FetchFailed(
             f"{target.url} ended after {size} bytes: {error or type(error).__name__}"
         ) from error
+    if cut.done.is_set():
+        raise late()  # the cut itself may look like its end
     expected = response.headers.get("Content-Length", "")
     if expected.isdecimal() and int(expected) != size:
         raise FetchFailed(f"{target.url} ended after {size} of {expected} bytes")

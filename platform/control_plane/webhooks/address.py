@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
-from control_plane.common.outbound import PORTS, AddressRefused, FetchFailed, Resolve, is_public, resolve
+from control_plane.common.outbound import PORTS, AddressRefused, FetchFailed, Resolve, resolve
+from oolong.public_address import is_public
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from httpx import Client, HTTPError, ReadTimeout, Response, Timeout
 
+from control_plane.common.cut import cut_after
 from control_plane.common.outbound import AddressRefused, FetchFailed, Resolve, resolve
 from control_plane.webhooks.address import check
 
@@ -61,7 +58,7 @@ def post(
         return answer(None, error=f"its name was not resolved within {SECONDS:g} s")
     timeout = Timeout(left, connect=min(left, CONNECT_SECONDS))
     with (
-        _cut_after(left) as cut,
+        cut_after(left) as cut,
         Client(trust_env=False, follow_redirects=False, timeout=timeout) as http,
     ):
         request = http.build_request(
@@ -101,49 +98,6 @@ def _beginning(response: Response) -> bytes:
         if len(excerpt) >= EXCERPT_BYTES:
             break
     return excerpt
-
-
-class _Cut:
-    """Ends a connection under the hands of whoever reads it. A read limit alone is no limit: every byte renews it."""
-
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self._connection: socket.socket | None = None
-        self._lock = threading.Lock()
-
-    def watch(self, event: str, info: Mapping[str, Any]) -> None:
-        """httpcore's trace: a second handle of the connection, which stays good when TLS is put around the first."""
-        if event == "connection.connect_tcp.complete":
-            with self._lock:
-                self._connection = info["return_value"].get_extra_info("socket").dup()
-            if self.done.is_set():
-                self.now()
-
-    def now(self) -> None:
-        self.done.set()
-        with self._lock:
-            if self._connection is not None:
-                with suppress(OSError):  # the other side has ended it already
-                    self._connection.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-
-@contextmanager
-def _cut_after(seconds: float) -> Iterator[_Cut]:
-    cut = _Cut()
-    timer = threading.Timer(seconds, cut.now)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield cut
-    finally:
-        timer.cancel()
-        cut.close()
 
 
 def _storable(text: str) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
+from gpu_agents.hub.__main__ import client
 from gpu_agents.hub.fetching import Hub
+from gpu_agents.hub.reach import CheckedTransport, Reach
 from gpu_agents.hub.selection import HubRefused
 from tests.support.scripted_hub import COMMIT, ScriptedHub, serving
 
@@ -25,16 +27,77 @@ MODEL = {
 
 @pytest.fixture
 def http() -> Iterator[httpx.Client]:
-    with httpx.Client(follow_redirects=True, trust_env=False, timeout=30) as client:
-        yield client
+    with client("http://127.0.0.1:1", []) as http:
+        yield http
+
+
+def led_to(target: str, *, hosts: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
+    """What was asked, as (address, Authorization), of a public hub that redirects a file to `target`."""
+    asked: list[tuple[str, str]] = []
+    numbers = {"hub.example.org": "8.8.8.8", "cdn.example.org": "9.9.9.9", "store.lan": "10.0.0.7"}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append((request.url.netloc.decode(), request.headers.get("Authorization", "")))
+        first = request.headers["Host"] == "hub.example.org" and request.url.path == "/file"
+        return httpx.Response(302, headers={"Location": target}) if first else httpx.Response(200)
+
+    transport = CheckedTransport(
+        Reach("https://hub.example.org", hosts), direct=httpx.MockTransport(answer),
+        resolve=lambda host, port: [numbers.get(host, host)],
+    )  # fmt: skip
+    with httpx.Client(transport=transport, follow_redirects=True) as http:
+        try:
+            http.get("https://hub.example.org/file", headers={"Authorization": "Bearer hub-token"})
+        except HubRefused as refusal:
+            asked.append(("refused", str(refusal)))
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("https://169.254.169.254/latest/meta-data", "at 169.254.169.254, which is not a public address"),
+        ("https://store.lan/file", "start the node's agent with --hub-host store.lan"),
+        ("https://127.0.0.1:9200/", "not a public address"),
+        ("https://localhost/", "not a public address"),
+        ("https://[::ffff:10.0.0.7]/", "not a public address"),
+        ("http://cdn.example.org/file?sig=s3cret", "http://cdn.example.org/file: outside of this machine"),
+        ("http://127.0.0.1:9200/", "over https only"),
+        ("http://hub.example.org/file", "over https only"),
+    ],
+)
+def test_a_hub_leads_nobody_inwards(target: str, said: str) -> None:
+    asked = led_to(target)
+    assert [address for address, _ in asked] == ["8.8.8.8", "refused"], "nothing was sent there"
+    assert said in asked[1][1] and "s3cret" not in asked[1][1]
+
+
+def test_a_hub_leads_to_public_addresses_its_own_and_those_that_the_node_names() -> None:
+    assert led_to("https://cdn.example.org/file") == [("8.8.8.8", "Bearer hub-token"), ("9.9.9.9", "")]
+    named = led_to("https://store.lan/file", hosts=frozenset({"store.lan"}))
+    assert named == [("8.8.8.8", "Bearer hub-token"), ("10.0.0.7", "")]
+    own = led_to("https://hub.example.org/other")
+    assert own == [("8.8.8.8", "Bearer hub-token"), ("8.8.8.8", "Bearer hub-token")]
+
+
+def test_behind_a_proxy_numbers_are_judged_and_names_are_the_proxys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy.lan:3128")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    reach = Reach("https://hub.example.org")
+    assert reach.refusal_of(httpx.URL("https://cdn.example.org/x"), []) == ""
+    with httpx.Client(transport=CheckedTransport(reach)) as http:
+        for url in ("https://169.254.169.254/", "https://localhost/"):
+            with pytest.raises(HubRefused):
+                http.get(url)
 
 
 def fetch(
     hub: ScriptedHub, folder: Path, http: httpx.Client, *, token: str = "", revision: str = "main"
 ) -> str:
     folder.mkdir(exist_ok=True)
-    client = Hub(http, endpoint=hub.url, model="acme/tiny", token=token, pause=lambda _: None)
-    return client.fetch(revision, folder, lambda *_: None)
+    asking = Hub(http, endpoint=hub.url, model="acme/tiny", token=token, pause=lambda _: None)
+    return asking.fetch(revision, folder, lambda *_: None)
 
 
 def names(folder: Path) -> set[str]:
@@ -46,8 +109,8 @@ def test_weights_config_and_tokenizer_come_and_neither_code_nor_pickles(
 ) -> None:
     told: list[tuple[int, int]] = []
     with serving(ScriptedHub(MODEL)) as hub:
-        client = Hub(http, endpoint=hub.url, model="acme/tiny", token="")
-        assert client.fetch("main", tmp_path, lambda *done: told.append(done)) == COMMIT
+        asking = Hub(http, endpoint=hub.url, model="acme/tiny", token="")
+        assert asking.fetch("main", tmp_path, lambda *done: told.append(done)) == COMMIT
     assert names(tmp_path) == {"config.json", "tokenizer.json", "model.safetensors"}
     assert (tmp_path / "model.safetensors").read_bytes() == WEIGHTS
     assert told[-1] == (told[-1][1],) * 2 and told == sorted(told)

@@ -10,7 +10,8 @@ import pytest
 
 from control_plane.catalog import services
 from control_plane.common import outbound
-from control_plane.common.outbound import AddressRefused, FetchFailed, check, fetch, is_public
+from control_plane.common.outbound import AddressRefused, FetchFailed, check, fetch
+from oolong.public_address import is_public
 
 PUBLIC = "93.184.216.34"
 

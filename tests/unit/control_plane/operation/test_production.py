@@ -27,7 +27,14 @@ GOOD = {
 
 @pytest.fixture
 def environ(monkeypatch: pytest.MonkeyPatch) -> Any:
-    for name in (*GOOD, "OOLONG_DEBUG", "STORAGE_URL", "OOLONG_SECRETS_KEYS", "OOLONG_METRICS_TOKEN"):
+    for name in (
+        *GOOD,
+        "OOLONG_DEBUG",
+        "STORAGE_URL",
+        "OOLONG_SECRETS_KEYS",
+        "OOLONG_METRICS_TOKEN",
+        "OOLONG_HUB_URL",
+    ):
         monkeypatch.delenv(name, raising=False)
 
     def set_(**changes: str) -> None:
@@ -56,6 +63,7 @@ def test_good_settings_are_taken(environ: Any) -> None:
         ("OOLONG_PUBLIC_URL", "", "would travel readable"),
         ("OOLONG_DATA_DIR", "", "OOLONG_DATA_DIR is not set"),
         ("REDIS_URL", "", "REDIS_URL is not set"),
+        ("OOLONG_HUB_URL", "http://hub.lan", "no node asks a hub over plain HTTP"),
     ],
 )
 def test_an_unsafe_setting_does_not_start(environ: Any, name: str, value: str, says: str) -> None:

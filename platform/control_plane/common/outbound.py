@@ -109,7 +109,9 @@ def fetch(
     """
     began = time.monotonic()
     first = target = check(url, resolve)
-    left = max(0.01, began + seconds - time.monotonic())
+    left = began + seconds - time.monotonic()
+    if left <= 0:
+        raise FetchFailed(f"{url} takes too long: its name was not resolved within {seconds:g} s")
     # Nothing of this machine's own goes along: no proxy, no .netrc, no cookie.
     with (
         cut_after(left) as cut,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from control_plane.catalog import services
 from control_plane.common import outbound
-from control_plane.common.outbound import AddressRefused, FetchFailed, check, fetch
+from control_plane.common.outbound import AddressRefused, FetchFailed, Target, check, fetch
 from oolong.public_address import is_public
 
 PUBLIC = "93.184.216.34"
@@ -144,6 +146,49 @@ def test_a_redirect_to_a_public_address_is_followed_and_an_endless_one_is_not() 
 def test_an_answer_that_cannot_be_used_is_told(answer: Answer, limits: dict[str, Any], says: str) -> None:
     with pytest.raises(FetchFailed, match=says):
         get(answer, {"example.org": [PUBLIC]}, **limits)
+
+
+class _Plain(Target):
+    @property
+    def pinned_url(self) -> str:
+        return f"http://{self.address}:{self.port}{self.path}"
+
+
+@pytest.mark.parametrize(
+    "begins",
+    [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"],
+    ids=["nothing", "headers", "a body"],
+)
+def test_one_who_drips_is_left_when_the_time_is_over(begins: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every byte would renew a limit of each read alone."""
+    left = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            link, _ = server.accept()
+            with link:
+                link.recv(65536)
+                try:
+                    link.sendall(begins)
+                    while not left.wait(0.05):
+                        if begins:
+                            link.sendall(b"x")
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        port = server.getsockname()[1]
+        monkeypatch.setattr(
+            outbound, "check", lambda url, resolve: _Plain(url, "127.0.0.1", "example.org", port, "/a")
+        )
+        with (
+            pytest.raises(FetchFailed, match=r"takes too long.* within 0\.4 s"),
+            fetch("https://example.org/a", most_bytes=10**9, seconds=0.4) as chunks,
+        ):
+            b"".join(chunks)
+        left.set()
+        thread.join(30)
 
 
 # --- the door ---------------------------------------------------------------------------------------------

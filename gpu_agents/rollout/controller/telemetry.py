@@ -21,6 +21,7 @@ from gpu_agents.rollout.controller.consumption import (
 )
 from gpu_agents.rollout.controller.controller import Controller, TrainedBatch
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
+from gpu_agents.rollout.controller.ledger import DropReason
 from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.telemetry import (
     ENVIRONMENT,
@@ -154,6 +155,7 @@ def ledger_values(controller: Controller) -> dict[str, float]:
         "ledger/drawn_groups": float(groups.drawn),
         "ledger/trained_groups": float(groups.trained),
         "ledger/dropped_groups": float(sum(groups.dropped.values())),
+        "ledger/failed_groups": float(groups.dropped.get(DropReason.ERROR, 0)),
         "ledger/generated_tokens": float(tokens.generated),
         "ledger/trained_tokens": float(tokens.trained),
         "ledger/dropped_tokens": float(sum(tokens.dropped.values())),

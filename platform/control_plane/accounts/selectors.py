@@ -68,6 +68,20 @@ def caller_in(user: User, project: Project, token: ApiToken | None = None) -> Ca
     return Caller(user, project, role, scopes, token)
 
 
+def caller_again(user_id: str, project: Project, *, token_id: str = "") -> Caller | None:
+    """Who made something signed, with the power that they have in the project now; None when they have none left.
+
+    `token_id`: of the token with which it was made. What was made with a token ends when that is revoked.
+    """
+    user = User.objects.filter(pk=user_id).first()
+    if user is None:
+        return None
+    if not token_id:
+        return caller_in(user, project)
+    token = ApiToken.objects.filter(pk=token_id, user=user, project=project, revoked_at=None).first()
+    return caller_in(user, project, token) if token is not None else None
+
+
 def caller_of_token(text: str, *, now: datetime) -> Caller | None:
     """Who a bearer token speaks for; None when it is unknown, expired, revoked, or its user is gone."""
     sha256 = digest(text)

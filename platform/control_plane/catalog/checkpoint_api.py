@@ -20,6 +20,7 @@ from control_plane.catalog import checkpoint_services as services
 from control_plane.catalog import selectors, store
 from control_plane.catalog.api import CheckpointSerializer
 from control_plane.catalog.checkpoint_files import files_of
+from control_plane.catalog.download_links import checkpoint_of_link, make_link
 from control_plane.catalog.models import Checkpoint, CheckpointState
 from control_plane.catalog.serve import blob_response
 from control_plane.catalog.show import alias_as_json, checkpoint_as_json
@@ -68,7 +69,8 @@ class LinkRequestSerializer(StrictSerializer):
 
 class LinkSerializer(serializers.Serializer[Any]):
     url = serializers.CharField(help_text="fetches the tar without a token; takes Range")
-    expires_at = serializers.DateTimeField()
+    files_url = serializers.CharField(help_text="its files with offsets and sha256, without a token too")
+    expires_at = serializers.DateTimeField(help_text="never after the token's with which it was made")
     sha256 = serializers.CharField()
     bytes = serializers.IntegerField()
 
@@ -166,16 +168,7 @@ class CheckpointFilesView(APIView):
 
     @extend_schema(operation_id="list_checkpoint_files", responses=CheckpointFilesSerializer)
     def get(self, request: Request, checkpoint_id: str) -> Response:
-        checkpoint = selectors.checkpoint_for(caller_of(request), checkpoint_id)
-        need_stored(checkpoint)
-        with store.open_blob(checkpoint.tar_sha256) as archive:
-            found = files_of(archive)
-        return Response(
-            {
-                "id": checkpoint.pk, "tar_sha256": checkpoint.tar_sha256, "bytes": checkpoint.bytes,
-                "files": [asdict(file) for file in found],
-            }
-        )  # fmt: skip
+        return Response(_files(selectors.checkpoint_for(caller_of(request), checkpoint_id)))
 
 
 class CheckpointLinkView(APIView):
@@ -186,15 +179,17 @@ class CheckpointLinkView(APIView):
     )
     @idempotent(secret=True)
     def post(self, request: Request, checkpoint_id: str) -> Response:
-        checkpoint = selectors.checkpoint_for(caller_of(request), checkpoint_id)
+        caller = caller_of(request)
+        checkpoint = selectors.checkpoint_for(caller, checkpoint_id)
         form = LinkRequestSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         need_stored(checkpoint)
-        path, expires_at = services.download_link(
-            checkpoint, seconds=form.validated_data["expires_in_seconds"], now=clock.now()
+        path, expires_at = make_link(
+            caller, checkpoint, seconds=form.validated_data["expires_in_seconds"], now=clock.now()
         )
+        url = f"{settings.ENVIRONMENT.public_url.rstrip('/')}{path}"
         document = {
-            "url": f"{settings.ENVIRONMENT.public_url.rstrip('/')}{path}", "expires_at": rfc3339(expires_at),
+            "url": url, "files_url": f"{url}/files", "expires_at": rfc3339(expires_at),
             "sha256": checkpoint.tar_sha256, "bytes": checkpoint.bytes,
         }  # fmt: skip
         return Response(document, status=201)
@@ -213,7 +208,18 @@ class SignedDownloadView(APIView):
         auth=[],
     )
     def get(self, request: Request, link: str) -> HttpResponseBase:
-        return _send(request, services.checkpoint_of_link(link, now=clock.now()))
+        return _send(request, checkpoint_of_link(link, now=clock.now()))
+
+
+class SignedFilesView(APIView):
+    """What lies in the download of a signed link, for who has nothing but the link."""
+
+    authentication_classes: list[Any] = []
+    permission_classes = [AllowAny]
+
+    @extend_schema(operation_id="list_checkpoint_files_by_link", responses=CheckpointFilesSerializer, auth=[])
+    def get(self, request: Request, link: str) -> Response:
+        return Response(_files(checkpoint_of_link(link, now=clock.now())))
 
 
 class AliasesView(APIView):
@@ -232,6 +238,16 @@ def need_stored(checkpoint: Checkpoint) -> None:
         raise Problem(410, "freed", f"the bytes of checkpoint {checkpoint.pk} were freed")
     if checkpoint.state != CheckpointState.STORED:
         raise conflict("not_stored", "the checkpoint is only on its node so far; try again when it is STORED")
+
+
+def _files(checkpoint: Checkpoint) -> dict[str, Any]:
+    need_stored(checkpoint)
+    with store.open_blob(checkpoint.tar_sha256) as archive:
+        found = files_of(archive)
+    return {
+        "id": checkpoint.pk, "tar_sha256": checkpoint.tar_sha256, "bytes": checkpoint.bytes,
+        "files": [asdict(file) for file in found],
+    }  # fmt: skip
 
 
 def _send(request: Request, checkpoint: Checkpoint) -> HttpResponseBase:

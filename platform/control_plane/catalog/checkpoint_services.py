@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.core import signing
 from django.db import transaction
 
-from control_plane.accounts import audit
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import Project
 from control_plane.accounts.services import note_project
@@ -26,11 +24,10 @@ from control_plane.catalog.models import (
 )
 from control_plane.catalog.retention import Candidate, Policy, Verdict, judge
 from control_plane.common.apart import apart
-from control_plane.common.errors import FieldError, Problem, conflict, not_found, or_not_found, unprocessable
+from control_plane.common.errors import FieldError, Problem, conflict, not_found, unprocessable
 from control_plane.webhooks import outbox
 
 LEFT_FOR = timedelta(days=30)  # so long the bytes of a freed checkpoint are looked for
-LINK_SALT = "checkpoint-download"
 Judge = Callable[[AliasGate, Checkpoint], dict[str, Any]]  # raises Problem when the gate is not passed
 Needs = Callable[[Project], Mapping[str, list[str]]]  # checkpoint id → who needs it
 
@@ -165,31 +162,6 @@ def hold_stored(checkpoint_id: str) -> bool:
     return found.first() is not None
 
 
-# --- links ------------------------------------------------------------------------------------------------
-
-
-def download_link(checkpoint: Checkpoint, *, seconds: int, now: datetime) -> tuple[str, datetime]:
-    """A signed path that fetches this checkpoint without a token, until it expires."""
-    expires_at = now + timedelta(seconds=seconds)
-    audit.record(
-        "checkpoint.link", target=("checkpoint", checkpoint.pk), project=checkpoint.project_id, at=now,
-        data={"expires_at": expires_at.isoformat()},
-    )  # fmt: skip
-    text = signing.dumps([checkpoint.pk, int(expires_at.timestamp())], salt=LINK_SALT)
-    return f"/api/v1/checkpoint-downloads/{text}", expires_at
-
-
-def checkpoint_of_link(text: str, *, now: datetime) -> Checkpoint:
-    """404 for a link that is not ours, 410 for one that has expired."""
-    try:
-        checkpoint_id, expires = signing.loads(text, salt=LINK_SALT)
-    except signing.BadSignature as error:
-        raise not_found("download link", text[:20]) from error
-    if now.timestamp() > expires:
-        raise Problem(410, "link_expired", "this download link has expired; ask for another")
-    return or_not_found(Checkpoint.objects.filter(pk=checkpoint_id).first(), "checkpoint", checkpoint_id)
-
-
 # --- retention --------------------------------------------------------------------------------------------
 
 
@@ -218,9 +190,11 @@ def plan_retention(project: Project, policy: Policy, needs: Needs, *, now: datet
 def apply_retention(project: Project, policy: Policy, needs: Needs, *, now: datetime) -> list[Verdict]:
     """Free what the policy frees at this moment. Rows and lineage stay; bytes go once nobody names them."""
     with transaction.atomic():
-        # Whoever is about to need one of these waits here, or is seen by `needs`.
-        list(Checkpoint.objects.select_for_update().filter(project=project).order_by("pk").values_list("pk"))
-        verdicts = judge(_candidates(project, needs), policy, now=now)
+        # Whoever is about to need one of these waits here, or is seen by `needs`. What is stored from here on is not
+        # held, so it is not judged either: it waits for the next time.
+        own = Checkpoint.objects.select_for_update().filter(project=project, state=CheckpointState.STORED)
+        held = set(own.order_by("pk").values_list("pk", flat=True))
+        verdicts = judge(_candidates(project, needs, among=held), policy, now=now)
         freed = [verdict.id for verdict in verdicts if verdict.freed]
         hashes = list(Checkpoint.objects.filter(pk__in=freed).values_list("tar_sha256", flat=True))
         Checkpoint.objects.filter(pk__in=freed).update(state=CheckpointState.FREED, freed_at=now)
@@ -240,11 +214,14 @@ def free_left_bytes(*, now: datetime) -> int:
     return freed
 
 
-def _candidates(project: Project, needs: Needs) -> list[Candidate]:
+def _candidates(project: Project, needs: Needs, *, among: Collection[str] | None = None) -> list[Candidate]:
+    """Of the project's stored checkpoints; of those whose ids are `among` the given ones."""
     needed: dict[str, list[str]] = {key: list(why) for key, why in needs(project).items()}
     for alias in CheckpointAlias.objects.filter(project=project).order_by("name"):
         needed.setdefault(alias.checkpoint_id, []).append(f"alias {alias.name}")
     stored = Checkpoint.objects.filter(project=project, state=CheckpointState.STORED).order_by("-pk")
+    if among is not None:
+        stored = stored.filter(pk__in=among)
     candidates = []
     for row in stored:
         assert row.stored_at is not None  # set with the state

@@ -55,5 +55,6 @@ urlpatterns = [
     path("checkpoints/<str:checkpoint_id>/files", checkpoint_api.CheckpointFilesView.as_view()),
     path("checkpoints/<str:checkpoint_id>/links", checkpoint_api.CheckpointLinkView.as_view()),
     path("checkpoint-downloads/<str:link>", checkpoint_api.SignedDownloadView.as_view()),
+    path("checkpoint-downloads/<str:link>/files", checkpoint_api.SignedFilesView.as_view()),
     path("checkpoint-aliases", checkpoint_api.AliasesView.as_view()),
 ]

@@ -7,6 +7,8 @@ from collections import defaultdict
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Q
+
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import Project
 from control_plane.catalog import checkpoint_services as registry
@@ -17,12 +19,15 @@ from control_plane.runs.selectors import newest_stored_checkpoints
 from oolong.contracts.lifecycle import ENDED, AttemptStatus
 
 MAX_NODES = 200
+TRAINING_KINDS = ("rl", "sft")
 
 
 def needs_of_runs(project: Project) -> dict[str, list[str]]:
-    """Checkpoint id → why runs need it: one starts from it, a live one would go on from it."""
+    """Checkpoint id → why runs need it: one was trained from it, a live one uses it or would go on from it."""
     needs: defaultdict[str, list[str]] = defaultdict(list)
-    for run in Run.objects.filter(project=project).exclude(initial_checkpoint=None):
+    # An evaluation or a chat that has ended is no child: nothing was made of the checkpoint.
+    starts = Run.objects.filter(~Q(status__in=ENDED) | Q(kind__in=TRAINING_KINDS), project=project)
+    for run in starts.exclude(initial_checkpoint=None):
         needs[str(run.initial_checkpoint_id)].append(f"run {run.name!r} ({run.pk}) starts from it")
     for run in Run.objects.filter(project=project).exclude(resume_checkpoint=None).exclude(status__in=ENDED):
         needs[str(run.resume_checkpoint_id)].append(f"run {run.name!r} ({run.pk}) goes on from it")

@@ -46,7 +46,7 @@ def begin_cancel(run: Run, message: str, *, now: datetime) -> None:
 
 
 def hasten(run: Run, message: str, *, now: datetime) -> bool:
-    """A run that is FINISHING keeps its cause; its jobs are asked at once, and killed when they take their time. False
+    """A run that is FINISHING keeps its end; its jobs are asked at once, and killed when they take their time. False
     when there is nothing left to hasten."""
     attempt = live_attempt(run)
     if attempt is None or not _shorten_graces(attempt):

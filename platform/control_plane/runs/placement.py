@@ -22,6 +22,7 @@ from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import plan_jobs, port_names
 from control_plane.runs.selectors import newest_stored_checkpoint, queue
 from control_plane.runs.taking_back import take_slots_back
+from control_plane.runs.tested_rewards import untested_reward
 from oolong.contracts.lifecycle import EndReason, RunStatus
 from oolong.contracts.run_spec import RunSpec
 from oolong.logs import about
@@ -130,8 +131,7 @@ def _place(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) 
     if run.status != RunStatus.QUEUED or node.liveness != Liveness.READY or node.intent != Intent.ACTIVE:
         return False
     spec = spec_to_start(run)
-    if spec.algorithm.loss_function is not None and not run.project.trainer_code:
-        message = f"trainer_code of project {run.project.name!r} was turned off while the run waited"
+    if message := _not_allowed_any_more(run, spec):
         fields = verdict_of(EndReason.CONFIG_REFUSED, message)
         move_run(run, RunStatus.FAILED, now=now, message=message, **fields)
         fleet.announce_queue()
@@ -164,3 +164,14 @@ def _place(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) 
     )  # fmt: skip
     fleet.announce_leases()
     return True
+
+
+def _not_allowed_any_more(run: Run, spec: RunSpec) -> str:
+    """What the project has forbidden while the run waited; empty when it may start."""
+    if spec.algorithm.loss_function is not None and not run.project.trainer_code:
+        return f"trainer_code of project {run.project.name!r} was turned off while the run waited"
+    if run.attempt_number or run.dataset_version is None:
+        return ""  # who trains already goes on: a recovery is no new run
+    used = {version.ref: version for version in run.functions.select_related("function")}
+    untested = untested_reward(run.project, spec, used.get(spec.reward.function or ""), run.dataset_version)
+    return untested.message if untested is not None else ""

@@ -18,8 +18,7 @@ from control_plane.catalog.rewards import known_rewards
 from control_plane.common.errors import FieldError
 from control_plane.fleet.models import Pool
 from control_plane.runs.lint_facts import facts_of
-from control_plane.runs.models import RewardTest
-from control_plane.runs.reward_key import reward_key
+from control_plane.runs.tested_rewards import untested_reward
 from oolong.contracts import user_source
 from oolong.contracts.run_spec import LintFinding, RunSpec, lint, spec_errors
 from oolong.contracts.user_source import EVALUATION_REWARD, SourceKind
@@ -80,8 +79,10 @@ def resolve_spec(
             resolved.refuse(finding.pointer, finding.code, f"{finding.message}. {finding.advice}")
         else:
             resolved.warnings.append(finding)
-    if not resolved.errors and spec.kind == "rl" and caller.project.tested_rewards:
-        _need_green(caller, spec, resolved)
+    if not resolved.errors and resolved.dataset_version is not None:
+        function = resolved.functions.get(SourceKind.REWARD)
+        untested = untested_reward(caller.project, spec, function, resolved.dataset_version)
+        resolved.errors += [untested] if untested is not None else []
     if not resolved.errors:
         resolved.document = _exact(spec, resolved)
         resolved.spec = RunSpec.model_validate(resolved.document)
@@ -211,26 +212,6 @@ def _check_reward(spec: RunSpec, resolved: Resolved) -> None:
     own = spec.evaluation.reward if spec.evaluation is not None else None
     if own is not None and own.name not in known_rewards():
         resolved.refuse("/evaluation/reward/name", "unknown_reward", _no_reward(own.name))
-
-
-def _need_green(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
-    """The project asks for it: the newest test of this very reward on this dataset version was green."""
-    key = reward_key(spec.reward, resolved.functions.get(SourceKind.REWARD))
-    of_it = RewardTest.objects.filter(
-        project=caller.project, reward_key=key, dataset_version=resolved.dataset_version
-    ).exclude(verdict="")
-    newest = of_it.order_by("-created_at", "-pk").first()
-    if newest is not None and newest.verdict == "green":
-        return
-    assert resolved.dataset_version is not None
-    reward = f"--function {spec.reward.function}" if spec.reward.function else f"--reward {spec.reward.name}"
-    said = f"its newest test ({newest.pk}) was {newest.verdict}" if newest else "it was never tested"
-    field = "function" if spec.reward.function else "name"
-    resolved.refuse(
-        f"/reward/{field}", "reward_not_tested",
-        f"project {caller.project.name!r} takes only rewards with a green test on {resolved.dataset_version.ref}, and "
-        f"{said}: oolong reward test --dataset {resolved.dataset_version.ref} --split {spec.dataset.split} {reward}",
-    )  # fmt: skip
 
 
 def _no_reward(name: str) -> str:

@@ -43,7 +43,7 @@ def create_test(
             f"{len(lines)} bytes of completions; {MOST_STORED_BYTES} at most: send fewer, or shorter ones"
         )
         raise unprocessable("invalid", message, [FieldError("/stored", "too_large", message)])
-    blob = store.put([lines]) if lines else None
+    blob = store.Blob.of(lines) if lines else None
     named = str(reward.get("function") or reward.get("name") or "exact_match")
     document = {
         "kind": "bench", "name": f"test of {named}"[:120], "model": {"base_model": model},
@@ -55,7 +55,11 @@ def create_test(
     if resolved.errors:
         faults = [FieldError(_in_body(error.pointer), error.code, error.message) for error in resolved.errors]
         raise unprocessable("invalid", f"{faults[0].pointer}: {faults[0].message}", faults)
+    if blob is not None:
+        store.put([lines])  # only now: what is refused leaves no bytes
     with transaction.atomic():
+        if blob is not None:
+            store.hold(blob.sha256)
         run = queue_resolved(caller, resolved, now=now)
         assert resolved.spec is not None and resolved.dataset_version is not None
         function = _function(resolved)

@@ -127,15 +127,16 @@ def update_run(run_id: str, fields: dict[str, Any], *, by: Caller, now: datetime
 def cancel_run(run_id: str, *, by: str, now: datetime) -> Run:
     """End a run without a last checkpoint: its jobs are asked to end, and killed a few seconds later.
 
-    A run that is FINISHING for a cause keeps it, and only ends sooner. Asking again changes nothing; 409 when the run
-    has ended.
+    A run that is FINISHING keeps its end, be it a cause or work that is done, and only comes to it sooner. Asking
+    again changes nothing; 409 when the run has ended.
     """
     with transaction.atomic():
         run = lock_run(run_id)
         refuse_draft(run, "cancelled: delete it")
         refuse_ended(run)
-        if run.status == RunStatus.FINISHING and run.reason:
-            if hasten(run, f"{by} cancelled it; {run.reason} stays its end", now=now):
+        if run.status == RunStatus.FINISHING:
+            stays = f"{run.reason} stays its end" if run.reason else "its work is done already, and is kept"
+            if hasten(run, f"{by} cancelled it; {stays}", now=now):
                 record_act("cancel", run, now=now)
             return run
         if run.reason == EndReason.CANCELLED_BY_USER:

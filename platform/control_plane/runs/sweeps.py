@@ -21,12 +21,11 @@ from control_plane.common.errors import FieldError, Problem, conflict, or_not_fo
 from control_plane.runs.events import note
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run, Sweep, SweepTrial
-from control_plane.runs.resolve import reserved_priority, resolve_spec
+from control_plane.runs.resolve import resolve_spec
 from control_plane.runs.submission import cancel_run, create_run, pause_run, resume_run, stop_run
 from control_plane.runs.sweep_plan import SweepPlan, name_of, reached, set_values, to_be_stopped
 from control_plane.webhooks import outbox
 from oolong.contracts.lifecycle import ENDED, EndReason, RunStatus
-from oolong.contracts.run_spec import RunSpec, spec_errors
 
 log = logging.getLogger(__name__)
 MOST_SHOWN = 20  # faults of points that one answer names
@@ -279,15 +278,9 @@ def _refuse_bad_points(caller: Caller, spec: Mapping[str, Any], points: list[dic
     for number, values in enumerate(points, start=1):
         document = {"name": "sweep", **set_values(spec, values)}
         said = f"point {number} ({name_of('', values).strip()})"
-        # Names are looked up once for the whole sweep: points differ in numbers far more often than in names.
-        # The priority is of every point: begun later, a run has the rights of its person, not those of this token.
-        found = (
-            spec_errors(document) or reserved_priority(caller, RunSpec.model_validate(document))
-            if number > 1
-            else resolve_spec(caller, document).errors
-        )
         faults += [
-            FieldError(f"/spec{fault.pointer}", fault.code, f"{said}: {fault.message}") for fault in found
+            FieldError(f"/spec{fault.pointer}", fault.code, f"{said}: {fault.message}")
+            for fault in resolve_spec(caller, document).errors
         ]
         if len(faults) >= MOST_SHOWN:
             break

@@ -11,9 +11,11 @@ from django.db.models import QuerySet
 from control_plane.common import live
 from control_plane.common.clock import rfc3339
 from control_plane.runs.events import note, run_in_brief
+from control_plane.runs.live_changes import live_settings
 from control_plane.runs.locking import each_locked
 from control_plane.runs.models import Run
 from control_plane.telemetry import alert_rules as rules
+from control_plane.telemetry.alert_window import START_STEPS, STEPS, TIME_POINTS, Window
 from control_plane.telemetry.models import Alert
 from control_plane.webhooks import outbox
 from oolong.contracts.lifecycle import RunStatus
@@ -52,25 +54,28 @@ def watch_run(run: Run, *, now: datetime) -> None:
     _tell(run, said, now=now)
 
 
-def window_of(run: Run, *, now: datetime) -> rules.Window:
+def window_of(run: Run, *, now: datetime) -> Window:
     """What the rules may know of a run: two queries on its newest attempt, by the series' primary keys."""
     attempt = run.attempts.order_by("-number").values_list("pk", flat=True).first()
     with connection.cursor() as cursor:
-        cursor.execute(_STEPS.format(order="DESC"), (rules.STEPS, attempt, list(rules.BY_STEP)))
+        cursor.execute(_STEPS.format(order="DESC"), (STEPS, attempt, list(rules.BY_STEP)))
         newest = cursor.fetchall()
-        cursor.execute(_STEPS.format(order="ASC"), (rules.START_STEPS, attempt, list(rules.FROM_THE_START)))
+        cursor.execute(_STEPS.format(order="ASC"), (START_STEPS, attempt, list(rules.FROM_THE_START)))
         first = cursor.fetchall()
-        cursor.execute(_TIMES, (rules.TIME_POINTS, attempt, list(rules.BY_TIME)))
+        cursor.execute(_TIMES, (TIME_POINTS, attempt, list(rules.BY_TIME)))
         times: dict[str, list[list[float]]] = {}
         for name, values in cursor.fetchall():
             times.setdefault(name, []).append(values)
     last_step = max((at for name, _, at in newest if name == "time/step_seconds"), default=None)
-    return rules.Window(
+    spec = RunSpec.model_validate(run.spec)
+    bound = live_settings(run).max_staleness
+    return Window(
         steps={name: values for name, values, _ in newest},
         start={name: values for name, values, _ in first},
         times=times,
         seconds_since_step=(now - last_step).total_seconds() if last_step is not None else None,
-        bound_holds=RunSpec.model_validate(run.spec).staleness.straggler_policy != "keep",
+        bound_holds=spec.staleness.straggler_policy != "keep",
+        buffer_places=(spec.staleness.max if bound is None else bound) * spec.trainer.groups_per_step,
     )
 
 

@@ -117,6 +117,7 @@ pack/flops_imbalance | | work that the ranks wait for, microbatch by microbatch,
 ledger/drawn_groups | groups | groups started so far; trained, dropped and those in hand add up to it
 ledger/trained_groups | groups | groups trained on so far
 ledger/dropped_groups | groups | groups dropped so far, for whatever reason
+ledger/failed_groups | groups | of them, those whose workflow or reward failed
 ledger/generated_tokens | tokens | completion tokens made so far; trained, dropped, lost and those in hand add up to it
 ledger/trained_tokens | tokens | completion tokens trained on so far
 ledger/dropped_tokens | tokens | completion tokens of dropped groups so far

@@ -39,6 +39,7 @@ NOT_IN_THE_SDK = {
     "GET /checkpoint-aliases/{}": "aliases are listed, and resolved by their name",
     "PATCH /pool/quota": "of administrators, on the pool page",
     "GET /checkpoint-downloads/{}": "its address is given out whole, for curl and browsers",
+    "GET /checkpoint-downloads/{}/files": "likewise",
 }
 AGENTS = "/agent/"  # the protocol of nodes has a client of its own
 

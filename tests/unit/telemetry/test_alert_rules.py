@@ -7,7 +7,8 @@ import re
 import pytest
 from pydantic import BaseModel
 
-from control_plane.telemetry.alert_rules import BY_STEP, BY_TIME, RULES, Window, judge
+from control_plane.telemetry.alert_rules import BY_STEP, BY_TIME, FROM_THE_START, RULES, judge
+from control_plane.telemetry.alert_window import Window
 from oolong.contracts.metrics import METRICS
 from oolong.contracts.run_spec import RunSpec
 
@@ -18,11 +19,14 @@ HEALTHY = {
     "reward/mean": [n / 60 for n in range(60)],
     "length/truncated_share": [0.02] * 60, "idle/trainer_share": [0.05] * 60,
     "staleness/over_bound_share": [0.0] * 60, "time/publish_seconds": [0.1] * 60, "time/step_seconds": [10.0] * 60,
+    "weight/std": [0.2] * 60, "weight/effective_share": [0.9] * 60, "reward/std": [0.4] * 60,
+    "memory/trainer_peak_bytes": [4e9] * 10 + [5e9] * 50,
 }  # fmt: skip
-START = {"policy/entropy": [1.0] * 20, "mismatch/logprob_abs_mean": [1e-3] * 20}
+START = {"policy/entropy": [1.0] * 20, "mismatch/logprob_abs_mean": [1e-3] * 20, "reward/std": [0.4] * 20}
 TIMES = {
     "idle/rollout_share": [[0.1] * 12], "engine/restarts": [[0.0, 1.0]], "reward/scored": [[1000.0]],
-    "reward/verifier_errors": [[3.0]],
+    "reward/verifier_errors": [[3.0]], "buffer/groups": [[8.0, 64.0] * 20],
+    "ledger/failed_groups": [[0.0, 1.0]], "ledger/trained_groups": [[0.0, 400.0]],
 }  # fmt: skip
 
 
@@ -47,6 +51,21 @@ def test_a_healthy_run_has_no_alert_and_nor_has_one_of_which_nothing_is_known() 
             "mismatch_drift",
             window({"mismatch/logprob_abs_mean": [2e-2]}, start={"mismatch/logprob_abs_mean": [0.0] * 20}),
             "by none at the start",
+        ),
+        ("mismatch_large", window({"mismatch/logprob_abs_mean": [0.2] * 60}, start={}), "0.2 nats a token over 3"),
+        ("weight_spread", window({"weight/std": [0.2] * 55 + [1.5] * 5}), "1.5 around its mean over 5 steps (chi-sq"),
+        ("few_effective", window({"weight/effective_share": [0.9] * 55 + [0.2] * 5}), "for 20% of its tokens"),
+        ("reward_constant", window({"reward/std": [0.4] * 50 + [0.01] * 10}), "spread by 0.01, 2% of their start"),
+        (
+            "buffer_full",
+            window(times={"buffer/groups": [[64.0] * 30 + [8.0] * 20]}, buffer_places=64),
+            "64 finished groups, all that the gate allows, waited for the trainer 60%",
+        ),
+        ("memory_grows", window({"memory/trainer_peak_bytes": [4e9 + n * 1e8 for n in range(60)]}), "from 4 to 9.9 GB"),
+        (
+            "rollout_errors",
+            window(times={"ledger/failed_groups": [[7.0, 17.0]], "ledger/trained_groups": [[400.0, 490.0]]}),
+            "10.0% of the groups",
         ),
         ("clipping", window({"policy/clip_high_share": [0.3] * 60}), "35% of the loss tokens"),
         ("gradient_spike", window({"optim/grad_norm": [0.5] * 59 + [4.0]}), "is 4, usually 0.5"),
@@ -106,8 +125,20 @@ def test_the_fields_that_an_advice_names_exist() -> None:
     assert named and missing == []
 
 
+def test_a_buffer_without_places_is_never_full_and_memory_that_rose_once_is_no_leak() -> None:
+    times = {"buffer/groups": [[64.0] * 50]}
+    assert judge(window(times=times, buffer_places=0)) == judge(window(times=times, buffer_places=65)) == {}
+    once = {"memory/trainer_peak_bytes": [4e9] * 40 + [9e9] * 20}
+    assert judge(window(once)) == {}
+
+
+def test_a_total_that_begins_anew_counts_from_there() -> None:
+    times = {"ledger/failed_groups": [[50.0, 1.0]], "ledger/trained_groups": [[900.0, 10.0, 110.0]]}
+    assert judge(window(times=times)) == {}
+
+
 def test_rules_look_only_at_metrics_that_are_in_the_catalogue() -> None:
-    assert set(BY_STEP) | set(BY_TIME) <= set(METRICS)
+    assert set(BY_STEP) | set(BY_TIME) <= set(METRICS) and set(FROM_THE_START) <= set(BY_STEP)
 
 
 def _marks() -> list[pytest.MarkDecorator]:

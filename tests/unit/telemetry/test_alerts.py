@@ -55,6 +55,21 @@ def test_an_alert_opens_once_and_closes_when_it_no_longer_holds(world: World) ->
     assert [message.split(":")[0] for message in told(world)] == ["alert", "over"]
 
 
+def test_a_full_buffer_is_measured_by_the_bound_that_holds_now(world: World) -> None:
+    spec = {**SPEC, "trainer": {"groups_per_step": 8}}
+    Run.objects.filter(pk=world.run.pk).update(spec=spec)
+    now = clock.now()
+    lines = [
+        Points(at=now.timestamp(), axis="time", x=5 * n, values={"buffer/groups": 16.0}) for n in range(40)
+    ]
+    services.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=0, body=encode(*lines))
+    alerts.watch_runs(now=now)
+    assert not Alert.objects.exists(), "four versions ahead hold 32 groups"
+    Run.objects.filter(pk=world.run.pk).update(live={"revision": 1, "max_staleness": 2})
+    alerts.watch_runs(now=now)
+    assert [alert.rule for alert in Alert.objects.all()] == ["buffer_full"]
+
+
 def test_a_run_that_has_ended_has_no_open_alert(world: World) -> None:
     ship_steps(world, 1, 12, weight__mean=3.0)
     alerts.watch_runs(now=clock.now())

@@ -75,6 +75,7 @@ class GateVerdict(Answer):
 
 class DownloadLink(Answer):
     url: str
+    files_url: str = ""  # its files with offsets and sha256
     expires_at: datetime
     sha256: str
     bytes: int

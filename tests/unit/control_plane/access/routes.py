@@ -130,6 +130,7 @@ ROUTES = {
     "GET /checkpoints/{checkpoint_id}/download": "checkpoints:read",
     "POST /checkpoints/{checkpoint_id}/links": "checkpoints:read",
     "GET /checkpoint-downloads/{link}": OPEN,  # the signature is its credential
+    "GET /checkpoint-downloads/{link}/files": OPEN,
     "GET /checkpoint-aliases": "checkpoints:read",
     "GET /checkpoint-aliases/{alias}": "checkpoints:read",
     "PUT /checkpoint-aliases/{alias}": "checkpoints:write",

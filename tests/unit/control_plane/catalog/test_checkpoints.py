@@ -6,13 +6,14 @@ import hashlib
 import io
 import json
 import tarfile
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from control_plane.accounts.models import Role
+from control_plane.accounts.models import ApiToken, Role, User
 from control_plane.catalog import checkpoint_services, store
 from control_plane.catalog.models import Checkpoint, CheckpointState
 from control_plane.runs import housekeeping, submission
@@ -156,6 +157,56 @@ def test_a_signed_link_downloads_without_a_token_until_it_expires(
     assert (late.status_code, late.json()["code"]) == (410, "link_expired")
 
 
+def local(url: str) -> str:
+    return url.removeprefix("http://testserver")
+
+
+def test_a_link_has_a_manifest_by_which_one_file_is_fetched_alone(alice: Any, stored: Any) -> None:
+    link = alice.post(f"/checkpoints/{stored().pk}/links").json()
+    listed = Client().get(local(link["files_url"])).json()
+    config = next(file for file in listed["files"] if file["name"] == "hf/config.json")
+    first, last = config["offset"], config["offset"] + config["bytes"] - 1
+    part = Client().get(local(link["url"]), headers={"range": f"bytes={first}-{last}"})
+    assert b"".join(part.streaming_content) == FILES["hf/config.json"]
+    for wrong in (f"bytes={link['bytes']}-", "bytes=9-3"):
+        refused = Client().get(local(link["url"]), headers={"range": wrong})
+        assert (refused.status_code, refused.json()["code"]) == (416, "range")
+        assert refused["Content-Range"] == f"bytes */{link['bytes']}"
+    forged = local(link["files_url"]).replace("/files", "x/files")
+    assert Client().get(forged).json()["code"] == "not_found"
+
+
+@pytest.mark.parametrize("how", ["left", "deactivated", "revoked", "narrowed"])
+def test_a_link_ends_with_the_power_of_who_made_it(alice: Any, person: Any, stored: Any, how: str) -> None:
+    bob, checkpoint = person("bob", role=Role.VIEWER), stored()
+    url = local(bob.post(f"/checkpoints/{checkpoint.pk}/links").json()["url"])
+    kept = local(alice.post(f"/checkpoints/{checkpoint.pk}/links").json()["url"])
+    token = ApiToken.objects.get(user=bob.user)
+    if how == "left":
+        assert alice.call("DELETE", f"/members/{bob.user.pk}").status_code == 204
+    elif how == "deactivated":
+        User.objects.filter(pk=bob.user.pk).update(is_active=False)
+    elif how == "revoked":
+        assert alice.call("DELETE", f"/tokens/{token.pk}").status_code == 204
+    else:
+        ApiToken.objects.filter(pk=token.pk).update(scopes=["runs:read"])
+    for path in (url, f"{url}/files"):
+        refused = Client().get(path)
+        assert (refused.status_code, refused.json()["code"]) == (410, "link_revoked")
+    answer = Client().get(kept)
+    assert answer.status_code == 200
+    answer.close()
+
+
+def test_a_link_works_no_longer_than_the_token_that_made_it(alice: Any, stored: Any, clock: Any) -> None:
+    ends = clock.now + timedelta(seconds=90)
+    ApiToken.objects.filter(user=alice.user).update(expires_at=ends)
+    link = alice.post(f"/checkpoints/{stored().pk}/links", {"expires_in_seconds": 3600}).json()
+    assert datetime.fromisoformat(link["expires_at"]) == ends
+    clock.forward(91)
+    assert Client().get(local(link["url"])).json()["code"] == "link_expired"
+
+
 @pytest.mark.parametrize("seconds", [0, 59, 10**9, "soon"])
 def test_a_link_of_no_or_endless_life_is_refused(alice: Any, stored: Any, seconds: Any) -> None:
     body = {"expires_in_seconds": seconds}
@@ -267,6 +318,17 @@ def test_what_an_alias_a_pin_or_a_run_needs_is_never_freed(alice: Any, stored: A
     assert why[aliased.pk] == ["alias prod"]
     assert why[pinned.pk] == ["pinned"]
     assert why[base.pk] == [f"run 'a run' ({child['id']}) starts from it"]
+
+
+def test_an_evaluation_or_a_chat_needs_its_checkpoint_while_it_lasts(alice: Any, stored: Any) -> None:
+    scored, talked = stored("run_0", step=1), stored("run_1", step=1)
+    stored("run_0", step=2), stored("run_1", step=2)
+    split = {"version": "sums@1", "split": "eval"}
+    alice.run(kind="eval", model={"checkpoint": scored.pk}, dataset=split, evaluation={"prompts": 8})
+    alice.post("/playgrounds", {"models": [{"checkpoint": talked.pk}]})
+    assert plan(alice, keep_last=1)["free"] == []
+    Run.objects.update(status="SUCCEEDED")
+    assert {found["id"] for found in plan(alice, keep_last=1)["free"]} == {scored.pk, talked.pk}
 
 
 def test_what_a_live_run_would_go_on_from_is_kept_and_freed_once_it_has_ended(

@@ -114,6 +114,32 @@ def test_a_run_that_finishes_keeps_its_cause_whoever_cancels_or_stops_it(
     assert alice.see(run["id"])["status"] == "FAILED"
 
 
+def test_a_cancel_takes_nothing_from_work_that_is_done(
+    alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
+) -> None:
+    machine = node()
+    run = start(machine)
+    attempt = Attempt.objects.get()
+    commit_checkpoint(run["id"], attempt.pk, step=3, final=True)
+    for name in ("trainer", "controller"):
+        machine.exit(machine.job(name), EndReason.COMPLETED)
+    machine.beat()
+    for _ in range(2):
+        asked = alice.post(f"/runs/{run['id']}/cancel")
+        assert (asked.status_code, asked.json()["status"], asked.json()["reason"]) == (202, "FINISHING", "")
+    assert [event["kind"] for event in alice.events(run["id"])].count("cancel") == 1
+    assert all(
+        job.stop and job.grace_seconds <= 5 for job in machine.beat().attempts[0].jobs if job.name == "reward"
+    )
+    machine.upload_checkpoint(attempt.pk, attempt.epoch, step=3, final=True)
+    machine.ship_all()
+    machine.beat()
+    tick()
+    ended = alice.see(run["id"])
+    assert (ended["status"], ended["reason"]) == ("SUCCEEDED", "completed")
+    assert alice.post(f"/runs/{run['id']}/cancel").json()["code"] == "has_ended"
+
+
 def test_a_late_report_without_a_job_does_not_free_the_slot_that_it_holds(
     alice: Any, node: Any, start: Any, clock: Any
 ) -> None:

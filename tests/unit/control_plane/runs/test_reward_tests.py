@@ -12,6 +12,7 @@ from control_plane.catalog import store
 from control_plane.fleet.models import Lease
 from control_plane.runs import records
 from control_plane.runs.models import Attempt, Run
+from control_plane.runs.sweeps import advance_sweeps
 from oolong.contracts.lifecycle import EndReason
 
 BODY = {"dataset": "sums@1", "split": "train", "model": "tiny", "reward": {"name": "exact_match"}}
@@ -109,12 +110,15 @@ def test_a_test_that_left_no_report_has_failed_and_has_no_verdict(alice: Any, no
         ({"bench": {"cheats": []}}, "/bench/samples", "nothing_scored"),
         ({"bench": {"stored": "0" * 64}}, "/bench/stored", "invalid"),
         ({"stored": [{"completion": "x"}]}, "/stored/0", "no_row"),
+        ({"stored": [{"row": 0, "completion": "x"}], "split": "exam"}, "/split", "unknown_split"),
     ],
 )  # fmt: skip
 def test_an_odd_test_is_refused_and_nothing_is_queued(
     alice: Any, change: Any, pointer: str, code: str
 ) -> None:
+    before = {blob.sha256 for blob in store.listed()}
     refused = create(alice, **change)
+    assert {blob.sha256 for blob in store.listed()} == before
     assert refused.status_code == 422
     assert (pointer, code) in {(error["pointer"], error["code"]) for error in refused.json()["errors"]}
     assert alice.get("/reward-tests").json()["data"] == [] and not Run.objects.exists()
@@ -183,6 +187,68 @@ def test_a_test_of_other_options_source_or_data_does_not_count(strict: Any) -> N
     assert (
         "more@1" in refusal(strict, dataset={"version": "more@1"}, reward={"function": "near@1"})["message"]
     )
+
+
+def test_every_way_to_a_run_asks_for_the_green_test(alice: Any, clock: Any) -> None:
+    run = alice.run()
+    draft = alice.post("/runs", {"spec": alice.spec(), "draft": True}).json()
+    alice.post("/run-templates", {"name": "mine", "spec": alice.spec()})
+    body = {"spec": alice.spec(), "plan": {"parameters": [{"pointer": "/seed", "values": [1, 2]}]}}
+    sweep = alice.post("/sweeps", {"name": "s", **body}).json()
+    alice.call("PATCH", "/project", {"tested_rewards": True})
+    Run.objects.filter(pk=run["id"]).update(status="FAILED")
+    ways = [
+        ("/runs", {"spec": {"name": "x"}, "template": "mine"}),
+        ("/runs", {"spec": alice.spec(), "dedupe_key": "once"}),
+        (f"/runs/{draft['id']}/submit", None),
+        (f"/runs/{run['id']}/clone", {}),
+        (f"/runs/{run['id']}/retry", None),
+        ("/sweeps", {"name": "t", **body}),
+    ]
+    for path, given in ways:
+        refused = alice.post(path, given)
+        assert refused.status_code == 422, (path, refused.content)
+        [code] = {error["code"] for error in refused.json()["errors"]}
+        assert code == "reward_not_tested", path
+    advance_sweeps(now=clock.forward(2))
+    skipped = alice.get(f"/sweeps/{sweep['id']}/trials").json()["data"][0]["skipped"]
+    assert "takes only rewards with a green test" in skipped
+    say(create(alice).json(), "green")
+    for path, given in ways:
+        assert alice.post(path, given).status_code in (201, 202), path
+
+
+def test_a_run_that_waited_while_the_test_turned_red_does_not_start(
+    strict: Any, node: Any, tick: Any, clock: Any
+) -> None:
+    say(create(strict).json(), "green")
+    run = strict.run()
+    clock.forward(1)
+    say(create(strict).json(), "red")
+    Run.objects.filter(kind="bench").update(status="SUCCEEDED")
+    node()
+    tick()
+    ended = strict.see(run["id"])
+    assert (ended["status"], ended["reason"]) == ("FAILED", "config_refused")
+    assert "oolong reward test" in ended["reason_message"]
+
+
+def test_a_run_that_trains_goes_on_whatever_a_later_test_says(
+    strict: Any, node: Any, start: Any, tick: Any, clock: Any
+) -> None:
+    say(create(strict).json(), "green")
+    Run.objects.filter(kind="bench").update(status="SUCCEEDED")
+    machine = node()
+    run = start(machine)
+    clock.forward(1)
+    say(create(strict).json(), "red")
+    Run.objects.filter(kind="bench").update(status="SUCCEEDED")
+    machine.exit(machine.job("trainer"), None, code=1)
+    for _ in range(4):
+        machine.ship_all()
+        machine.beat()
+        tick(10)
+    assert strict.see(run["id"])["attempt_number"] == 2
 
 
 def test_what_is_no_rl_run_needs_no_test(strict: Any) -> None:

@@ -187,6 +187,9 @@ def test_a_maker_who_left_and_an_input_that_is_gone_are_said(alice: Any, person:
         ({"parameters": [{"pointer": "/trainer/lerning_rate", "values": [1]}]}, "/spec/trainer/lerning_rate", "point 1"),
         ({"parameters": [{"pointer": "/trainer/minibatches", "values": [4, 5]}]}, "/spec/trainer/minibatches", "point 2 (minibatches=5)"),
         ({"parameters": [{"pointer": "/model/base_model", "values": ["none"]}]}, "/spec/model/base_model", "no base model"),
+        ({"parameters": [{"pointer": "/model/base_model", "values": ["tiny", "none"]}]}, "/spec/model/base_model", "point 2 (base_model=none)"),
+        ({"parameters": [{"pointer": "/dataset/split", "values": ["train", "exam"]}]}, "/spec/dataset/split", "point 2 (split=exam)"),
+        ({"parameters": [{"pointer": "/trainer/groups_per_step", "values": [8, 1000]}]}, "/spec/dataset/split", "point 2 (groups_per_step=1000)"),
     ],
 )  # fmt: skip
 def test_a_sweep_that_cannot_be_is_refused_before_its_first_run(
@@ -197,6 +200,18 @@ def test_a_sweep_that_cannot_be_is_refused_before_its_first_run(
     error = refused.json()["errors"][0]
     assert error["pointer"] == pointer and says in error["message"], error
     assert not Sweep.objects.exists() and not Run.objects.exists()
+
+
+def test_a_large_sweep_is_checked_point_by_point_and_names_twenty_faults(
+    alice: Any, django_assert_max_num_queries: Any
+) -> None:
+    seeds = {"pointer": "/seed", "values": [*range(100)]}
+    with django_assert_max_num_queries(100 * 8):
+        assert sweep(alice, parameters=[seeds]).status_code == 201
+    rewards = {"pointer": "/reward/name", "values": ["exact_match", *(f"none{n}" for n in range(100))]}
+    errors = sweep(alice, parameters=[rewards]).json()["errors"]
+    assert len(errors) == 20
+    assert all(error["message"].startswith(f"point {n} (") for n, error in enumerate(errors, start=2))
 
 
 def test_no_point_of_a_sweep_has_a_priority_that_its_maker_may_not_give(alice: Any, person: Any) -> None:

@@ -1,0 +1,33 @@
+"""Projects that take only rewards with a green test: asked when a run is made, and again before it first starts."""
+
+from __future__ import annotations
+
+from control_plane.accounts.models import Project
+from control_plane.catalog.models import DatasetVersion, FunctionVersion
+from control_plane.common.field_error import FieldError
+from control_plane.runs.models import RewardTest
+from control_plane.runs.reward_key import reward_key
+from oolong.contracts.run_spec import RunSpec
+
+
+def untested_reward(
+    project: Project, spec: RunSpec, function: FunctionVersion | None, version: DatasetVersion
+) -> FieldError | None:
+    """The fault of a spec whose reward may not train here; None where it may.
+
+    The newest test of this very reward (source or name, and options) on this dataset version decides.
+    """
+    if not project.tested_rewards or spec.kind != "rl":
+        return None
+    key = reward_key(spec.reward, function)
+    of_it = RewardTest.objects.filter(project=project, reward_key=key, dataset_version=version)
+    newest = of_it.exclude(verdict="").order_by("-created_at", "-pk").first()
+    if newest is not None and newest.verdict == "green":
+        return None
+    reward = f"--function {spec.reward.function}" if spec.reward.function else f"--reward {spec.reward.name}"
+    said = f"its newest test ({newest.pk}) was {newest.verdict}" if newest else "it was never tested"
+    return FieldError(
+        f"/reward/{'function' if spec.reward.function else 'name'}", "reward_not_tested",
+        f"project {project.name!r} takes only rewards with a green test on {version.ref}, and {said}: "
+        f"oolong reward test --dataset {version.ref} --split {spec.dataset.split} {reward}",
+    )  # fmt: skip

@@ -1,0 +1,31 @@
+"""What an alert rule may see of a run: the newest points of one attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+STEPS = 60  # of the newest train steps in a window
+START_STEPS = 20  # of the attempt's first train steps, to compare with
+TIME_POINTS = 720  # an hour, at a point every five seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The newest points of one attempt, oldest first."""
+
+    steps: Mapping[str, Sequence[float]] = field(default_factory=dict)  # metric -> its last STEPS values
+    start: Mapping[str, Sequence[float]] = field(
+        default_factory=dict
+    )  # metric -> its first START_STEPS values
+    times: Mapping[str, Sequence[Sequence[float]]] = field(
+        default_factory=dict
+    )  # metric -> per source, last hour
+    seconds_since_step: float | None = None  # None before the first train step
+    bound_holds: bool = False  # on_straggler is wait or drop
+    buffer_places: int = 0  # finished groups that the gate lets wait for the trainer; 0: none, or not known
+
+    def last(self, name: str, count: int) -> Sequence[float] | None:
+        """The last `count` values by step; None when there are not so many."""
+        values = self.steps.get(name, ())
+        return values[-count:] if len(values) >= count else None

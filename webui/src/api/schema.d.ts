@@ -315,6 +315,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/checkpoint-downloads/{link}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What lies in the download of a signed link, for who has nothing but the link. */
+        get: operations["list_checkpoint_files_by_link"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/checkpoint-gates": {
         parameters: {
             query?: never;
@@ -3278,7 +3295,12 @@ export interface components {
         Link: {
             /** @description fetches the tar without a token; takes Range */
             url: string;
-            /** Format: date-time */
+            /** @description its files with offsets and sha256, without a token too */
+            files_url: string;
+            /**
+             * Format: date-time
+             * @description never after the token's with which it was made
+             */
             expires_at: string;
             sha256: string;
             bytes: number;
@@ -5648,6 +5670,36 @@ export interface operations {
                 };
                 content: {
                     "application/octet-stream": string;
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_checkpoint_files_by_link: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                link: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointFiles"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

@@ -1,42 +1,26 @@
 """Chat messages to prompt token ids, from the files of a Hugging Face directory, without transformers.
 
-The template runs in jinja2's immutable sandbox with the same settings and globals that transformers gives it;
-a test in the node lane compares the two.
+The template runs in jinja2's immutable sandbox, as `oolong.model_files` rendered it when the model was registered; a
+test in the node lane compares it with transformers.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import jinja2
-from jinja2 import nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
-SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+from oolong.model_files import chat_template
 
 _STAND_IN = "what-the-assistant-said"
 
 
 class ModelFilesUnusable(ValueError):
     """A file of the model directory is missing or cannot be read; the message names it."""
-
-
-class _GenerationBlock(Extension):
-    """`{% generation %}` marks assistant text for trainers; for a prompt it is only its content."""
-
-    tags = {"generation"}
-
-    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.Scope(body).set_lineno(line)
 
 
 class ChatTemplate:
@@ -49,11 +33,12 @@ class ChatTemplate:
             raise ModelFilesUnusable(f"{directory} has no tokenizer.json; add the model's fast tokenizer")
         self.tokenizer = Tokenizer.from_file(str(tokenizer_file))
         settings = _read_json(directory / "tokenizer_config.json")
-        self._special = {name: _token_text(settings[name]) for name in SPECIAL_TOKENS if settings.get(name)}
+        source = _source(directory, settings)
+        self._special = source.special
         self._special_texts = [
             token.content for token in self.tokenizer.get_added_tokens_decoder().values() if token.special
         ]
-        self._template = _environment().from_string(_template_source(directory, settings))
+        self._template = chat_template.environment().from_string(source.text)
 
     def render(
         self,
@@ -69,8 +54,10 @@ class ChatTemplate:
         if plain:
             messages = self._plain(messages)
         try:
-            return self._template.render(
-                messages=messages, tools=list(tools) or None, add_generation_prompt=True, **self._special
+            return str(
+                self._template.render(
+                    messages=messages, tools=list(tools) or None, add_generation_prompt=True, **self._special
+                )
             )
         except jinja2.TemplateError as error:
             raise ModelFilesUnusable(
@@ -117,28 +104,14 @@ class ChatTemplate:
         return str(self.tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens))
 
 
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationBlock, loopcontrols]
-    )
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _raise
-    environment.globals["strftime_now"] = _strftime_now
-    return environment
-
-
-def _template_source(directory: Path, settings: dict[str, Any]) -> str:
-    file = directory / "chat_template.jinja"
-    if file.is_file():
-        return file.read_text()
-    template = settings.get("chat_template")
-    if isinstance(template, list):
-        template = {entry["name"]: entry["template"] for entry in template}.get("default")
-    if not isinstance(template, str):
+def _source(directory: Path, settings: Mapping[str, Any]) -> chat_template.Source:
+    files = {path.name: path for path in directory.iterdir() if path.is_file()}
+    found = chat_template.source_of(files, settings)
+    if found is None:
         raise ModelFilesUnusable(
             f"{directory} has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json"
         )
-    return template
+    return found
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -149,28 +122,3 @@ def _read_json(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise ModelFilesUnusable(f"{path.name} is not JSON: {error}") from error
     return content
-
-
-def _token_text(token: str | dict[str, Any]) -> str:
-    return token if isinstance(token, str) else str(token["content"])
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    # Jinja's own filter escapes for HTML, which a prompt is not.
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
-
-
-def _raise(message: str) -> str:
-    raise jinja2.TemplateError(message)
-
-
-def _strftime_now(pattern: str) -> str:
-    return datetime.now().strftime(pattern)

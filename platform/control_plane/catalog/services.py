@@ -24,6 +24,7 @@ from control_plane.catalog.models import (
 )
 from control_plane.common.errors import FieldError, Problem, conflict, unprocessable
 from control_plane.common.outbound import AddressRefused, FetchFailed, fetch
+from oolong.model_files import Unusable, check_directory, find_root, render_preview
 
 MAX_UPLOAD_BYTES = {"dataset": 8 * 1024**3, "model": archives.MAX_TOTAL_BYTES}
 PREVIEW_ROWS = 200
@@ -147,12 +148,16 @@ def register_upload(
     try:
         with store.open_blob(upload_sha256) as archive:
             archives.extract(archive, folder, packed_bytes=store.size_of(upload_sha256))
-        root = archives.model_root(folder)
-        facts = archives.check_model(root)
+        root = find_root(folder)
+        facts = check_directory(root)
+        assert facts.chat is not None  # else the check would have refused it
+        if fault := render_preview(facts.chat).fault:
+            raise Unusable([fault])
         with store.new_blob() as target:
             archives.write_tar(root, target)
-    except archives.Unusable as fault:
-        raise unprocessable("model_unusable", str(fault), fault.errors) from fault
+    except Unusable as refusal:
+        errors = [FieldError(fault.pointer, fault.code, fault.message) for fault in refusal.faults]
+        raise unprocessable("model_unusable", str(refusal), errors) from refusal
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return _model_once(

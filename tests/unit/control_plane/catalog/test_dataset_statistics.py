@@ -18,7 +18,7 @@ from control_plane.catalog.measuring import __main__ as measuring
 from control_plane.catalog.measuring.job import lengths_of
 from control_plane.catalog.measuring.lengths import EXACT_UP_TO, measure, rounded
 from control_plane.catalog.models import DatasetMeasurement
-from tests.unit.control_plane.catalog.test_models import archive, files
+from tests.support.model_files import archive, files
 
 
 def words() -> bytes:
@@ -95,7 +95,9 @@ def test_odd_questions_are_refused_with_the_way(alice: Any, version: str, person
 def test_a_tokenizer_that_cannot_be_loaded_is_told_and_may_be_asked_again(
     alice: Any, version: str, clock: Any
 ) -> None:
-    broken = alice.upload(archive(files(tokenizer__json=b'{"no": "model"}')), "model")
+    broken = alice.upload(
+        archive(files(tokenizer__json=b'{"model": {"type": "NoSuch", "vocab": {}}}')), "model"
+    )
     alice.post("/models", {"name": "broken", "upload_id": broken})
     ask(alice, version, "broken")
     found = done(alice, version, clock)

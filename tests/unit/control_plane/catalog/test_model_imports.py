@@ -14,7 +14,7 @@ from control_plane.catalog import parts, services
 from control_plane.catalog.import_services import MOST_TRIES, SILENCE, advance_imports
 from control_plane.catalog.models import BaseModel, ModelImport
 from control_plane.fleet.models import Node
-from tests.unit.control_plane.catalog.test_models import archive, files
+from tests.support.model_files import archive, files
 
 COMMIT = "c" * 40
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-import struct
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -14,50 +12,13 @@ import pytest
 from control_plane.catalog import archives, store
 from control_plane.catalog.models import BaseModel
 from tests.support.archives import sparse
-
-CONFIG = {"model_type": "qwen3", "hidden_size": 4}
+from tests.support.model_files import CONFIG, PARAMETERS, archive, config, files, safetensors, with_header
 
 
 @pytest.fixture
 def alice(person: Any, clock: Any) -> Any:
     """Here she has nothing yet."""
     return person("alice")
-
-
-def safetensors(shape: tuple[int, ...] = (2, 3), *, cut: int = 0) -> bytes:
-    count = 1
-    for size in shape:
-        count *= size
-    header = {
-        "__metadata__": {"format": "pt"},
-        "w": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 * count]},
-    }
-    text = json.dumps(header).encode()
-    data = struct.pack("<Q", len(text)) + text + b"\x00" * 4 * count
-    return data[: len(data) - cut]
-
-
-def odd_header(**entry: Any) -> bytes:
-    text = json.dumps({"w": entry}).encode()
-    return struct.pack("<Q", len(text)) + text + b"\x00" * 4
-
-
-def files(**changes: bytes | None) -> dict[str, bytes]:
-    given = {
-        "config.json": json.dumps(CONFIG).encode(), "tokenizer.json": b"{}", "model.safetensors": safetensors(),
-        **{name.replace("__", "."): data for name, data in changes.items()},
-    }  # fmt: skip
-    return {name: data for name, data in given.items() if data is not None}
-
-
-def archive(contents: dict[str, bytes], *, mode: str = "w", prefix: str = "", mtime: int = 0) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode=mode) as tar:  # type: ignore[call-overload]
-        for name, data in contents.items():
-            info = tarfile.TarInfo(prefix + name)
-            info.size, info.mtime = len(data), mtime
-            tar.addfile(info, io.BytesIO(data))
-    return buffer.getvalue()
 
 
 def register(alice: Any, data: bytes, name: str = "model") -> Any:
@@ -68,9 +29,9 @@ def test_a_model_is_kept_with_its_facts_as_a_tar_of_plain_files(alice: Any) -> N
     reply = register(alice, archive(files()))
     assert reply.status_code == 201, reply.content
     model = reply.json()
-    assert (model["family"], model["parameters"], model["config"]) == ("qwen3", 6, CONFIG)
+    assert (model["family"], model["parameters"], model["config"]) == ("qwen3", PARAMETERS, CONFIG)
     with tarfile.open(Path(store.lend(model["sha256"]))) as tar:
-        assert tar.getnames() == ["config.json", "model.safetensors", "tokenizer.json"]
+        assert tar.getnames() == ["chat_template.jinja", "config.json", "model.safetensors", "tokenizer.json"]
         kept = tar.extractfile("model.safetensors")
         assert kept is not None
         assert kept.read() == safetensors()
@@ -96,7 +57,7 @@ def test_the_same_files_are_the_same_model_however_they_were_packed(alice: Any) 
         (files(model__safetensors=safetensors()[:5]), "/files/model.safetensors", "truncated"),
         (files(model__safetensors=safetensors()[:30]), "/files/model.safetensors", "truncated"),
         (files(model__safetensors=safetensors() + b"x"), "/files/model.safetensors", "bad_header"),
-        (files(model__safetensors=struct.pack("<Q", 2) + b"[]"), "/files/model.safetensors", "bad_header"),
+        (files(model__safetensors=with_header(b"[]")), "/files/model.safetensors", "bad_header"),
         (files(pytorch_model__bin=b"x"), "/files/pytorch_model.bin", "pickle"),
         (files(training_args__pt=b"x"), "/files/training_args.pt", "pickle"),
         (files(modeling__py=b"import os"), "/files/modeling.py", "code"),
@@ -105,9 +66,7 @@ def test_the_same_files_are_the_same_model_however_they_were_packed(alice: Any) 
         (files(config__json=b"{"), "/files/config.json", "not_json"),
         (files(config__json=b"{}"), "/files/config.json", "no_model_type"),
         (files(tokenizer__json=b"[" * 100_000), "/files/tokenizer.json", "not_json"),
-        (files(model__safetensors=odd_header(dtype="F32", shape=[1], data_offsets=["0", "4"])),
-         "/files/model.safetensors", "bad_header"),
-        (files(model__safetensors=struct.pack("<Q", 100_000) + b"[" * 100_000),
+        (files(model__safetensors=with_header(b"[" * 100_000)),
          "/files/model.safetensors", "bad_header"),
         ({**files(config__json=None), "model.safetensors.index.json": b'{"weight_map": [["w"]]}'},
          "/files/config.json", "missing_file"),
@@ -131,6 +90,15 @@ def test_all_faults_of_a_model_are_told_at_once(alice: Any) -> None:
     reply = register(alice, archive({"pytorch_model.bin": b"x"}))
     assert {error["code"] for error in reply.json()["errors"]} == {"pickle", "missing_file"}
     assert len(reply.json()["errors"]) == 4
+
+
+def test_what_the_config_and_the_template_say_is_checked_too(alice: Any) -> None:
+    reply = register(alice, archive(files(config__json=config(vocab_size=9))))
+    (fault,) = reply.json()["errors"]
+    assert (reply.status_code, fault["pointer"]) == (422, "/tensors/model.embed_tokens.weight")
+    assert fault["message"].endswith("has shape [8, 4], by config.json it has [9, 4]")
+    reply = register(alice, archive(files(chat_template__jinja=b"{{ ''.__class__.__mro__ }}")))
+    assert (reply.status_code, reply.json()["errors"][0]["code"]) == (422, "template_forbidden")
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:

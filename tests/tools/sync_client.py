@@ -19,6 +19,7 @@ WORDS = {
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "aclose": "close",
+    "aclosing": "closing",
     "aread": "read",
     "aiter_lines": "iter_lines",
     "aiter_bytes": "iter_bytes",

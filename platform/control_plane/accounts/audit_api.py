@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -24,6 +23,7 @@ from control_plane.accounts.models import AuditEntry
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import FieldError, unprocessable
 from control_plane.common.pagination import paginate, read_page
+from control_plane.common.query import plain_cell, read_moment
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 
 
@@ -91,22 +91,11 @@ def filtered(request: Request) -> QuerySet[AuditEntry]:
         found = found.filter(action__startswith=whole) if whole != action else found.filter(action=action)
     if target := asked.get("target"):
         found = found.filter(Q(target_id=target) | Q(target_name=target))
-    if since := _moment(request, "since"):
+    if since := read_moment(request, "since"):
         found = found.filter(at__gte=since)
-    if until := _moment(request, "until"):
+    if until := read_moment(request, "until"):
         found = found.filter(at__lt=until)
     return found
-
-
-def _moment(request: Request, name: str) -> datetime | None:
-    text = request.query_params.get(name)
-    if not text:
-        return None
-    try:
-        return serializers.DateTimeField().to_internal_value(text)
-    except (serializers.ValidationError, OverflowError) as error:
-        message = f"{name}={text!r} is no moment; say it like 2026-11-20T10:00:00Z"
-        raise unprocessable("invalid", message, [FieldError(f"/{name}", "invalid", message)]) from error
 
 
 class AuditView(APIView):
@@ -174,13 +163,8 @@ def _csv(entries: Iterator[AuditEntry]) -> Iterator[str]:
             "at": rfc3339(entry.at),
             "data": json.dumps(entry.data),
         }
-        writer.writerow(_no_formula(said[name]) for name in COLUMNS)
+        writer.writerow(plain_cell(said[name]) for name in COLUMNS)
         yield line.getvalue()
         line.seek(0)
         line.truncate()
     yield line.getvalue()
-
-
-def _no_formula(value: Any) -> Any:
-    """A cell that a spreadsheet would compute is marked as text."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -143,6 +143,10 @@ class Attempt(models.Model):
     ports = models.JSONField()
     resume_checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")
     tokens_generated = models.BigIntegerField(default=0)  # of the run, as this attempt last told
+    tokens_trained = models.BigIntegerField(default=0, db_default=0)  # likewise
+    tokens_wasted = models.BigIntegerField(
+        default=0, db_default=0
+    )  # dropped, or lost to recoveries; likewise
     reason = models.CharField(max_length=40, default="", blank=True)
     message = models.TextField(default="", blank=True)
     created_at = models.DateTimeField()
@@ -184,6 +188,11 @@ class Job(models.Model):
     )  # of an engine that joined it; 0: the attempt's own list
     session_port = models.PositiveIntegerField(default=0)
     grace_seconds = models.FloatField(default=15.0)
+    # What it did with its slots' time, as far as it has told (runs.spent).
+    working_seconds = models.FloatField(default=0.0, db_default=0.0)
+    waiting_seconds = models.FloatField(default=0.0, db_default=0.0)
+    syncing_seconds = models.FloatField(default=0.0, db_default=0.0)
+    measured_to = models.BigIntegerField(null=True)  # whole seconds since the attempt began
     observed_at = models.DateTimeField(null=True)  # first report
     missing_at = models.DateTimeField(null=True)  # since when reports of its node have left it out
     started_at = models.DateTimeField(null=True)

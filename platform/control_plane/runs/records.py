@@ -3,6 +3,7 @@ locked the Run row first (see the lock order in common.live)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,8 @@ from control_plane.runs.evaluation import evaluation_metrics
 from control_plane.runs.events import note
 from control_plane.runs.models import Attempt, Job, RewardTest, Run
 from control_plane.runs.show import checkpoint_as_json
-from oolong.contracts.telemetry import CheckpointLine, Note, Progress
+from control_plane.runs.spent import spent_by
+from oolong.contracts.telemetry import CheckpointLine, Note, Points, Progress
 
 _COLUMNS = {
     "policy/version": "policy_version",
@@ -108,12 +110,30 @@ def record_summary(run: Run, attempt: Attempt, name: str, value: dict[str, Any])
         catalog.note_measured(run.initial_checkpoint_id, evaluation_metrics(value))
 
 
-def record_generated_tokens(job: Job, tokens: int) -> None:
-    """How many completion tokens the run has generated so far; the next attempt begins its token ledger with it."""
+def record_tokens(job: Job, tokens: Mapping[str, Any]) -> None:
+    """The run's token ledger so far: what it generated is where the next attempt's ledger begins."""
     attempt = job.attempt
-    if tokens > attempt.tokens_generated:
-        attempt.tokens_generated = tokens
-        attempt.save(update_fields=["tokens_generated"])
+    if tokens["generated"] <= attempt.tokens_generated:
+        return
+    dropped = tokens.get("dropped")
+    reasons = dropped.values() if isinstance(dropped, Mapping) else ()
+    attempt.tokens_generated = tokens["generated"]
+    attempt.tokens_trained = _count(tokens.get("trained"))
+    attempt.tokens_wasted = sum(map(_count, reasons)) + _count(tokens.get("lost_to_recovery"))
+    attempt.save(update_fields=["tokens_generated", "tokens_trained", "tokens_wasted"])
+
+
+def record_spent(job: Job, points: Sequence[Points]) -> None:
+    """What the job did with its slots' time."""
+    spent = spent_by(job.kind, points, measured_to=job.measured_to)
+    if not spent:
+        return
+    job.working_seconds += spent.working
+    job.waiting_seconds += spent.waiting
+    job.syncing_seconds += spent.syncing
+    if spent.measured_to is not None:
+        job.measured_to = spent.measured_to
+    job.save(update_fields=["working_seconds", "waiting_seconds", "syncing_seconds", "measured_to"])
 
 
 def record_read_offset(job: Job, file: str, offset: int) -> None:
@@ -121,6 +141,11 @@ def record_read_offset(job: Job, file: str, offset: int) -> None:
     if offset > job.outbox_read.get(file, 0):
         job.outbox_read[file] = offset
         job.save(update_fields=["outbox_read"])
+
+
+def _count(value: object) -> int:
+    """A number of a document, whose shape nobody has checked."""
+    return value if isinstance(value, int) else 0
 
 
 def _moment(at: float) -> datetime:

@@ -13,6 +13,7 @@ from control_plane.runs import (
     selectors,
     sweep_api,
     template_api,
+    usage_api,
     view_api,
 )
 
@@ -68,6 +69,7 @@ urlpatterns = [
     path("checkpoint-retention/plan", checkpoint_api.RetentionPlanView.as_view()),
     path("checkpoint-retention/apply", checkpoint_api.RetentionApplyView.as_view()),
     path("pool", api.PoolView.as_view()),
+    path("pool/usage", usage_api.UsageView.as_view()),
     path("agent/enrol", agent_api.EnrolView.as_view()),
     path("agent/heartbeat", agent_api.HeartbeatView.as_view()),
     path("agent/artifacts/<str:sha256>", agent_api.ArtifactView.as_view()),

@@ -203,6 +203,7 @@ def _store_lines(job: Job, file: OutboxFile, lines: list[ReadLine]) -> list[rows
     frames = [frame for read in lines if (frame := _frame(job, source, read.line))]
     if frames:
         live.publish_many(f"run:{job.attempt.run_id}", frames)
+    runs.record_spent(job, by_kind.get(contract.Points, []))
     _tell_runs(job, [read.line for read in lines])
     return conflicts
 
@@ -222,8 +223,8 @@ def _tell_runs(job: Job, lines: list[contract.AnyLine]) -> None:
                 runs.record_note(job, line)
             case contract.CheckpointLine():
                 runs.record_checkpoint_line(job, line)
-            case contract.Document(name="pipeline", value={"tokens": {"generated": int(generated)}}):
-                runs.record_generated_tokens(job, generated)
+            case contract.Document(name="pipeline", value={"tokens": {"generated": int()} as tokens}):
+                runs.record_tokens(job, tokens)
             case contract.Summary(name=name, value=value):
                 runs.record_summary(attempt.run, attempt, name, value)
     if progress is not None:

@@ -4,12 +4,14 @@ An EventSource, which can send no header, gets in with `ticket=` (POST /api/v1/s
 
 Replays from `after_seq` (or the Last-Event-ID of a reconnecting client), then goes on live; a comment every
 15 s keeps the connection. A run's stream ends with `event: end` and the run's status, once the run has ended
-and everything of the topic was sent.
+and everything of the topic was sent. With `poll=5` the answer ends after the first frames, or after 5 s without one:
+for who sits behind a proxy that cuts or holds back answers without an end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator
 
@@ -28,6 +30,7 @@ from control_plane.telemetry.topics import readable_topic, run_of_topic
 from oolong.contracts.lifecycle import ENDED, RunStatus
 
 KEEP_ALIVE_SECONDS = 15.0
+LONGEST_POLL = 60  # seconds
 RECHECK_SECONDS = 60.0
 
 
@@ -53,8 +56,13 @@ async def stream(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
             request, 422, "invalid", f"after_seq={after_text!r}: a whole number from 0 on"
         )
     after_seq = int(after_text) if after_text else None
+    poll_text = request.GET.get("poll", "")
+    if poll_text and not (poll_text.isdecimal() and 1 <= int(poll_text) <= LONGEST_POLL):
+        message = f"poll={poll_text!r}: a whole number of seconds from 1 to {LONGEST_POLL}"
+        return problem_response(request, 422, "invalid", message)
+    poll = float(poll_text) if poll_text else None
     return StreamingHttpResponse(
-        _events(credential, caller, topic, published, after_seq),
+        _events(credential, caller, topic, published, after_seq, poll),
         content_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -69,11 +77,17 @@ def _credential(request: HttpRequest) -> Credential | None:
 
 
 async def _events(
-    credential: Credential, caller: Caller, topic: str, published: str, after_seq: int | None
+    credential: Credential,
+    caller: Caller,
+    topic: str,
+    published: str,
+    after_seq: int | None,
+    poll: float | None,
 ) -> AsyncIterator[str]:
     mailbox = Mailbox()
     run_id = run_of_topic(topic)
     checked = time.monotonic()
+    ends_at = math.inf if poll is None else checked + poll
     lasts_until = checked + seconds_left(caller, clock.now())
     told = False  # that the caller may have lost power
 
@@ -93,7 +107,10 @@ async def _events(
             may_have_ended = first
             first = False
             try:
-                quiet = min(KEEP_ALIVE_SECONDS, max(0.0, lasts_until - time.monotonic()))
+                patience = (
+                    lasts_until if sent < current else min(lasts_until, ends_at)
+                )  # what is stored will come
+                quiet = min(KEEP_ALIVE_SECONDS, max(0.0, patience - time.monotonic()))
                 async with asyncio.timeout(quiet):
                     taken = await mailbox.take()
             except TimeoutError:
@@ -115,6 +132,9 @@ async def _events(
                 yield f"event: end\ndata: {msgspec.json.encode({'topic': topic, 'status': status}).decode()}\n\n"
                 return
             now = time.monotonic()
+            came = any(frame is not None for frame, _ in taken)
+            if poll is not None and (came or (now >= ends_at and sent >= current)):
+                return
             if told or now >= lasts_until or now - checked >= RECHECK_SECONDS:
                 checked, told = now, False
                 again = await in_database(credential.caller)()

@@ -26,6 +26,7 @@ from oolong.cli import (
     secrets,
     service_accounts,
     sessions,
+    streams,
     sweeps,
     teams,
     templates,
@@ -62,6 +63,7 @@ app.add_typer(invitations.app, name="invite")
 app.add_typer(service_accounts.app, name="service-account")
 app.add_typer(secrets.app, name="secret")
 app.add_typer(audit.app, name="audit")
+app.add_typer(streams.app, name="stream")
 app.add_typer(webhooks.app, name="webhook")
 app.add_typer(sweeps.app, name="sweep")
 app.add_typer(templates.app, name="template")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
-from oolong.cli.output import JsonOption, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_json, show_table
 from oolong.client import Client
+from oolong.client.models import UsageRow, UsageTotal
 
 app = typer.Typer(no_args_is_help=True, help="The shared pool: nodes, slots, queue.")
 
@@ -56,6 +59,49 @@ def queue(json: JsonOption = False) -> None:
         ("RUN", "NAME", "PRIORITY", "SLOTS", "WHY IT WAITS"),
         ((run.run_id, run.name, run.priority, run.slots_needed, run.why) for run in pool.queue),
     )
+
+
+@app.command()
+def usage(
+    by: Annotated[Literal["run", "project", "team"], typer.Option(help="one line for each")] = "run",
+    since: Annotated[
+        str | None, typer.Option(help="2026-11-01T00:00:00Z; 30 days before --until when left out")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="now when left out")] = None,
+    device: Annotated[Literal["cuda", "cpu"] | None, typer.Option(help="only slots of this kind")] = None,
+    csv: Annotated[Path | None, typer.Option(help="write every row to this file; - is stdout")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Seconds of slots, and what was done with them; and the tokens that came of it."""
+    with Client() as client:
+        if csv is not None:
+            data = client.pool.usage_csv(by=by, since=since, until=until, device=device)
+            sys.stdout.write(data.decode()) if str(csv) == "-" else csv.write_bytes(data)
+            return
+        found = client.pool.usage(by=by, since=since, until=until, device=device)
+    if json:
+        show_json(found)
+        return
+    columns = ("SLOT SECONDS", "GPU SECONDS", "GENERATE", "TRAIN", "WAIT", "SYNC", "OTHER", "WASTED TOKENS")
+    rows: list[tuple[object, ...]] = [(_name(row, by), *_figures(row)) for row in found.data]
+    if found.left_out:
+        notes.print(f"{found.left_out} more; --csv has all", markup=False)
+    show_table((by.upper(), *columns), [*rows, ("total", *_figures(found.total))])
+
+
+def _name(row: UsageRow, by: str) -> str:
+    named = {"run": row.run, "project": row.project, "team": row.team}[by]
+    if named is not None:
+        return named.name if by != "run" else f"{named.id} {named.name}"
+    return f"other {by}s" + (f" of {row.team.name}" if row.team is not None else "")
+
+
+def _figures(row: UsageTotal) -> tuple[object, ...]:
+    phases = row.phases
+    seconds = (
+        row.slot_seconds, row.gpu_seconds, phases.generate, phases.train, phases.wait, phases.sync, phases.other,
+    )  # fmt: skip
+    return (*(f"{one:.0f}" for one in seconds), row.tokens.wasted)
 
 
 @app.command()

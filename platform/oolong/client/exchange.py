@@ -114,6 +114,17 @@ def file_chunks(path: Path) -> Iterator[bytes]:
 
 
 @dataclass
+class LineReader:
+    """Bytes as they come, as lines: ended by LF or CRLF alone. JSON may hold every other line break of Unicode."""
+
+    rest: bytes = b""
+
+    def feed(self, data: bytes) -> list[str]:
+        *whole, self.rest = (self.rest + data).split(b"\n")
+        return [line.removesuffix(b"\r").decode() for line in whole]
+
+
+@dataclass
 class EventReader:
     """Turns lines of a `text/event-stream` into events (WHATWG HTML, section 9.2.6)."""
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 
+import httpx
 import pytest
 
-from oolong.client import AsyncClient, Client, Invalid, RetryPolicy, StreamGap
+from oolong.client import AsyncClient, Client, Invalid, NotAllowed, RetryPolicy, StreamGap, Unreachable
 from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, page, problem, run
 from tests.tools import sync_client
 from tests.unit.cli.test_client import checkpoint, events
@@ -106,3 +109,49 @@ async def test_a_stream_is_resumed_and_a_gap_is_an_error(api: ScriptedApi, clien
     assert [(await anext(stream)).seq, (await anext(stream)).seq] == [1, 2]
     with pytest.raises(StreamGap):
         await anext(stream)
+
+
+class Body(httpx.AsyncByteStream):
+    """An answer without an end, that knows whether it was left."""
+
+    left = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield events((1, "points", {}), (2, "points", {}))
+        await asyncio.Event().wait()
+
+    async def aclose(self) -> None:
+        self.left = True
+
+
+async def test_a_stream_that_is_left_closes_its_connection() -> None:
+    body = Body()
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, stream=body))
+    async with AsyncClient("http://127.0.0.1:1", TOKEN, transport=transport) as client:
+        async with aclosing(client.runs.stream("run_1", after_seq=0)) as frames:
+            assert (await anext(frames)).seq == 1
+            assert not body.left
+        assert body.left
+        assert [kept async for kept in frames] == []
+
+
+async def test_a_list_that_is_left_asks_for_no_further_page(api: ScriptedApi, client: AsyncClient) -> None:
+    api.script["GET runs"] = Answer(page(run(), cursor="next"))
+    async for _ in client.runs.list():
+        break
+    assert api.paths().count("GET runs") == 1
+
+
+async def test_an_export_comes_piece_by_piece_and_says_when_it_broke_off(
+    api: ScriptedApi, client: AsyncClient
+) -> None:
+    lines = b'{"number": 1}\n{"number": 2}\n'
+    api.script["GET audit/export"] = Answer(lines)
+    assert b"".join([data async for data in client.audit.export(action="run.*")]) == lines
+    assert api.asked[-1].query == {"format": "jsonl", "action": "run.*"}
+    api.script["GET audit/export"] = Answer(lines, cut_after=20)
+    with pytest.raises(Unreachable, match="broke off"):
+        [data async for data in client.audit.export()]
+    api.script["GET audit/export"] = Answer(problem("forbidden", "no"), 403)
+    with pytest.raises(NotAllowed):
+        [data async for data in client.audit.export()]

@@ -12,7 +12,7 @@ import pytest
 
 from oolong.client import Client, Invalid, NotFound, OolongError, RetryPolicy, StreamGap, Unreachable
 from oolong.client.calls import Call
-from oolong.client.exchange import EventReader
+from oolong.client.exchange import EventReader, LineReader
 from oolong.client.models import Run
 from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, page, problem, run
 
@@ -133,7 +133,8 @@ def test_a_download_that_does_not_verify_is_removed(api: ScriptedApi, client: Cl
 
 
 def events(*frames: tuple[int, str, object]) -> bytes:
-    text = ": hello\n\nevent: subscribed\ndata: {}\n\n"
+    subscribed = {"topic": "run:run_1", "type": "subscribed", "seq": 0}
+    text = f": hello\n\nevent: subscribed\ndata: {json.dumps(subscribed)}\n\n"
     for seq, kind, data in frames:
         body = json.dumps({"topic": "run:run_1", "seq": seq, "type": kind, "data": data})
         text += f"id: {seq}\nevent: {kind}\ndata: {body}\n\n"
@@ -164,6 +165,39 @@ def test_lost_frames_are_never_passed_over_in_silence(api: ScriptedApi, client: 
         next(stream)
 
 
+def test_where_a_proxy_kills_streams_they_are_polled(api: ScriptedApi, client: Client) -> None:
+    answers = [
+        Answer(events(), cut_after=5),  # cut before anything came
+        Answer(events()),  # held back, and ended by the proxy
+        Answer(events()),  # polled: nothing new
+        Answer(events((1, "points", {}))),
+        Answer(events((2, "status", {})) + b"event: end\ndata: {}\n\n"),
+    ]
+    asked: list[tuple[str | None, str | None]] = []
+
+    def stream(one: Asked) -> Answer:
+        asked.append((one.query.get("after_seq"), one.query.get("poll")))
+        return answers.pop(0)
+
+    api.script["GET stream"] = stream
+    assert [frame.seq for frame in client.runs.stream("run_1")] == [1, 2]
+    # From the number it was subscribed at on, and no sooner: nothing is told twice, nothing between is lost.
+    assert asked == [(None, None), (None, None), ("0", "5"), ("0", "5"), ("1", "5")]
+
+
+def test_a_stream_that_brings_frames_is_not_polled(api: ScriptedApi, client: Client) -> None:
+    polled: list[str | None] = []
+    parts = [events((n, "points", {})) for n in range(1, 5)] + [events() + b"event: end\ndata: {}\n\n"]
+
+    def stream(one: Asked) -> Answer:
+        polled.append(one.query.get("poll"))
+        return Answer(parts.pop(0))
+
+    api.script["GET stream"] = stream
+    assert len(list(client.runs.stream("run_1", after_seq=0))) == 4
+    assert set(polled) == {None}
+
+
 def test_event_streams_are_read_as_the_standard_says() -> None:
     reader = EventReader()
     lines = [
@@ -183,6 +217,20 @@ def test_event_streams_are_read_as_the_standard_says() -> None:
         ("points", "5", "a\nb"),
         ("message", "5", "c"),
     ]
+
+
+def test_line_breaks_of_unicode_inside_a_frame_are_text(api: ScriptedApi, client: Client) -> None:
+    text = "one\u2028two\x85three\x1cfour"
+    frame = {"topic": "run:run_1:logs", "seq": 1, "type": "log", "data": {"text": text}}
+    body = f"id: 1\nevent: log\ndata: {json.dumps(frame, ensure_ascii=False)}\n\nevent: end\ndata: {{}}\n\n"
+    api.script["GET stream"] = Answer(body.encode())
+    assert [found.data["text"] for found in client.stream("run:run_1:logs", after_seq=0)] == [text]
+
+
+def test_lines_are_whole_however_their_bytes_come() -> None:
+    reader, data = LineReader(), "a é\r\nb\n\nrest".encode()
+    lines = [line for n in range(len(data)) for line in reader.feed(data[n : n + 1])]
+    assert lines == ["a é", "b", ""]
 
 
 def test_a_wait_lets_the_server_wait_and_says_what_it_knows(api: ScriptedApi, client: Client) -> None:

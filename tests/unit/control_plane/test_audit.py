@@ -8,6 +8,7 @@ import io
 import json
 import threading
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from django.db import DatabaseError, connection, connections, transaction
 
 from control_plane.accounts import audit
 from control_plane.accounts.models import AuditEntry, Project, ProjectEvent, Role, Team
+from control_plane.accounts.stream_ticket import StreamTicket
 from control_plane.common.origin import origin
 from control_plane.fleet.models import Node
 
@@ -55,6 +57,27 @@ def test_what_people_do_is_in_the_log(alice: Any, node: Any, start: Any) -> None
         "token.create", "token.revoke", "project.trainer_code",
     ]  # fmt: skip
     assert made["token"] not in alice.get("/audit/export").getvalue().decode()
+
+
+def test_the_command_exports_the_whole_log_or_nothing(alice: Any, oolong: Any) -> None:
+    run = alice.run(name="mine\u2028too")
+    alice.post(f"/runs/{run['id']}/cancel")
+    assert oolong("audit", "export", "-o", "audit.jsonl").code == 0
+    lines = [json.loads(line) for line in Path("audit.jsonl").read_bytes().split(b"\n")[:-1]]
+    assert [line["action"] for line in lines] == actions(alice)
+    assert {line["target_name"] for line in lines if line["target_kind"] == "run"} == {"mine\u2028too"}
+    cancelled = oolong("audit", "export", "-o", "-", "--format", "csv", "--action", "run.cancel")
+    (row,) = csv.DictReader(io.StringIO(cancelled.out))
+    assert row["target_id"] == run["id"]
+    refused = oolong("audit", "export", "-o", "none.jsonl", "--since", "yesterday")
+    assert refused.code == 2 and "yesterday" in refused.err
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["audit.jsonl"]
+
+
+def test_a_stream_ticket_is_shown(alice: Any, oolong: Any) -> None:
+    shown = json.loads(oolong("stream", "ticket", "--json").out)
+    assert set(shown) == {"ticket", "expires_at"} and StreamTicket.objects.count() == 1
+    assert len(oolong("stream", "ticket").out.strip()) > 20
 
 
 def test_what_is_refused_leaves_no_entry_of_a_change(alice: Any) -> None:

@@ -135,7 +135,7 @@ async def events(
     )
     assert answer.status_code == 200, answer.content
     found: list[dict[str, str]] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for chunk in answer.streaming_content:
             text = chunk.decode()
             if not text.startswith(":"):
@@ -174,13 +174,26 @@ async def test_the_stream_of_an_ended_run_ends_with_its_status(stream_world: Wor
     assert '"status":"SUCCEEDED"' in found[-1]["data"]
 
 
+async def test_a_polled_stream_ends_with_what_there_is(stream_world: World) -> None:
+    topic = f"run:{stream_world.run.pk}"
+    await apublish(topic, points(1), points(2))
+    found = await events(stream_world, enough=99, topic=topic, after_seq=0, poll=60)
+    assert [event["event"] for event in found] == ["subscribed", "points", "points"]
+    nothing = await events(stream_world, enough=99, topic=topic, after_seq=2, poll=1)
+    assert [event["event"] for event in nothing] == ["subscribed"]
+    stream_world.run.status = "SUCCEEDED"
+    await stream_world.run.asave()
+    over = await events(stream_world, enough=99, topic=topic, after_seq=2, poll=60)
+    assert [event["event"] for event in over] == ["subscribed", "end"]
+
+
 async def test_a_quiet_stream_is_kept_alive(stream_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.05)
     token = await database_sync_to_async(stream_world.token)()
     answer = await AsyncClient().get(
         "/api/v1/stream", {"topic": "pool"}, headers={"Authorization": f"Bearer {token}"}
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for chunk in answer.streaming_content:
             if chunk.decode().startswith(":"):
                 break
@@ -195,8 +208,10 @@ async def test_a_stream_is_refused_with_the_reason(stream_world: World) -> None:
     assert (await client.get("/api/v1/stream", {"topic": "pool"})).status_code == 401
     foreign = await client.get("/api/v1/stream", {"topic": f"run:{stream_world.run.pk}"}, headers=bearer)
     assert foreign.status_code == 404
-    wrong = await client.get("/api/v1/stream", {"topic": "pool", "after_seq": "x"}, headers=bearer)
-    assert wrong.status_code == 422
+    for wrong in ({"after_seq": "x"}, {"poll": "0"}, {"poll": "61"}, {"poll": "soon"}):
+        refused = await client.get("/api/v1/stream", {"topic": "pool", **wrong}, headers=bearer)
+        assert refused.status_code == 422, wrong
+        assert next(iter(wrong.values())) in refused.json()["detail"]
 
 
 async def test_a_ticket_opens_one_stream_once_and_for_a_minute(stream_world: World) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import httpx
+
 from oolong.client import calls, models
 from oolong.client.aio.connection import AsyncConnection
+from oolong.client.errors import Unreachable
 
 
 class AsyncAudit:
@@ -24,3 +27,23 @@ class AsyncAudit:
         """Newest first. `actor` and `target`: id or name; `action`: run.stop, or run.* for all of runs."""
         filters = {"actor": actor, "action": action, "target": target, "since": since, "until": until}
         return self._connection.pages(calls.audit.page(**filters))
+
+    async def export(
+        self,
+        *,
+        format: str = "jsonl",
+        actor: str | None = None,
+        action: str | None = None,
+        target: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> AsyncIterator[bytes]:
+        """The whole log, oldest first, as `jsonl` or `csv`, piece by piece. Raises Unreachable when it breaks off."""
+        filters = {"actor": actor, "action": action, "target": target, "since": since, "until": until}
+        call = calls.audit.export(format, **filters)
+        try:
+            async with self._connection.open(call, {}) as response:
+                async for data in response.aiter_bytes():
+                    yield data
+        except httpx.TransportError as error:
+            raise Unreachable(f"the export broke off: {error or type(error).__name__}") from error

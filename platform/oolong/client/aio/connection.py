@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from oolong.client.aio.waiting import sleep
 from oolong.client.calls import Call
 from oolong.client.errors import Unreachable
 from oolong.client.exchange import (
+    LineReader,
     RetryPolicy,
     error_answer,
     new_request,
@@ -89,6 +90,14 @@ class AsyncConnection:
             yield response
         finally:
             await response.aclose()
+
+    async def lines(self, call: Call[bytes], headers: dict[str, str]) -> AsyncGenerator[str, None]:
+        """The answer line by line, as it comes; what follows the last line end is none."""
+        reader = LineReader()
+        async with self.open(call, headers) as response:
+            async for data in response.aiter_bytes():
+                for line in reader.feed(data):
+                    yield line
 
     async def _repeat(
         self, send: Callable[[], Awaitable[httpx.Response]], *, repeatable: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from oolong.client import calls, models
@@ -62,8 +63,8 @@ class AsyncPlaygrounds:
     ) -> AsyncIterator[str]:
         """The reply of one side, piece by piece. `options` are OpenAI's: temperature, max_tokens, stop, seed."""
         call = calls.playgrounds.chat(run_id, messages, options)
-        async with self._connection.open(call, {"Accept": "text/event-stream"}) as response:
-            async for line in response.aiter_lines():
+        async with aclosing(self._connection.lines(call, {"Accept": "text/event-stream"})) as lines:
+            async for line in lines:
                 piece = _piece(line)
                 if piece:
                     yield piece

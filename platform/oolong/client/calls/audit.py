@@ -9,3 +9,7 @@ from oolong.client.models import AuditEntry, Page
 
 def page(**filters: str | None) -> Call[Page[AuditEntry]]:
     return call.page("audit", AuditEntry, **filters)
+
+
+def export(form: str, **filters: str | None) -> Call[bytes]:
+    return call.get("audit/export", bytes, format=form, **filters)

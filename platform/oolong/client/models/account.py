@@ -38,3 +38,10 @@ class Token(Answer):
 
 class CreatedToken(Token):
     token: str  # shown once
+
+
+class StreamTicket(Answer):
+    """Opens one stream, once, for who can send no header."""
+
+    ticket: str
+    expires_at: datetime

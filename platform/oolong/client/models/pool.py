@@ -56,3 +56,44 @@ class Pool(Answer):
 class EnrolmentToken(Answer):
     token: str
     expires_at: datetime
+
+
+class Phases(Answer):
+    """Seconds of slots; they add up to `slot_seconds`."""
+
+    generate: float
+    train: float
+    wait: float
+    sync: float
+    other: float  # start, checkpoints, end, and what does not measure
+
+
+class TokenUsage(Answer):
+    """Of the runs as a whole, whatever the window."""
+
+    generated: int | None
+    trained: int | None
+    wasted: int | None  # dropped, or lost to recoveries
+
+
+class UsageTotal(Answer):
+    runs: int
+    slot_seconds: float
+    gpu_seconds: float
+    phases: Phases
+    tokens: TokenUsage
+
+
+class UsageRow(UsageTotal):
+    team: Named | None  # None: other teams
+    project: Named | None
+    run: Named | None
+
+
+class Usage(Answer):
+    since: datetime
+    until: datetime
+    by: str
+    data: list[UsageRow]
+    left_out: int  # rows beyond these; the total has them
+    total: UsageTotal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -96,6 +96,10 @@ class Client:
     def me(self) -> models.Me:
         return self.send(calls.account.me())
 
+    def stream_ticket(self) -> models.StreamTicket:
+        """Opens one stream, once, for a page or program that can send no header."""
+        return self.send(calls.streams.ticket())
+
     def health(self) -> models.Health:
         return self.send(calls.account.health())
 
@@ -118,9 +122,10 @@ class Client:
         """
         return upload(self._connection, Path(path), purpose=purpose, progress=progress)
 
-    def stream(self, topic: str, *, after_seq: int | None = None) -> Iterator[models.Frame]:
+    def stream(self, topic: str, *, after_seq: int | None = None) -> Generator[models.Frame, None]:
         """Frames of a topic (`run:<id>`, `run:<id>:logs`, `runs`, `pool`) as they come; a run's end with the run.
 
-        A broken connection is resumed after the last frame. Raises StreamGap when frames are gone for good.
+        A broken connection is resumed after the last frame; where a proxy lets no stream through, frames come in
+        short answers. Raises StreamGap when frames are gone for good.
         """
         return stream(self._connection, topic, after_seq=after_seq)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ import httpx
 from oolong.client.calls import Call
 from oolong.client.errors import Unreachable
 from oolong.client.exchange import (
+    LineReader,
     RetryPolicy,
     error_answer,
     new_request,
@@ -88,6 +89,13 @@ class Connection:
             yield response
         finally:
             response.close()
+
+    def lines(self, call: Call[bytes], headers: dict[str, str]) -> Generator[str, None]:
+        """The answer line by line, as it comes; what follows the last line end is none."""
+        reader = LineReader()
+        with self.open(call, headers) as response:
+            for data in response.iter_bytes():
+                yield from reader.feed(data)
 
     def _repeat(self, send: Callable[[], httpx.Response], *, repeatable: bool) -> httpx.Response:
         failures = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from oolong.client import calls, models
@@ -60,8 +61,8 @@ class Playgrounds:
     def chat(self, run_id: str, messages: Sequence[Mapping[str, str]], **options: Any) -> Iterator[str]:
         """The reply of one side, piece by piece. `options` are OpenAI's: temperature, max_tokens, stop, seed."""
         call = calls.playgrounds.chat(run_id, messages, options)
-        with self._connection.open(call, {"Accept": "text/event-stream"}) as response:
-            for line in response.iter_lines():
+        with closing(self._connection.lines(call, {"Accept": "text/event-stream"})) as lines:
+            for line in lines:
                 piece = _piece(line)
                 if piece:
                     yield piece

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -228,7 +228,7 @@ class Runs:
             calls.telemetry.log_part(run_id, file.job, file.incarnation, offset, limit)
         )
 
-    def stream(self, run_id: str, *, after_seq: int | None = None) -> Iterator[models.Frame]:
+    def stream(self, run_id: str, *, after_seq: int | None = None) -> Generator[models.Frame, None]:
         """Points, documents, events, status changes of a run as they come."""
         return stream(self._connection, f"run:{run_id}", after_seq=after_seq)
 

@@ -1,8 +1,13 @@
-"""Frames of a topic as they come, over a connection that may break."""
+"""Frames of a topic as they come, over a connection that may break.
+
+A proxy may cut or hold back answers that do not end. After two connections in a row that brought nothing, frames
+are fetched in short answers instead (`poll`): the same frames, a little later.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 
 import httpx
 
@@ -12,34 +17,54 @@ from oolong.client.exchange import EventReader
 from oolong.client.sync.connection import Connection
 from oolong.client.sync.waiting import sleep
 
+POLL_SECONDS = 5  # shorter than the patience of any proxy
+FRUITLESS = 2
+NO_ANSWER_BEGAN = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
-def stream(connection: Connection, topic: str, *, after_seq: int | None) -> Iterator[models.Frame]:
+
+def stream(connection: Connection, topic: str, *, after_seq: int | None) -> Generator[models.Frame, None]:
+    """Ends with the run; leaving it early (`break`, or `closing` around it) closes its connection."""
     last = after_seq
-    failures = 0
+    failures = fruitless = 0
     while True:
+        polls = fruitless >= FRUITLESS
+        came = False
         try:
-            for frame in _events(connection, topic, last):
-                failures = 0
-                if frame is None:
-                    return
-                if frame.type == "gap":
-                    raise StreamGap(topic, int(frame.data["from"]), int(frame.data["to"]))
-                last = max(last or 0, frame.seq)
-                yield frame
+            with closing(_events(connection, topic, last, POLL_SECONDS if polls else None)) as frames:
+                for frame in frames:
+                    failures = 0
+                    if frame is None:
+                        return
+                    if frame.type == "subscribed":  # should it break now, what comes after this is asked for
+                        last = frame.seq if last is None else last
+                        continue
+                    if frame.type == "gap":
+                        raise StreamGap(topic, int(frame.data["from"]), int(frame.data["to"]))
+                    came = True
+                    last = max(last or 0, frame.seq)
+                    yield frame
+            fruitless += not came
         except (httpx.HTTPError, ServerError) as error:
             failures += 1
+            began = isinstance(error, httpx.TransportError) and not isinstance(error, NO_ANSWER_BEGAN)
+            fruitless += began and not came
             if failures >= connection.retries.tries:
                 raise Unreachable(f"stream {topic}: {error}") from error
-        sleep(connection.retries.wait(max(1, failures), None))
+        if came and not polls:
+            fruitless = 0
+        if not polls or failures:
+            sleep(connection.retries.wait(max(1, failures), None))
 
 
-def _events(connection: Connection, topic: str, after_seq: int | None) -> Iterator[models.Frame | None]:
+def _events(
+    connection: Connection, topic: str, after_seq: int | None, poll: int | None
+) -> Generator[models.Frame | None, None]:
     """Frames of one connection; None when the server says that nothing more will come."""
-    call = calls.streams.stream(topic, after_seq)
-    with connection.open(call, {"Accept": "text/event-stream"}) as response:
-        reader = EventReader()
-        for line in response.iter_lines():
+    call = calls.streams.stream(topic, after_seq, poll)
+    reader = EventReader()
+    with closing(connection.lines(call, {"Accept": "text/event-stream"})) as lines:
+        for line in lines:
             event = reader.feed(line)
-            if event is None or event[0] == "subscribed":
+            if event is None:
                 continue
             yield None if event[0] == "end" else models.Frame.model_validate_json(event[2])

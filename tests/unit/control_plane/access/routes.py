@@ -154,6 +154,7 @@ ROUTES = {
     "POST /checkpoint-retention/apply": "checkpoints:admin",
     # --- fleet
     "GET /pool": "pool:read",
+    "GET /pool/usage": "pool:read",
     "POST /pool/nodes/{node_id}/cordon": "pool:admin",
     "POST /pool/nodes/{node_id}/uncordon": "pool:admin",
     "POST /pool/nodes/{node_id}/drain": "pool:admin",

@@ -1224,6 +1224,22 @@ export interface paths {
         patch: operations["set_quota"];
         trace?: never;
     };
+    "/api/v1/pool/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_pool_usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/presets": {
         parameters: {
             query?: never;
@@ -2554,6 +2570,8 @@ export interface components {
         BestModeEnum: "max" | "min";
         /** @enum {unknown} */
         BlankEnum: "";
+        /** @enum {string} */
+        ByEnum: "run" | "project" | "team";
         CanonicalRow: {
             messages: components["schemas"]["Message"][];
             answer: string;
@@ -3637,6 +3655,33 @@ export interface components {
             events?: string[];
             enabled?: boolean;
         };
+        PhaseSeconds: {
+            /**
+             * Format: double
+             * @description engines had requests
+             */
+            generate: number;
+            /**
+             * Format: double
+             * @description trainers prepared, scored and updated
+             */
+            train: number;
+            /**
+             * Format: double
+             * @description engines had no request, trainers no batch
+             */
+            wait: number;
+            /**
+             * Format: double
+             * @description weights were published and loaded
+             */
+            sync: number;
+            /**
+             * Format: double
+             * @description start, checkpoints, end, and what does not measure
+             */
+            other: number;
+        };
         Plan: {
             valid: boolean;
             errors: components["schemas"]["FieldError"][];
@@ -4409,6 +4454,13 @@ export interface components {
              */
             overlap_seconds: number;
         };
+        /** @description Of the runs as a whole, whatever the window. */
+        TokenUsage: {
+            generated: number | null;
+            trained: number | null;
+            /** @description dropped, or lost to recoveries */
+            wasted: number | null;
+        };
         Trajectory: {
             id: number;
             step: number;
@@ -4517,6 +4569,56 @@ export interface components {
             upload: components["schemas"]["Upload"] | null;
             /** Format: date-time */
             created_at: string;
+        };
+        Usage: {
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            by: components["schemas"]["ByEnum"];
+            /** @description the largest first, at most 1000 */
+            data: components["schemas"]["UsageRow"][];
+            /** @description rows beyond these; the total has them, and CSV */
+            left_out: number;
+            total: components["schemas"]["UsageTotal"];
+        };
+        UsageRow: {
+            runs: number;
+            /**
+             * Format: double
+             * @description slots of every kind
+             */
+            slot_seconds: number;
+            /**
+             * Format: double
+             * @description of them, of GPUs
+             */
+            gpu_seconds: number;
+            /** @description add up to slot_seconds */
+            phases: components["schemas"]["PhaseSeconds"];
+            tokens: components["schemas"]["TokenUsage"];
+            /** @description null: other teams */
+            team: components["schemas"]["Named"] | null;
+            /** @description null: by=team, or projects that are not the caller's */
+            project: components["schemas"]["Named"] | null;
+            /** @description null: not by=run, or runs of other projects */
+            run: components["schemas"]["Named"] | null;
+        };
+        UsageTotal: {
+            runs: number;
+            /**
+             * Format: double
+             * @description slots of every kind
+             */
+            slot_seconds: number;
+            /**
+             * Format: double
+             * @description of them, of GPUs
+             */
+            gpu_seconds: number;
+            /** @description add up to slot_seconds */
+            phases: components["schemas"]["PhaseSeconds"];
+            tokens: components["schemas"]["TokenUsage"];
         };
         Validation: {
             valid: boolean;
@@ -4702,6 +4804,7 @@ export type AuditTarget = components['schemas']['AuditTarget'];
 export type AxisEnum = components['schemas']['AxisEnum'];
 export type BestModeEnum = components['schemas']['BestModeEnum'];
 export type BlankEnum = components['schemas']['BlankEnum'];
+export type ByEnum = components['schemas']['ByEnum'];
 export type CanonicalRow = components['schemas']['CanonicalRow'];
 export type CanonicalRowPage = components['schemas']['CanonicalRowPage'];
 export type ChangeRequest = components['schemas']['ChangeRequest'];
@@ -4831,6 +4934,7 @@ export type PatchedRoleRequest = components['schemas']['PatchedRoleRequest'];
 export type PatchedRunPatchRequest = components['schemas']['PatchedRunPatchRequest'];
 export type PatchedRunViewPatchRequest = components['schemas']['PatchedRunViewPatchRequest'];
 export type PatchedWebhookPatchRequest = components['schemas']['PatchedWebhookPatchRequest'];
+export type PhaseSeconds = components['schemas']['PhaseSeconds'];
 export type Plan = components['schemas']['Plan'];
 export type PlannedJob = components['schemas']['PlannedJob'];
 export type PlannedPlace = components['schemas']['PlannedPlace'];
@@ -4909,6 +5013,7 @@ export type Token = components['schemas']['Token'];
 export type TokenCreateRequest = components['schemas']['TokenCreateRequest'];
 export type TokenPage = components['schemas']['TokenPage'];
 export type TokenRotateRequest = components['schemas']['TokenRotateRequest'];
+export type TokenUsage = components['schemas']['TokenUsage'];
 export type Trajectory = components['schemas']['Trajectory'];
 export type TrajectoryPage = components['schemas']['TrajectoryPage'];
 export type Trial = components['schemas']['Trial'];
@@ -4918,6 +5023,9 @@ export type TrialStateEnum = components['schemas']['TrialStateEnum'];
 export type Upload = components['schemas']['Upload'];
 export type UploadReply = components['schemas']['UploadReply'];
 export type UploadSession = components['schemas']['UploadSession'];
+export type Usage = components['schemas']['Usage'];
+export type UsageRow = components['schemas']['UsageRow'];
+export type UsageTotal = components['schemas']['UsageTotal'];
 export type Validation = components['schemas']['Validation'];
 export type ValidationCreateRequest = components['schemas']['ValidationCreateRequest'];
 export type Verdict = components['schemas']['Verdict'];
@@ -8101,6 +8209,46 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_pool_usage: {
+        parameters: {
+            query?: {
+                /** @description one row for each; run when left out */
+                by?: "project" | "run" | "team";
+                /** @description only slots of this kind */
+                device?: "cpu" | "cuda";
+                /** @description json when left out */
+                format?: "csv" | "json";
+                /** @description 30 days before `until` when left out */
+                since?: string;
+                /** @description now when left out */
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Usage"];
+                    "text/csv": string;
                 };
             };
             /** @description what went wrong (RFC 9457) */

@@ -12,10 +12,8 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,25 +22,20 @@ import pytest
 
 from local_stack import environments, postgres, valkey
 from local_stack.places import places_here
+from tests.support.ports import reserve_port
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = places_here(ROOT)
 PR_SET_PDEATHSIG = 1
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def _prepare_django() -> None:
     """Tell Django's settings where the servers of this session will be, once they are started."""
     folder = Path(tempfile.gettempdir()) / f"oolong-tests-{os.getpid()}"
     password = secrets.token_hex(8)
-    database = f"postgresql://oolong:{password}@127.0.0.1:{_free_port()}/oolong"
-    broker = f"redis://:{password}@127.0.0.1:{_free_port()}/0"
+    database = f"postgresql://oolong:{password}@127.0.0.1:{reserve_port()}/oolong"
+    broker = f"redis://:{password}@127.0.0.1:{reserve_port()}/0"
     os.environ["DATABASE_URL"] = os.environ.get("OOLONG_TEST_DATABASE_URL", database)
     os.environ["REDIS_URL"] = os.environ.get("OOLONG_TEST_REDIS_URL", broker)
     os.environ["SECRET_KEY"] = "only-for-tests-" + password
@@ -84,11 +77,9 @@ def _start(argv: list[str], *, cwd: Path, run_as: postgres.RunAs | None) -> subp
 
 
 def _until(ready: Callable[[], bool], *, process: subprocess.Popen[bytes], what: str, log: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not ready():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"{what} for the tests did not start:\n{log.read_text()[-2000:]}")
-        time.sleep(0.05)
+    wait_until(lambda: ready() or process.poll() is not None, lambda: f"{what}: {log.read_text()[-2000:]}")
+    if process.poll() is not None:
+        raise RuntimeError(f"{what} for the tests did not start:\n{log.read_text()[-2000:]}")
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,15 +13,11 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.ports import reserve_port
+
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("web", "worker", "beat")
 SECRETS = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "DJANGO_SETTINGS_MODULE", "OOLONG_DATA_DIR")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass
@@ -31,7 +26,7 @@ class ControlPlane:
     database_url: str
     redis_url: str
     webui_dist: Path = ROOT / "webui" / "dist"
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=reserve_port)
     heartbeat_seconds: float = 1.0
     settings: dict[str, str] = field(default_factory=dict)  # more environment variables of its processes
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)

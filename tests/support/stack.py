@@ -29,7 +29,8 @@ from local_stack import postgres, valkey
 from local_stack.places import places_here
 from oolong.client import Client
 from oolong.contracts.attempt import JobFile, read_job
-from tests.support.control_plane import PARTS, ROOT, SECRETS, ControlPlane, free_port
+from tests.support.control_plane import PARTS, ROOT, SECRETS, ControlPlane
+from tests.support.ports import reserve_port
 
 logging.getLogger("httpx").setLevel(logging.WARNING)  # these tests ask ten times a second
 
@@ -69,7 +70,7 @@ class Broker:
     def __post_init__(self) -> None:
         places = places_here(ROOT)
         self.server = valkey.Broker(
-            binary=valkey.binary(places.venv, shared=places.home), data=self.folder, port=free_port(),
+            binary=valkey.binary(places.venv, shared=places.home), data=self.folder, port=reserve_port(),
             password="of-the-tests", durable=False, run_as=postgres.service_user(),
         )  # fmt: skip
         self.server.prepare()
@@ -300,7 +301,7 @@ def running_stack(
     """A stack over a new database of a running server. Gone, with all its processes, at the end."""
     folder.mkdir(mode=0o711)
     folder.chmod(0o711)
-    database = f"stack_{free_port()}_{os.getpid()}"
+    database = f"stack_{reserve_port()}_{os.getpid()}"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{database}"')
     broker = Broker(folder / "valkey")

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -32,6 +31,7 @@ from oolong.contracts.attempt import AttemptFile, JobFile  # noqa: E402
 from oolong.contracts.lifecycle import JobKind  # noqa: E402
 from oolong.contracts.run_spec import RunSpec  # noqa: E402
 from oolong.contracts.telemetry import AnyLine, decode_line  # noqa: E402
+from tests.support.ports import reserve_port  # noqa: E402
 
 
 def node_python() -> str:
@@ -45,14 +45,7 @@ def node_python() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    return [reserve_port() for _ in range(count)]
 
 
 @dataclass

@@ -27,7 +27,8 @@ sys.path[:0] = [str(ROOT / "platform"), str(ROOT)]
 from local_stack import postgres, valkey  # noqa: E402
 from local_stack.places import places_here  # noqa: E402
 from oolong.client import Client  # noqa: E402
-from tests.support.control_plane import ControlPlane, free_port  # noqa: E402
+from tests.support.control_plane import ControlPlane  # noqa: E402
+from tests.support.ports import reserve_port  # noqa: E402
 from tests.support.scripted_node import ScriptedNode  # noqa: E402
 
 
@@ -37,12 +38,12 @@ def services(folder: Path) -> Iterator[tuple[str, str]]:
     places = places_here(ROOT)
     run_as = postgres.service_user()
     cluster = postgres.Cluster(
-        bin=postgres.binaries(places.venv, shared=places.home), data=folder / "postgres", port=free_port(),
+        bin=postgres.binaries(places.venv, shared=places.home), data=folder / "postgres", port=reserve_port(),
         password="synthetic", durable=False, run_as=run_as,
     )  # fmt: skip
     cluster.initialise()
     broker = valkey.Broker(
-        binary=valkey.binary(places.venv, shared=places.home), data=folder / "valkey", port=free_port(),
+        binary=valkey.binary(places.venv, shared=places.home), data=folder / "valkey", port=reserve_port(),
         password="synthetic", durable=False, run_as=run_as,
     )  # fmt: skip
     broker.prepare()
@@ -131,7 +132,7 @@ def main() -> int:
     folder.chmod(0o711)
     try:
         with services(folder) as (database_url, redis_url):
-            port = options.port or free_port()
+            port = options.port or reserve_port()
             plane = ControlPlane(folder / "plane", database_url, redis_url, port=port)
             try:
                 play(plane, folder, options)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from local_stack.files import read_json
 from local_stack.keeper import Keeper
 from local_stack.places import Places, places_of
 from local_stack.services import CONTROL_PLANE, STORES, Service, always
+from tests.support.ports import reserve_port
 
 
 def _until(holds: Callable[[], bool], *, seconds: float = 40.0) -> None:
@@ -45,18 +45,12 @@ def places(checkout: Path) -> Iterator[Places]:
         yield made
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
 def cluster(places: Places) -> postgres.Cluster:
     return postgres.Cluster(
         bin=postgres.binaries(places.venv, shared=places.home),
         data=places.data / "postgres",
-        port=_free_port(),
+        port=reserve_port(),
         password="secret",
         run_as=postgres.service_user(),
     )
@@ -156,7 +150,7 @@ def _broker(places: Places) -> valkey.Broker:
     return valkey.Broker(
         binary=valkey.binary(places.venv, shared=places.home),
         data=places.data / "valkey",
-        port=_free_port(),
+        port=reserve_port(),
         password="secret",
         run_as=postgres.service_user(),
     )

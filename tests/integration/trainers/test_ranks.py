@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import pytest
 from oolong.contracts.lifecycle import EndReason
 from tests.integration.trainers.rank_program import OPTIONS
 from tests.integration.trainers.scripted_controller import ScriptedController, recorded_batches
+from tests.support.ports import reserve_port
 from trainers import checkpoint
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,7 +26,7 @@ PROGRAM = Path(__file__).with_name("rank_program.py")
 def told(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What train steps came to: on one rank, on two of one node (with each option too), and on two nodes."""
     directory = tmp_path_factory.mktemp("ranks")
-    rendezvous = f"127.0.0.1:{free_port()}"
+    rendezvous = f"127.0.0.1:{reserve_port()}"
     two_nodes = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "test",
                  "--rdzv-endpoint", rendezvous]  # fmt: skip
     alone = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
@@ -65,12 +65,6 @@ def finish(process: subprocess.Popen[bytes]) -> None:
         assert process.wait(120) == 0
     finally:
         process.kill()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 import yaml
 
 from oolong.cli.exit_codes import ExitCode
+from tests.support.waiting import wait_until
 from tests.tools import cli_page
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -79,10 +79,7 @@ def test_a_cancelled_job_cancels_its_run(commands: Path) -> None:
         },
         cwd=commands, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not (commands / "calls.waits").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until((commands / "calls.waits").exists, "the script waits for its run")
     script.terminate()
     assert script.wait(60) == 130
     assert calls.read_text().splitlines()[-1] == "cancelled"

@@ -83,7 +83,7 @@ def test_ending_a_group_kills_what_ignores_the_request():
     process.stdout.readline()
     found = identity.identity_of(process.pid)
     identity.end_group(found, grace_seconds=0.2)
-    assert process.wait(timeout=5) == -signal.SIGKILL
+    assert process.wait(timeout=60) == -signal.SIGKILL
     process.stdout.close()
 
 

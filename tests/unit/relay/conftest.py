@@ -16,6 +16,7 @@ from channels.db import database_sync_to_async
 from channels.routing import ProtocolTypeRouter, URLRouter
 
 from oolong.contracts.agent import Artifact, DesiredAttempt
+from tests.support.waiting import eventually
 
 JOB_TOKEN = "token-of-the-attempt"
 
@@ -94,16 +95,17 @@ class Site:
     async def until_connected(self, node_id: str, *, gone: bool = False) -> None:
         from control_plane.relay.exchange import exchange
 
-        async with asyncio.timeout(10):
-            while (node_id in exchange().sockets) is gone:
-                await asyncio.sleep(0.01)
+        await eventually(
+            lambda: (node_id in exchange().sockets) is not gone,
+            f"{node_id} is {'gone' if gone else 'connected'}",
+        )
 
     async def client(self, *scopes: str, world: Any = None) -> httpx.AsyncClient:
         token = await database_sync_to_async((world or self.world).token)(*scopes)
         return await self._stack.enter_async_context(self.bare_client(Authorization=f"Bearer {token}"))
 
     def bare_client(self, **headers: str) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=f"{self.url}/api/v1", headers=headers, timeout=20, trust_env=False)
+        return httpx.AsyncClient(base_url=f"{self.url}/api/v1", headers=headers, timeout=60, trust_env=False)
 
     def path(self, rest: str = "", *, run_id: str = "") -> str:
         return f"/runs/{run_id or self.world.run.pk}/sessions{rest}"
@@ -134,8 +136,7 @@ async def site(transactional_db: None, valkey_url: str) -> AsyncIterator[Site]:
         uvicorn.Config(application, port=0, lifespan="off", log_level="warning", timeout_graceful_shutdown=1)
     )
     serving = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
+    await eventually(lambda: server.started or serving.done(), "the web server has started")
     port = server.servers[0].sockets[0].getsockname()[1]
     async with AsyncExitStack() as stack:
         yield Site(stack, world, port)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -22,6 +23,7 @@ from control_plane.relay.exchange import exchange
 from oolong.contracts.relay.endpoints import ENDPOINTS
 from oolong.contracts.relay.frames import Data, Head, Open, decode, encode
 from oolong.contracts.relay.window import WINDOW_BYTES
+from tests.support.waiting import eventually
 from tests.unit.relay.conftest import JOB_TOKEN, Site
 from tests.unit.telemetry.world import build_world
 
@@ -63,7 +65,7 @@ async def test_a_request_reaches_the_job_and_its_answer_comes_back(site: Site) -
     assert not {"cookie", "x-forwarded-for"} & set(headers)
     assert answer.headers["Retry-After"] == "7" and "X-Inside" not in answer.headers
     assert answer.headers["X-Request-Id"]
-    assert exchange().callers == {} and exchange().sockets[site.world.node.pk].routes == {}
+    await until(lambda: exchange().callers == {} and exchange().sockets[site.world.node.pk].routes == {})
 
 
 async def test_parts_of_an_answer_arrive_as_the_job_writes_them(site: Site) -> None:
@@ -184,10 +186,8 @@ async def hang(request: web.Request) -> web.Response:
     raise AssertionError
 
 
-async def until(condition: object) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0.01)
+async def until(condition: Callable[[], bool]) -> None:
+    await eventually(condition, lambda: f"callers {exchange().callers}, sockets {exchange().sockets}")
 
 
 async def test_a_node_that_goes_in_the_middle_ends_the_call_and_leaves_nothing(site: Site) -> None:
@@ -200,7 +200,7 @@ async def test_a_node_that_goes_in_the_middle_ends_the_call_and_leaves_nothing(s
     answer = await calling
     assert (answer.status_code, answer.json()["code"]) == (502, "relay_lost")
     await until(lambda: job.open_now == 0 and exchange().callers == {})
-    assert site.world.node.pk not in exchange().sockets
+    await site.until_connected(site.world.node.pk, gone=True)
 
 
 async def test_a_caller_who_hangs_up_ends_the_request_at_the_job(site: Site) -> None:
@@ -211,7 +211,7 @@ async def test_a_caller_who_hangs_up_ends_the_request_at_the_job(site: Site) -> 
     await until(lambda: job.open_now == 1)
     calling.cancel()
     await until(lambda: job.open_now == 0 and exchange().callers == {})
-    assert exchange().sockets[site.world.node.pk].routes == {}
+    await until(lambda: exchange().sockets[site.world.node.pk].routes == {})
 
 
 async def test_an_event_stream_that_breaks_says_so_as_openai_clients_expect(site: Site) -> None:

@@ -22,6 +22,7 @@ from oolong.contracts.lifecycle import EndReason, JobKind
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
 from oolong.contracts.run_spec import RunSpec
 from oolong.sandbox import Findings
+from tests.support.ports import reserve_port
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "reward.md"
 
@@ -38,8 +39,7 @@ class RewardJob:
         self.directory = directory / "job"
         self.directory.mkdir()
         (directory / "reward.py").write_text(source)
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{reserve_port()}"
         spec = RunSpec.model_validate(
             {"name": "x", "model": {"base_model": "m"}, "dataset": {"version": "d"}, "reward": reward}
         )
@@ -57,14 +57,14 @@ class RewardJob:
             env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "PATH": os.environ["PATH"]},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
-        self.peer = Peer("reward", self.url, "t", connect_seconds=30)
+        self.peer = Peer("reward", self.url, "t", connect_seconds=120)
 
     async def score(self, completion: str, answer: str) -> ScoreReply:
         request = ScoreRequest(prompt="", completion=completion, answer=answer, finish_reason="stop")
         return await self.peer.call("score", request, ScoreReply)
 
     def result(self) -> dict[str, Any]:
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=120)
         return json.loads((self.directory / "result.json").read_text())
 
     def lines(self) -> list[dict[str, Any]]:
@@ -142,6 +142,6 @@ async def test_a_reward_that_does_not_exist_is_refused_before_it_serves(tmp_path
             True,
         )
         with pytest.raises(ConnectionError):
-            socket.create_connection(("127.0.0.1", int(job.url.rpartition(":")[2])), timeout=1)
+            socket.create_connection(("127.0.0.1", int(job.url.rpartition(":")[2])), timeout=30)
     finally:
         await job.close()

@@ -75,9 +75,12 @@ async def test_a_score_that_is_not_finite_is_an_error() -> None:
         assert served.service.counts.failed == {"verifier_error": 1}
 
 
+PATIENCE = 60.0  # with what answers
+
+
 @pytest.fixture
 async def pool() -> AsyncIterator[ChildPool]:
-    pool = ChildPool(hanging_reward.build, {}, size=1, timeout_seconds=0.5)
+    pool = ChildPool(hanging_reward.build, {}, size=1, timeout_seconds=PATIENCE)
     await pool.start()
     yield pool
     await pool.close()
@@ -85,7 +88,9 @@ async def pool() -> AsyncIterator[ChildPool]:
 
 async def test_a_hung_child_is_killed_and_replaced_and_the_next_call_is_served(pool: ChildPool) -> None:
     async with Served(pool) as served:
+        pool._timeout_seconds = 0.5
         hung = await served.score("hang")
+        pool._timeout_seconds = PATIENCE
         assert (hung.status, hung.score, hung.kind) == ("error", None, "verifier_error")
         assert pool.killed == 2, "it is tried twice, and each time its process is killed"
         assert (await served.score("fine")).score == 0.5

@@ -46,6 +46,7 @@ from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.live_changes import LiveFile
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import AnyLine, Outbox, decode_line
+from tests.support.waiting import eventually
 
 TOKEN = "attempt-token"
 
@@ -128,7 +129,7 @@ class Harness:
         await self.reward_service.door.close()
 
     def peer(self) -> Peer:
-        return Peer("the controller", f"http://127.0.0.1:{self._ports[0]}", TOKEN, connect_seconds=5)
+        return Peer("the controller", f"http://127.0.0.1:{self._ports[0]}", TOKEN, connect_seconds=60)
 
     def start_worker(
         self,
@@ -155,7 +156,7 @@ class Harness:
                 pause_mode=rollout.interruption,
                 reward_scale=self.spec.reward.scale,
                 reward_bias=self.spec.reward.bias,
-                reward_timeout_seconds=5.0,
+                reward_timeout_seconds=60.0,
             )
         )
         config = json.loads((self.model_directory / "config.json").read_text())
@@ -167,7 +168,7 @@ class Harness:
         meters = Meters(clock=time.monotonic)
         slot = EngineSlot(meters, loads_between_requests=options.loads_between_requests)
         controller = self.peer()
-        service = Peer("the reward service", f"http://127.0.0.1:{self._ports[1]}", TOKEN, connect_seconds=5)
+        service = Peer("the reward service", f"http://127.0.0.1:{self._ports[1]}", TOKEN, connect_seconds=60)
         self._peers += [controller, service]
         loads: list[Load] = []
         loader = WeightLoader(
@@ -185,7 +186,7 @@ class Harness:
             stage=Stage(
                 workflow=self.workflow or build_workflow(self.spec.workflow),
                 slot=slot,
-                scorer=Scorer(service, timeout_seconds=5.0),
+                scorer=Scorer(service, timeout_seconds=60.0),
                 template=template,
                 limits=EpisodeLimits(
                     max_new_tokens=rollout.max_new_tokens,
@@ -207,15 +208,16 @@ class Harness:
         self.workers.append(running)
         return running
 
-    async def until(self, condition: Callable[[], bool], *, seconds: float = 20.0) -> None:
+    async def until(self, condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
         """Wait for the run's state; fails at once when a worker failed."""
-        deadline = time.monotonic() + seconds
-        while not condition():
+
+        def holds() -> bool:
             for running in self.workers:
                 if running.task.done():
                     running.task.result()
-            assert time.monotonic() < deadline, f"it did not happen: {self.controller.state()}"
-            await asyncio.sleep(0.005)
+            return condition()
+
+        await eventually(holds, lambda: f"{self.controller.state()}", seconds=seconds)
 
     def lines(self, job: str) -> list[AnyLine]:
         files = sorted((self.directory / "jobs" / job / "outbox").glob("*.jsonl"))
@@ -250,7 +252,7 @@ class TestTrainer:
         request = wire.AnnounceRequest(version=weights.version, weights=weights, outcome=outcome)  # type: ignore[arg-type]
         await self._controller.call("announce", request, wire.Done)
 
-    async def take(self, version: int, *, seconds: float = 20.0) -> list[wire.Group]:
+    async def take(self, version: int, *, seconds: float = 60.0) -> list[wire.Group]:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             request = wire.TakeRequest(version=version, groups=self._groups, wait_seconds=2.0)

@@ -13,6 +13,7 @@ from gpu_agents.rollout.worker.engine_slot import EngineSlot
 from gpu_agents.rollout.worker.member import Member
 from gpu_agents.rollout.worker.meters import Meters
 from gpu_agents.rollout.worker.prompt_prefill import WORTH_TOKENS, PromptPrefill
+from tests.support.waiting import eventually
 from tests.unit.rollout.scripted_engine import ScriptedEngine
 
 LONG = [97] * WORTH_TOKENS
@@ -61,10 +62,9 @@ async def test_a_dead_engine_lets_the_members_go(slot: EngineSlot, engine: Scrip
     prefill = PromptPrefill(slot, LONG, members)
     await slot.client.pause("retract")
     waiting = asyncio.gather(*(prefill.before(member) for member in members))
-    while not engine.seen_inputs:
-        await asyncio.sleep(0.001)
+    await eventually(lambda: engine.seen_inputs, "the prefill has come to the engine")
     await engine.die()
-    await asyncio.wait_for(waiting, 30)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_an_abort_of_the_first_member_ends_it(slot: EngineSlot, engine: ScriptedEngine) -> None:
@@ -72,8 +72,7 @@ async def test_an_abort_of_the_first_member_ends_it(slot: EngineSlot, engine: Sc
     members = group()
     prefill = PromptPrefill(slot, LONG, members)
     waiting = asyncio.gather(*(prefill.before(member) for member in members))
-    while not engine.requests:
-        await asyncio.sleep(0.001)
+    await eventually(lambda: engine.requests, "the prefill waits for a place")
     assert members[0].rid in engine.requests
     await slot.abort([members[0].rid])
-    await asyncio.wait_for(waiting, 30)
+    await asyncio.wait_for(waiting, 60)

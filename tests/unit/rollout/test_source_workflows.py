@@ -218,7 +218,7 @@ async def test_a_group_shares_one_process_and_a_full_process_ends_with_its_last_
     worths = await asyncio.gather(*(workflow.workflow.run(Talk()) for _ in range(6)))  # type: ignore[arg-type]
     assert worths == [0.5] * 6
     assert len(started) == 2
-    assert all(stop.wait(5) for stop in started)
+    assert all(stop.wait(60) for stop in started)
     await workflow.close()
 
 
@@ -236,7 +236,7 @@ async def test_a_workflow_that_always_fails_ends_the_run_with_its_last_words(
         hopeless = asyncio.create_task(run.server.wait_until_hopeless())
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
-        reason, message = await asyncio.wait_for(hopeless, 20)
+        reason, message = await asyncio.wait_for(hopeless, 60)
         assert reason == EndReason.WORKFLOW_ERRORS
         assert "16 groups in a row" in message and "line 2: ZeroDivisionError" in message
         assert run.controller.counts.workflow_errors["user_code"] >= 16

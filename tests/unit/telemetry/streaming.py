@@ -35,7 +35,7 @@ class Reader:
         self.frames: list[dict[str, Any]] = []
 
     async def until(self, enough: Callable[[Reader], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not enough(self):
                 for frame, text in await self.mailbox.take():
                     (self.notices if frame is None else self.frames).append(json.loads(text))

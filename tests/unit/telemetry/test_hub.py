@@ -9,6 +9,7 @@ from django.db import connection
 
 from control_plane.common import hub as hubs
 from control_plane.common.models import StreamFrame
+from tests.support.waiting import eventually
 from tests.unit.telemetry.streaming import Reader, apublish, points
 
 Readers = Callable[..., Reader]
@@ -173,9 +174,8 @@ async def test_who_has_left_gets_nothing_and_holds_nothing(hub: hubs.Hub, reader
 
 
 async def _until_fed(reader: Reader, seq: int) -> None:
-    async with asyncio.timeout(20):
-        while reader.mailbox.subscriptions["run:a"].position < seq:
-            await asyncio.sleep(0.01)
+    feed = reader.mailbox.subscriptions["run:a"]
+    await eventually(lambda: feed.position >= seq, lambda: f"fed up to {seq}, now at {feed.position}")
 
 
 def _end_connections_of_the_hub() -> None:

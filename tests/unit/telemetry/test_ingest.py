@@ -275,7 +275,7 @@ def test_two_shippers_at_once_store_every_line_once(transactional_db: None) -> N
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=120)
 
     expected = Counter(
         ("reward/mean", job, "step", x, x / 10) for x in range(300) for job in ("trainer", "rollout-0")
@@ -334,7 +334,7 @@ def test_ingest_and_moves_of_the_run_never_wait_for_each_other_in_a_circle(trans
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=120)
     assert failures == []
     assert points_in_database().total() == 4 * 25
 

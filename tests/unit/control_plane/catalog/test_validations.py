@@ -160,7 +160,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def settle(validation_id: str, clock: Any) -> DatasetValidation:
     pid = DatasetValidation.objects.get(pk=validation_id).pid
-    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=20)
+    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=60)
     advance_validations(now=clock.now)
     return DatasetValidation.objects.get(pk=validation_id)
 

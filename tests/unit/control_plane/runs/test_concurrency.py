@@ -27,14 +27,14 @@ def at_once(count: int, work: Callable[[], Any]) -> list[Any]:
 
     def begin() -> Any:
         try:
-            barrier.wait(timeout=10)
+            barrier.wait(timeout=60)
             return work()
         finally:
             connection.close()
 
     with ThreadPoolExecutor(count) as pool:
         futures = [pool.submit(begin) for _ in range(count)]
-        return [future.result(timeout=30) for future in futures]
+        return [future.result(timeout=120) for future in futures]
 
 
 def test_planners_that_run_at_once_sell_every_slot_once(alice: Any, node: Any, clock: Any) -> None:

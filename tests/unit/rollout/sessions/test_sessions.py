@@ -36,7 +36,7 @@ class Agents:
 
     async def opened(self) -> Json:
         """Waits, as an agent does, while the gate is closed."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (reply := await self.open()).status_code == 429:
                 assert reply.headers["Retry-After"]
                 await asyncio.sleep(0.01)
@@ -69,7 +69,7 @@ def serve(new_harness: Make, engine: ScriptedEngine, versions: Versions) -> Call
             await run.until(lambda: run.controller.counts.acks == 1)
             headers = {"Authorization": f"Bearer {TOKEN}"}
             async with httpx.AsyncClient(
-                base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=20, trust_env=False
+                base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60, trust_env=False
             ) as http:
                 yield Agents(run, http)
             await running.door.close()

@@ -8,10 +8,13 @@ import os
 from celery import Celery
 from celery.signals import setup_logging, worker_process_init, worker_process_shutdown
 from django.conf import settings
+from kombu import Exchange, Queue
 
 from oolong.tracing import start_tracing, stop_tracing
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
+
+TICKS, WEBHOOKS = QUEUES = ("celery", "webhooks")
 
 app = Celery("control_plane")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -22,6 +25,11 @@ app.conf.update(
     worker_prefetch_multiplier=1,
     task_time_limit=60,
     task_soft_time_limit=50,
+    # Receivers of webhooks may be slow: a process of their own serves them, and nothing else waits for it. A worker
+    # that is started without --queues serves both.
+    task_queues=[Queue(name, Exchange(name, type="direct"), routing_key=name) for name in QUEUES],
+    task_default_queue=TICKS,
+    task_routes={"control_plane.webhooks.tasks.*": {"queue": WEBHOOKS}},
     broker_connection_retry_on_startup=True,
     broker_transport_options={
         "visibility_timeout": 600,

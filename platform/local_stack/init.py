@@ -170,7 +170,8 @@ Next:
   Start the processes with this file, under systemd or by hand:
     set -a; . {shlex.quote(str(file))}; set +a
     web     python -m uvicorn control_plane.asgi:application --host 127.0.0.1 --port 8400 --lifespan off
-    worker  python -m celery --app control_plane worker --concurrency 2
+    worker  python -m celery --app control_plane worker --queues celery --concurrency 2
+    webhooks  python -m celery --app control_plane worker --queues webhooks --pool solo --hostname webhooks@%h
     beat    python -m celery --app control_plane beat
   TLS: browsers and nodes must come by https. With Caddy two lines do, and it fetches the certificate itself:
     {host} {{

@@ -101,20 +101,18 @@ def services_of(
     if configuration.web_processes > 1:
         web += ["--workers", str(configuration.web_processes)]
     celery = ["-m", "celery", "--app", "control_plane", "--workdir", str(places.root / "platform")]
-    worker = [
-        *celery,
-        "worker",
-        "--concurrency",
-        str(configuration.worker_processes),
-        "--loglevel",
-        "WARNING",
-    ]
-    worker += ["--without-gossip", "--without-mingle", "--hostname", "oolong@localhost"]
+    alone = ["--loglevel", "WARNING", "--without-gossip", "--without-mingle"]
+    worker = [*celery, "worker", "--queues", "celery", "--concurrency", str(configuration.worker_processes)]
+    worker += [*alone, "--hostname", "oolong@localhost"]
+    # What goes to receivers that may be slow, by a process of its own: one thread of ticks, no child.
+    webhooks = [*celery, "worker", "--queues", "webhooks", "--pool", "solo", *alone]
+    webhooks += ["--hostname", "webhooks@localhost"]
     beat = [*celery, "beat", "--loglevel", "WARNING", "--pidfile", ""]
     beat += ["--schedule", str(places.run / "beat-schedule")]
     for name, arguments, ready in (
         ("web", web, lambda: answers(configuration.url + "/api/v1/health")),
         ("worker", worker, always),
+        ("webhooks", webhooks, always),
         ("beat", beat, always),
     ):
         services.append(

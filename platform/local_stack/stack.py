@@ -21,7 +21,9 @@ from local_stack.places import Places
 Say = Callable[[str], None]
 UP_WITHIN_SECONDS = 240.0
 DOWN_WITHIN_SECONDS = 24.0
-SERVICE_NAMES = ("agent", "beat", "worker", "web", "valkey", "postgres")  # in the order of stopping
+SERVICE_NAMES = (  # in the order of stopping
+    "agent", "beat", "webhooks", "worker", "web", "valkey", "postgres",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ def down(places: Places, *, say: Say) -> int:
     if "agent" in left:
         end_group(left["agent"], grace_seconds=4.0)
     jobs.end_all(places)
-    for name in ("beat", "worker", "web"):
+    for name in ("beat", "webhooks", "worker", "web"):
         if name in left:
             left[name].signal(signal.SIGTERM)
     for name in SERVICE_NAMES:

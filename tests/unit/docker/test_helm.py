@@ -42,7 +42,7 @@ def test_the_chart_makes_what_an_installation_needs() -> None:
         ("Job", "oolong-migrate"), ("Deployment", "oolong-web"), ("Service", "oolong-web"),
         ("PodDisruptionBudget", "oolong-web"), ("Deployment", "oolong-worker"),
         ("PodDisruptionBudget", "oolong-worker"), ("Deployment", "oolong-beat"), ("Ingress", "oolong"),
-        ("ServiceMonitor", "oolong"), ("DaemonSet", "oolong-agent"),
+        ("Deployment", "oolong-webhooks"), ("ServiceMonitor", "oolong"), ("DaemonSet", "oolong-agent"),
     }  # fmt: skip
     assert ("DaemonSet", "oolong-agent") not in objects(GOOD)
 

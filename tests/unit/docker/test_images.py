@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DOCKER = ROOT / "docker"
 DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))
 COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
-OURS = ("migrate", "web", "worker", "beat")
+OURS = ("migrate", "web", "worker", "webhooks", "beat")
 AGENTS = ("agent", "agent-cuda")
 
 

@@ -135,6 +135,7 @@ SPECTACULAR_SETTINGS = {
         "SweepStatus": "control_plane.runs.sweep_api.SWEEP_STATUSES",
         "RunKind": "control_plane.common.schema.RUN_KINDS",
         "ModelKind": "control_plane.common.schema.MODEL_KINDS",
+        "CheckpointKind": "control_plane.common.schema.CHECKPOINT_KINDS",
         "SourceKind": "control_plane.common.schema.SOURCE_KINDS",
     },
 }

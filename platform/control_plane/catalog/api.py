@@ -24,7 +24,7 @@ from control_plane.common.errors import Problem, not_found
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import encode, paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
-from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.common.schema import CHECKPOINT_KINDS, PAGE_PARAMETERS, page_of
 
 
 class UploadSerializer(serializers.Serializer[Any]):
@@ -152,6 +152,10 @@ class CheckpointSerializer(serializers.Serializer[Any]):
     run = NamedSerializer()
     attempt_number = serializers.IntegerField()
     step = serializers.IntegerField(help_text="policy version")
+    kind = serializers.ChoiceField(
+        choices=CHECKPOINT_KINDS,
+        help_text="training: its run goes on from it, others begin with its weights; weights: runs only begin with it",
+    )
     sha256 = serializers.CharField(help_text="of its manifest")
     tar_sha256 = serializers.CharField(help_text="of the download; empty while LOCAL")
     bytes = serializers.IntegerField()

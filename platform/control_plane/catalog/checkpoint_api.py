@@ -31,7 +31,7 @@ from control_plane.common.etags import conditional
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
-from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.common.schema import CHECKPOINT_KINDS, PAGE_PARAMETERS, page_of
 
 ALIAS = name_field(
     r"^[a-z][a-z0-9_-]*$", "small letters, digits and _ - beginning with a letter", max_length=60
@@ -96,6 +96,7 @@ class CheckpointsView(APIView):
             *PAGE_PARAMETERS,
             OpenApiParameter("run", str, description="only of this run"),
             OpenApiParameter("state", str, enum=["LOCAL", "STORED", "FREED"]),
+            OpenApiParameter("kind", str, enum=CHECKPOINT_KINDS),
             OpenApiParameter(
                 "final", bool, description="only those that ended their run, or only the others"
             ),
@@ -110,6 +111,10 @@ class CheckpointsView(APIView):
             if state not in CheckpointState.values:
                 raise unprocessable("invalid", f"state={state!r}: one of {', '.join(CheckpointState.values)}")
             found = found.filter(state=state)
+        if kind := request.query_params.get("kind"):
+            if kind not in CHECKPOINT_KINDS:
+                raise unprocessable("invalid", f"kind={kind!r}: one of {', '.join(CHECKPOINT_KINDS)}")
+            found = found.filter(kind=kind)
         if final := request.query_params.get("final"):
             if final not in ("true", "false"):
                 raise unprocessable("invalid", f"final={final!r}: true or false")

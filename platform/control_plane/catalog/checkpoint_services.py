@@ -18,6 +18,7 @@ from control_plane.catalog.models import (
     BaseModel,
     Checkpoint,
     CheckpointAlias,
+    CheckpointKind,
     CheckpointState,
     RetentionPolicy,
     Upload,
@@ -145,6 +146,11 @@ def note_measured(checkpoint_id: str, values: Mapping[str, float]) -> None:
     held.save(update_fields=["metrics"])
 
 
+def kind_of(run_kind: str) -> CheckpointKind:
+    """What a checkpoint of a run of this kind holds: a warm start begins anew, and goes on from none."""
+    return CheckpointKind.WEIGHTS if run_kind == "sft" else CheckpointKind.TRAINING
+
+
 def pin(checkpoint: Checkpoint, pinned: bool) -> Checkpoint:
     """A pinned checkpoint is never freed by a policy."""
     with transaction.atomic():
@@ -168,7 +174,9 @@ def hold_stored(checkpoint_id: str) -> bool:
 def policy_of(project: Project) -> tuple[Policy, bool]:
     """The project's policy, and whether the clean-up applies it by itself."""
     row = RetentionPolicy.objects.filter(project=project).first()
-    return (Policy(**row.rules), row.automatic) if row else (Policy(), False)
+    if row is None:
+        return Policy(), False
+    return Policy(**{**row.rules, "kinds": tuple(row.rules.get("kinds", ()))}), row.automatic
 
 
 def set_policy(caller: Caller, policy: Policy, *, automatic: bool, now: datetime) -> None:
@@ -228,7 +236,7 @@ def _candidates(project: Project, needs: Needs, *, among: Collection[str] | None
         who = [*(["pinned"] if row.pinned else []), *needed.get(row.pk, [])]
         candidates.append(
             Candidate(
-                id=row.pk, run_id=row.run_id, step=row.step, final=row.final, bytes=row.bytes,
+                id=row.pk, run_id=row.run_id, step=row.step, kind=row.kind, final=row.final, bytes=row.bytes,
                 stored_at=row.stored_at, metrics=row.metrics, needed=tuple(who),
             )
         )  # fmt: skip

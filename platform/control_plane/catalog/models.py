@@ -264,6 +264,15 @@ class CheckpointState(models.TextChoices):
     FREED = "FREED"  # its bytes are gone; the row and its place in the lineage stay
 
 
+class CheckpointKind(models.TextChoices):
+    TRAINING = "training"  # a training state: its run goes on from it, and other runs begin with its weights
+    WEIGHTS = "weights"  # of a warm start: runs begin with it, and none goes on from it
+
+
+def checkpoint_kind_choices() -> list[tuple[str, str]]:
+    return CheckpointKind.choices
+
+
 def checkpoint_state_choices() -> list[tuple[str, str]]:
     return CheckpointState.choices
 
@@ -279,6 +288,12 @@ class Checkpoint(models.Model):
     attempt_number = models.PositiveIntegerField()
     node_id = models.CharField(max_length=40)
     step = models.PositiveIntegerField()
+    kind = models.CharField(
+        max_length=16,
+        choices=checkpoint_kind_choices,
+        default=CheckpointKind.TRAINING,
+        db_default=CheckpointKind.TRAINING,
+    )
     final = models.BooleanField(default=False)
     manifest_sha256 = models.CharField(max_length=64)
     tar_sha256 = models.CharField(max_length=64, default="", blank=True)

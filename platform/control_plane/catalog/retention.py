@@ -23,6 +23,7 @@ class Policy:
     best_count: int = 1
     every_steps: int | None = None  # steps that are a multiple of it
     ttl_days: int | None = None  # younger ones
+    kinds: tuple[str, ...] = ()  # frees only checkpoints of these kinds; none: of every kind
 
     @property
     def has_rules(self) -> bool:
@@ -36,6 +37,7 @@ class Candidate:
     id: str
     run_id: str
     step: int
+    kind: str = "training"
     final: bool
     bytes: int
     stored_at: datetime
@@ -60,6 +62,8 @@ def judge(candidates: Sequence[Candidate], policy: Policy, *, now: datetime) -> 
     verdicts = []
     for candidate in candidates:
         why = (*candidate.needed, *named[candidate.id])
+        if policy.kinds and candidate.kind not in policy.kinds:
+            why = (*why, f"the policy frees no checkpoint of kind {candidate.kind}")
         if not why and not policy.has_rules:
             why = ("the policy has no rule",)
         verdicts.append(Verdict(candidate.id, candidate.bytes, why))

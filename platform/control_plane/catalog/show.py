@@ -106,6 +106,7 @@ def checkpoint_as_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "run": {"id": checkpoint.run_id, "name": checkpoint.run_name},
         "attempt_number": checkpoint.attempt_number,
         "step": checkpoint.step,
+        "kind": str(checkpoint.kind),
         "sha256": checkpoint.manifest_sha256,
         "tar_sha256": checkpoint.tar_sha256,
         "bytes": checkpoint.bytes,

@@ -17,6 +17,7 @@ from oolong.contracts.user_source import SourceKind
 RUN_STATUSES = [str(status) for status in RunStatus]
 ROLES = ["viewer", "editor", "operator", "admin"]  # accounts.models.Role
 RUN_KINDS = ["rl", "sft", "eval", "bench", "playground"]
+CHECKPOINT_KINDS = ["training", "weights"]
 MODEL_KINDS = ["base_model", "checkpoint"]
 INVITATION_STATUSES = ["open", "accepted", "revoked", "expired"]
 SOURCE_KINDS = [str(kind) for kind in SourceKind]

@@ -11,6 +11,7 @@ from django.db.models import Max, Q
 
 from control_plane.catalog import parts, store
 from control_plane.catalog import services as catalog
+from control_plane.catalog.checkpoint_services import kind_of
 from control_plane.catalog.models import Checkpoint, CheckpointState, CheckpointUpload, DatasetVersion
 from control_plane.common.errors import fenced, or_not_found
 from control_plane.fleet import services as fleet
@@ -170,7 +171,7 @@ def announce_checkpoint(
         manifest_sha256=manifest_sha256,
         defaults={
             "project": run.project, "run_id": run.pk, "run_name": run.name, "attempt_number": attempt.number,
-            "node_id": node.pk, "step": step, "final": final, "bytes": bytes,
+            "node_id": node.pk, "step": step, "kind": kind_of(run.kind), "final": final, "bytes": bytes,
             "parent": attempt.resume_checkpoint, "created_at": now,
             "metrics": {"reward_mean": run.reward_mean, "staleness_mean": run.staleness_mean},
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -21,6 +22,7 @@ from control_plane.common import clock
 from control_plane.common.etags import conditional
 from control_plane.common.idempotency import idempotent
 from control_plane.common.parsing import StrictSerializer
+from control_plane.common.schema import CHECKPOINT_KINDS
 from control_plane.runs.checkpoints import lineage, model_card, needs_of_runs
 
 
@@ -65,6 +67,10 @@ class PolicySerializer(StrictSerializer):
         default=None,
         help_text="steps that are a multiple of it",
     )
+    kinds = serializers.ListField(
+        child=serializers.ChoiceField(choices=CHECKPOINT_KINDS), required=False, default=tuple, max_length=2,
+        help_text="only checkpoints of these kinds are freed; none given: of every kind",
+    )  # fmt: skip
     ttl_days = serializers.IntegerField(
         min_value=1, required=False, allow_null=True, default=None, help_text="younger ones"
     )
@@ -124,7 +130,7 @@ class RetentionView(APIView):
         form.is_valid(raise_exception=True)
         given = dict(form.validated_data)
         automatic = given.pop("automatic")
-        registry.set_policy(caller, Policy(**given), automatic=automatic, now=clock.now())
+        registry.set_policy(caller, _policy(given), automatic=automatic, now=clock.now())
         return Response(registry.settings_as_json(*registry.policy_of(caller.project)))
 
 
@@ -143,7 +149,7 @@ class RetentionPlanView(APIView):
         if request.data:
             form = PolicySerializer(data=request.data)
             form.is_valid(raise_exception=True)
-            policy = Policy(**form.validated_data)
+            policy = _policy(form.validated_data)
         return Response(_plan(registry.plan_retention(project, policy, needs_of_runs, now=clock.now())))
 
 
@@ -161,6 +167,10 @@ class RetentionApplyView(APIView):
         project = caller_of(request).project
         policy, _ = registry.policy_of(project)
         return Response(_plan(registry.apply_retention(project, policy, needs_of_runs, now=clock.now())))
+
+
+def _policy(given: Mapping[str, Any]) -> Policy:
+    return Policy(**{**given, "kinds": tuple(given["kinds"])})
 
 
 def _plan(verdicts: list[Verdict]) -> dict[str, Any]:

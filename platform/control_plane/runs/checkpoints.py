@@ -110,7 +110,8 @@ class _Graph:
         return own.select_related(*related).first()
 
     def _add_checkpoint(self, row: Checkpoint) -> bool:
-        return self._add(row.pk, "checkpoint", f"{row.run_name} step {row.step}", state=row.state)
+        name = f"{row.run_name} step {row.step}"
+        return self._add(row.pk, "checkpoint", name, state=row.state, checkpoint_kind=str(row.kind))
 
     def _add_run(self, run: Run) -> None:
         if not self._add(run.pk, "run", run.name, status=str(run.status)):
@@ -158,6 +159,7 @@ def model_card(caller: Caller, checkpoint: Checkpoint) -> str:
             f"{_plain(checkpoint.run_name)} (`{checkpoint.run_id}`), attempt {checkpoint.attempt_number}",
         ),
         ("step", str(checkpoint.step)),
+        ("kind of checkpoint", str(checkpoint.kind)),
         ("aliases", ", ".join(aliases) or "none"),
         ("sha256 of the manifest", f"`{checkpoint.manifest_sha256}`"),
         *[

@@ -8,7 +8,7 @@ from typing import Any
 from control_plane.fleet import services as fleet
 from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.models import Attempt, Run
-from control_plane.runs.selectors import live_attempt, newest_stored_checkpoint
+from control_plane.runs.selectors import live_attempt, resumable_checkpoint
 from control_plane.runs.status import retry_follows
 from oolong.contracts.lifecycle import OUTCOMES, AttemptStatus, EndReason, JobKind, JobState, RunStatus
 
@@ -96,7 +96,7 @@ def begin_pause(
 
 def rest(run: Run, *, now: datetime, conditions: list[str] | None = None) -> None:
     """PAUSED: no attempt, no slot, no place in the queue."""
-    checkpoint = newest_stored_checkpoint(run) or run.resume_checkpoint
+    checkpoint = resumable_checkpoint(run)
     goes_on = (
         f"goes on from step {checkpoint.step}" if checkpoint else "will begin anew: it has no checkpoint"
     )

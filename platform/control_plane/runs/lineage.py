@@ -54,7 +54,7 @@ def retry_run(caller: Caller, parent: Run, *, now: datetime) -> Run:
             "not_retryable", f"the run is {parent.status}; retry is for failed and stopped runs: {advice}",
             current_status=parent.status,
         )  # fmt: skip
-    checkpoint = selectors.newest_stored_checkpoint(parent) or parent.resume_checkpoint
+    checkpoint = selectors.resumable_checkpoint(parent)
     with transaction.atomic():
         if checkpoint is not None and not hold_stored(checkpoint.pk):
             raise conflict(

@@ -20,7 +20,7 @@ from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import plan_jobs, port_names
-from control_plane.runs.selectors import newest_stored_checkpoint, queue
+from control_plane.runs.selectors import queue, resumable_checkpoint
 from control_plane.runs.taking_back import take_slots_back
 from control_plane.runs.tested_rewards import untested_reward
 from oolong.contracts.lifecycle import EndReason, RunStatus
@@ -136,7 +136,7 @@ def _place(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) 
         move_run(run, RunStatus.FAILED, now=now, message=message, **fields)
         fleet.announce_queue()
         return False
-    resume = newest_stored_checkpoint(run) or run.resume_checkpoint
+    resume = resumable_checkpoint(run)
     names = port_names(spec)
     attempt = Attempt.objects.create(
         run=run, number=run.attempt_number + 1, epoch=run.epoch + 1, node=node, token=new_secret(""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from control_plane.catalog.models import Checkpoint
+from control_plane.catalog.models import Checkpoint, CheckpointKind, CheckpointState
 from control_plane.common import live
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Liveness
@@ -208,8 +208,9 @@ def _advance_recovering(run: Run, attempt: Attempt, jobs: list[Job], *, now: dat
 def _requeue(run: Run, *, now: datetime) -> None:
     """Back to the queue for a new attempt; a failure when the last one committed checkpoints and none can be had."""
     last = run.attempts.order_by("-number").first()
-    committed = last is not None and Checkpoint.objects.filter(attempt_id=last.pk).exists()
-    if committed and newest_stored_checkpoint(run) is None:
+    states = Checkpoint.objects.filter(kind=CheckpointKind.TRAINING)
+    committed = last is not None and states.filter(attempt_id=last.pk).exists()
+    if committed and not states.filter(run_id=run.pk, state=CheckpointState.STORED).exists():
         message = "checkpoints were committed, but none of them reached the store"
         move_run(
             run, RunStatus.FAILED, now=now, message=message,

@@ -82,6 +82,7 @@ def record_checkpoint_line(job: Job, line: CheckpointLine) -> Checkpoint:
         defaults={
             "project": run.project, "run_id": run.pk, "run_name": run.name, "attempt_number": attempt.number,
             "node_id": attempt.node_id, "step": line.step, "final": line.final, "bytes": line.bytes,
+            "kind": catalog.kind_of(run.kind),
             "parent": attempt.resume_checkpoint, "created_at": _moment(line.at),
             "metrics": {"reward_mean": run.reward_mean, "staleness_mean": run.staleness_mean},
         },

@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import Team
-from control_plane.catalog.models import Checkpoint, CheckpointState
+from control_plane.catalog.models import Checkpoint, CheckpointKind, CheckpointState
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import or_not_found
 from control_plane.fleet.selectors import pool_as_json
@@ -58,6 +58,12 @@ def checkpoints(caller: Caller, run_id: str = "") -> QuerySet[Checkpoint]:
 
 def newest_stored_checkpoint(run: Run) -> Checkpoint | None:
     return newest_stored_checkpoints([run]).get(run.pk)
+
+
+def resumable_checkpoint(run: Run) -> Checkpoint | None:
+    """From which the run's next attempt goes on: its newest stored training state, else what it began with."""
+    own = Checkpoint.objects.filter(run_id=run.pk, state=CheckpointState.STORED, kind=CheckpointKind.TRAINING)
+    return own.order_by("-step", "-stored_at").first() or run.resume_checkpoint
 
 
 def newest_stored_checkpoints(runs: Iterable[Run]) -> dict[str, Checkpoint]:

@@ -25,19 +25,25 @@ ReferenceArgument = Annotated[
 
 @app.command("list")
 def list_checkpoints(
-    run: Annotated[str | None, typer.Option(help="only those of this run")] = None, json: JsonOption = False
+    run: Annotated[str | None, typer.Option(help="only those of this run")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="training (a run goes on from it) or weights (runs only begin with it)"),
+    ] = None,
+    state: Annotated[str | None, typer.Option(help="LOCAL, STORED or FREED")] = None,
+    json: JsonOption = False,
 ) -> None:
     """Committed checkpoints, newest first."""
     with Client() as client:
-        found = list(client.checkpoints.list(run_id=run))
+        found = list(client.checkpoints.list(run_id=run, kind=kind, state=state))
     if json:
         show_json(found)
         return
     show_table(
-        ("ID", "RUN", "STEP", "STATE", "FINAL", "BYTES", "ALIASES"),
+        ("ID", "RUN", "STEP", "KIND", "STATE", "FINAL", "BYTES", "ALIASES"),
         (
             (
-                item.id, item.run.name or item.run.id, item.step, item.state, item.final, item.bytes,
+                item.id, item.run.name or item.run.id, item.step, item.kind, item.state, item.final, item.bytes,
                 ", ".join(item.aliases) or None,
             )
             for item in found
@@ -60,6 +66,7 @@ def show(checkpoint: ReferenceArgument, json: JsonOption = False) -> None:
             "id": found.id,
             "run": f"{found.run.name} ({found.run.id})",
             "step": found.step,
+            "kind": found.kind,
             "state": found.state,
             "aliases": ", ".join(found.aliases) or None,
             "pinned": found.pinned,
@@ -169,6 +176,9 @@ def retention(
     best_count: Annotated[int, typer.Option(min=1, help="so many of the best")] = 1,
     every_steps: Annotated[int | None, typer.Option(min=1, help="steps that are a multiple of it")] = None,
     ttl_days: Annotated[int | None, typer.Option(min=1, help="younger ones")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="free only checkpoints of this kind: training, weights")
+    ] = None,
     automatic: Annotated[bool, typer.Option("--automatic", help="apply it every ten minutes")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="say what this policy would free; set nothing")
@@ -178,7 +188,7 @@ def retention(
     """Set which checkpoints the project keeps; a checkpoint is kept when any rule keeps it."""
     policy = {
         "keep_last": keep_last, "best_metric": best_metric, "best_mode": best_mode, "best_count": best_count,
-        "every_steps": every_steps, "ttl_days": ttl_days,
+        "every_steps": every_steps, "ttl_days": ttl_days, "kinds": kind or [],
     }  # fmt: skip
     if not (keep_last or best_metric or every_steps or ttl_days):
         notes.print("error: give at least one of --keep-last, --best-metric, --every-steps, --ttl-days")

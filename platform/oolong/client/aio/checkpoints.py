@@ -18,8 +18,11 @@ class AsyncCheckpoints:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    def list(self, *, run_id: str | None = None) -> AsyncIterator[models.Checkpoint]:
-        return self._connection.pages(calls.checkpoints.page(run_id=run_id))
+    def list(
+        self, *, run_id: str | None = None, kind: str | None = None, state: str | None = None
+    ) -> AsyncIterator[models.Checkpoint]:
+        """Newest first; of a run, of a kind (training, weights), in a state (LOCAL, STORED, FREED)."""
+        return self._connection.pages(calls.checkpoints.page(run_id=run_id, kind=kind, state=state))
 
     async def get(self, checkpoint_id: str) -> models.Checkpoint:
         return await self._connection.send(calls.checkpoints.get(checkpoint_id))

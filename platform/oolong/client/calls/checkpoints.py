@@ -22,8 +22,10 @@ from oolong.client.models import (
 )
 
 
-def page(*, run_id: str | None = None) -> Call[Page[Checkpoint]]:
-    return call.page("checkpoints", Checkpoint, run=run_id)
+def page(
+    *, run_id: str | None = None, kind: str | None = None, state: str | None = None
+) -> Call[Page[Checkpoint]]:
+    return call.page("checkpoints", Checkpoint, run=run_id, kind=kind, state=state)
 
 
 def get(checkpoint_id: str) -> Call[Checkpoint]:

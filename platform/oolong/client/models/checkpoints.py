@@ -14,6 +14,7 @@ class Checkpoint(Answer):
     id: str
     run: Named
     step: int
+    kind: str = "training"  # training: its run goes on from it; weights: runs only begin with it
     sha256: str  # of the manifest
     tar_sha256: str = ""  # of the download; empty while LOCAL
     bytes: int
@@ -118,4 +119,5 @@ class RetentionPolicy(Answer):
     best_count: int = 1
     every_steps: int | None = None
     ttl_days: int | None = None
+    kinds: list[str] = []  # only checkpoints of these kinds are freed; none: of every kind
     automatic: bool = False

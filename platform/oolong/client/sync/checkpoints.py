@@ -18,8 +18,11 @@ class Checkpoints:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def list(self, *, run_id: str | None = None) -> Iterator[models.Checkpoint]:
-        return self._connection.pages(calls.checkpoints.page(run_id=run_id))
+    def list(
+        self, *, run_id: str | None = None, kind: str | None = None, state: str | None = None
+    ) -> Iterator[models.Checkpoint]:
+        """Newest first; of a run, of a kind (training, weights), in a state (LOCAL, STORED, FREED)."""
+        return self._connection.pages(calls.checkpoints.page(run_id=run_id, kind=kind, state=state))
 
     def get(self, checkpoint_id: str) -> models.Checkpoint:
         return self._connection.send(calls.checkpoints.get(checkpoint_id))

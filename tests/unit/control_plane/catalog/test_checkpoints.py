@@ -137,6 +137,49 @@ def test_a_run_may_start_from_an_alias_and_is_pinned_to_the_checkpoint(alice: An
     assert run["spec"]["model"]["checkpoint"] == checkpoint.pk
 
 
+def test_a_checkpoint_has_a_kind_that_lists_are_filtered_by(alice: Any, stored: Any) -> None:
+    state, weights = stored("run_rl"), stored("run_sft", kind="weights")
+
+    def listed(kind: str) -> Any:
+        return alice.get(f"/checkpoints?kind={kind}")
+
+    assert [found["id"] for found in listed("weights").json()["data"]] == [weights.pk]
+    assert [(found["id"], found["kind"]) for found in listed("training").json()["data"]] == [
+        (state.pk, "training")
+    ]
+    odd = listed("adapter")
+    assert (odd.status_code, odd.json()["detail"]) == (422, "kind='adapter': one of training, weights")
+    [node] = alice.get(f"/checkpoints/{weights.pk}/lineage").json()["nodes"]
+    assert node["checkpoint_kind"] == "weights"
+    assert "| kind of checkpoint | weights |" in alice.get(f"/checkpoints/{weights.pk}/card").content.decode()
+
+
+def test_a_warm_start_leaves_weights_from_which_nothing_goes_on(
+    alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
+) -> None:
+    rows = [{"question": f"{n}+1", "answer": n, "demo": str(n + 1), "split": "train"} for n in range(64)]
+    alice.dataset("demos", rows, completion_column="demo")
+    machine = node(slots=1)
+    sft = {
+        "steps": 2,
+        "validation_split": None,
+        "required_greedy_accuracy": None,
+        "stop_at_greedy_accuracy": None,
+    }
+    run = start(machine, kind="sft", dataset={"version": "demos@1"}, sft=sft)
+    attempt = Attempt.objects.get()
+    commit_checkpoint(run["id"], attempt.pk, step=2, final=True)
+    machine.upload_checkpoint(attempt.pk, attempt.epoch, step=2, final=True)
+    checkpoint = Checkpoint.objects.get()
+    assert (checkpoint.kind, checkpoint.state) == ("weights", "STORED")
+    Run.objects.update(status="FAILED")
+    Attempt.objects.update(status="ENDED")
+    retry = alice.post(f"/runs/{run['id']}/retry").json()
+    assert Run.objects.get(pk=retry["id"]).resume_checkpoint is None
+    fork = alice.post(f"/runs/{run['id']}/clone", {"checkpoint": "latest"}).json()
+    assert fork["spec"]["model"]["checkpoint"] == checkpoint.pk
+
+
 # --- downloads --------------------------------------------------------------------------------------------
 
 
@@ -368,6 +411,19 @@ def test_a_checkpoint_that_is_freed_between_check_and_submission_starts_no_run(
     assert not Run.objects.exists()
 
 
+def test_a_policy_may_be_of_one_kind(alice: Any, stored: Any) -> None:
+    old_state, old_weights = stored("run_rl", step=1), stored("run_sft", step=1, kind="weights")
+    stored("run_rl", step=2), stored("run_sft", step=2, kind="weights")
+    assert (
+        alice.call("PUT", "/checkpoint-retention", {"keep_last": 1, "kinds": ["training"]}).status_code == 200
+    )
+    assert alice.get("/checkpoint-retention").json()["kinds"] == ["training"]
+    seen = alice.post("/checkpoint-retention/plan").json()
+    assert [found["id"] for found in seen["free"]] == [old_state.pk]
+    why = {found["id"]: found["kept_because"] for found in seen["keep"]}
+    assert why[old_weights.pk] == ["the policy frees no checkpoint of kind weights"]
+
+
 def test_an_automatic_policy_is_applied_by_the_clean_up_and_a_manual_one_is_not(
     alice: Any, stored: Any, clock: Any
 ) -> None:
@@ -437,7 +493,15 @@ def test_a_step_of_the_clean_up_that_breaks_holds_up_no_other(
 
 @pytest.mark.parametrize(
     "policy",
-    [{"keep_last": 0}, {"best_mode": "most"}, {"keep_lst": 1}, {"ttl_days": -1}, {"every_steps": "x"}],
+    [
+        {"keep_last": 0},
+        {"kinds": ["adapter"]},
+        {"kinds": "training"},
+        {"best_mode": "most"},
+        {"keep_lst": 1},
+        {"ttl_days": -1},
+        {"every_steps": "x"},
+    ],
 )
 def test_an_odd_policy_is_refused_and_not_set(alice: Any, policy: dict[str, Any]) -> None:
     for method, path in (("PUT", "/checkpoint-retention"), ("POST", "/checkpoint-retention/plan")):
@@ -467,7 +531,9 @@ def test_what_is_freed_cannot_be_named_or_pinned_or_trained_from(alice: Any, sto
 def test_the_command_promotes_and_exports_a_model_that_verifies(oolong: Any, stored: Any) -> None:
     checkpoint = stored()
     assert checkpoint.pk in oolong("ckpt", "promote", "letters@20", "best").out
-    assert "\tbest\n" in oolong("ckpt", "list").out
+    assert "\tbest\n" in oolong("ckpt", "list", "--kind", "training", "--state", "STORED").out
+    assert "letters" not in oolong("ckpt", "list", "--kind", "weights").out
+    assert oolong("ckpt", "list", "--kind", "adapter").code == 2
     assert oolong("ckpt", "export", "best", "model").code == 0
     assert {path.name for path in Path("model").iterdir()} == {
         "config.json",

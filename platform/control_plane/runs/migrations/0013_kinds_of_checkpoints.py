@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ("catalog", "0010_checkpoint_kind"),
-        ("runs", "0011_search_sweeps_templates"),
+        ("runs", "0012_spent"),
     ]
 
     operations = [migrations.RunPython(name_warm_starts, migrations.RunPython.noop)]

@@ -2610,6 +2610,8 @@ export interface components {
             attempt_number: number;
             /** @description policy version */
             step: number;
+            /** @description training: its run goes on from it, others begin with its weights; weights: runs only begin with it */
+            kind: components["schemas"]["CheckpointKind"];
             /** @description of its manifest */
             sha256: string;
             /** @description of the download; empty while LOCAL */
@@ -2646,6 +2648,8 @@ export interface components {
             bytes: number;
             files: components["schemas"]["StoredFile"][];
         };
+        /** @enum {string} */
+        CheckpointKind: "training" | "weights";
         CheckpointPage: {
             data: components["schemas"]["Checkpoint"][];
             next_cursor: string | null;
@@ -3792,6 +3796,8 @@ export interface components {
             best_count: number;
             /** @description steps that are a multiple of it */
             every_steps?: number | null;
+            /** @description only checkpoints of these kinds are freed; none given: of every kind */
+            kinds?: components["schemas"]["CheckpointKind"][];
             /** @description younger ones */
             ttl_days?: number | null;
         };
@@ -3905,6 +3911,8 @@ export interface components {
             best_count: number;
             /** @description steps that are a multiple of it */
             every_steps?: number | null;
+            /** @description only checkpoints of these kinds are freed; none given: of every kind */
+            kinds?: components["schemas"]["CheckpointKind"][];
             /** @description younger ones */
             ttl_days?: number | null;
             /**
@@ -3933,6 +3941,8 @@ export interface components {
             best_count: number;
             /** @description steps that are a multiple of it */
             every_steps?: number | null;
+            /** @description only checkpoints of these kinds are freed; none given: of every kind */
+            kinds?: components["schemas"]["CheckpointKind"][];
             /** @description younger ones */
             ttl_days?: number | null;
             /**
@@ -4812,6 +4822,7 @@ export type Check = components['schemas']['Check'];
 export type Checkpoint = components['schemas']['Checkpoint'];
 export type CheckpointAnnouncementRequest = components['schemas']['CheckpointAnnouncementRequest'];
 export type CheckpointFiles = components['schemas']['CheckpointFiles'];
+export type CheckpointKind = components['schemas']['CheckpointKind'];
 export type CheckpointPage = components['schemas']['CheckpointPage'];
 export type CheckpointStateEnum = components['schemas']['CheckpointStateEnum'];
 export type CloneRequest = components['schemas']['CloneRequest'];
@@ -6154,6 +6165,7 @@ export interface operations {
                 cursor?: string;
                 /** @description only those that ended their run, or only the others */
                 final?: boolean;
+                kind?: "training" | "weights";
                 /** @description 1 to 200; 50 when left out */
                 limit?: number;
                 /** @description only of this run */

@@ -22,6 +22,7 @@ from gpu_agents.agent.api import AgentApi
 from gpu_agents.agent.checkpoints import Uploader
 from gpu_agents.agent.heartbeat import Heart
 from gpu_agents.agent.imports import ModelImports
+from gpu_agents.agent.job_secrets import JobSecrets, NotGiven
 from gpu_agents.agent.launch import COMMANDS, Command, write_live
 from gpu_agents.agent.node_jobs import NodeJobs
 from gpu_agents.agent.preparation import Preparer
@@ -74,6 +75,7 @@ class Agent:
         self._uploader = Uploader(
             self._api, self._data, jobs=self._jobs.records, shipped=self._shipped, moved=self._heart.nudge
         )
+        self._secrets = JobSecrets(self._api)
         self._imports = ModelImports(self._api, self._data, settings.hub_hosts)
         self._relay = RelayClient(settings.server, node.credential, lambda: self._desired or [])
         self._desired = read_desired(self._data)
@@ -160,7 +162,8 @@ class Agent:
         if self._desired is None:
             return []  # nothing was ever received: nothing can be unwanted
         picture = Picture(self._jobs.observe(), self._preparer.inputs, self._acknowledged)
-        return reconcile(self._desired, picture, now=time.time())
+        actions = reconcile(self._desired, picture, now=time.time())
+        return [action for action in actions if not self._secrets.waits_for(action)]
 
     async def _act(self, action: Action) -> None:
         match action:
@@ -168,17 +171,16 @@ class Agent:
                 begun = any(record.attempt_id == attempt.attempt_id for record in self._jobs.records())
                 self._preparer.begin(attempt, begun=begun, wanted=self._desired or [])
             case Launch(attempt, job):
-                await self._jobs.start(_new_record(attempt, job))
+                await self._start(_new_record(attempt, job), job)
             case Restart(attempt, job, why):
                 record = self._jobs.record(job.job_id)
                 log.warning("%s %s: restarted in place", job.name, why)
-                await self._jobs.start(
-                    msgspec.structs.replace(
-                        record,
-                        incarnation=record.incarnation + 1,
-                        restarted_at=[*record.restarted_at, time.time()],
-                    )
+                restarted = msgspec.structs.replace(
+                    record,
+                    incarnation=record.incarnation + 1,
+                    restarted_at=[*record.restarted_at, time.time()],
                 )
+                await self._start(restarted, job)
             case Decline(attempt, job, reason, message):
                 record = _new_record(attempt, job)
                 record.ended, record.reason, record.message = True, reason, message
@@ -191,6 +193,14 @@ class Agent:
                 self._jobs.end(self._jobs.record(job_id), reason, message)
             case Forget(job_id):
                 self._jobs.forget(job_id)
+
+    async def _start(self, record: JobRecord, job: DesiredJob) -> None:
+        """Start it with the secrets of this moment. What cannot be had now is asked for again a little later."""
+        secrets = await self._secrets.of(record, job)
+        if isinstance(secrets, NotGiven):
+            self._jobs.end(record, secrets.reason, secrets.message)
+        elif secrets is not None:
+            await self._jobs.start(record, secrets)
 
     # --- tidy
 

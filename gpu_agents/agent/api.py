@@ -17,6 +17,8 @@ from oolong.contracts.agent import (
     EnrolRequest,
     HeartbeatReply,
     HeartbeatRequest,
+    SecretsReply,
+    SecretsRequest,
     ShipReply,
     UploadReply,
 )
@@ -43,6 +45,7 @@ class Refused(Exception):
     def __init__(self, status: int, code: str, detail: str, body: bytes = b"") -> None:
         super().__init__(f"{status} {code}: {detail}" if code else f"{status}: {detail}")
         self.status = status
+        self.detail = detail
         self.code = code  # stable problem code: fenced, not_found, ...
         self.body = body
 
@@ -96,6 +99,10 @@ class AgentApi:
             params=params,
             timeout=REQUEST_SECONDS + wait_seconds,
         )
+
+    async def job_secrets(self, job_id: str, request: SecretsRequest) -> dict[str, str]:
+        """Variable -> value, for the one incarnation that is about to start."""
+        return (await self._json(f"jobs/{job_id}/secrets", request, SecretsReply)).variables
 
     async def ship_outbox(self, job_id: str, file: str, offset: int, lines: bytes) -> Shipped:
         return await self._ship(f"jobs/{job_id}/outbox/{file}", offset, lines)

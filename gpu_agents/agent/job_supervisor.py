@@ -6,7 +6,10 @@ passes a graceful stop on, leaves no survivor behind (it is the reaper of everyt
 daemons included), writes down how the job ended, and ends the job by itself when the node has heard nothing
 from the control plane for `orphan_ttl_seconds` (SEMANTICS section 7), which must work with the agent dead.
 
-Standard library only; a few MB of memory; wakes up a few times a minute.
+Standard library only (and what is made of it); a few MB of memory; wakes up a few times a minute.
+
+A job with secrets: their values come by stdin, never by a file, and go into the job's environment; its output goes
+through this process, which takes them out before anything is written.
 
 Signals: SIGTERM asks the job's first process to stop; SIGUSR2 kills all of the job at once.
 """
@@ -19,10 +22,12 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from typing import Any
 
 from gpu_agents.agent.processes import boot_id, descendants, send, start_time
+from oolong.redaction import NAMES, Redactor
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -30,6 +35,7 @@ STOP = signal.SIGTERM
 KILL = signal.SIGUSR2
 WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGCHLD)
 
+LAST_WORDS_SECONDS = 10.0  # for what an ended job still has in its pipe
 ALREADY_SUPERVISED = 3  # exit status: another supervisor holds this job directory
 
 
@@ -45,9 +51,12 @@ def main(arguments: list[str]) -> int:
     if os.path.exists(exit_file):
         return 0  # this incarnation has run; it never runs twice
 
+    secrets: dict[str, str] = json.load(sys.stdin) if order.get("has_secrets") else {}
     _become_reaper()
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
-    leader = _start(order)
+    output = Output(os.path.join(directory, "output.log"), secrets)
+    leader = _start(order, secrets, output)
+    output.follow()
     _write_json(
         order["record"],
         {
@@ -64,32 +73,67 @@ def main(arguments: list[str]) -> int:
     )
     code, cause = _watch(leader, order)
     _end_survivors()
+    output.finish()
     _write_json(exit_file, {"code": code, "at": time.time(), "cause": cause})
     return 0
 
 
-def _start(order: dict[str, Any]) -> int:
+class Output:
+    """Where the job's stdout and stderr go: straight into its log, or through this process where they may quote a
+    secret. A thread passes them on, so that a job never waits for the supervisor's other work."""
+
+    def __init__(self, path: str, secrets: dict[str, str]) -> None:
+        self._log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._redactor = Redactor(secrets)
+        self._source, self.descriptor = os.pipe2(os.O_CLOEXEC) if secrets else (-1, self._log)
+        self._thread: threading.Thread | None = None
+
+    def follow(self) -> None:
+        """Once the job has the descriptor."""
+        os.close(self.descriptor)
+        if self._source >= 0:
+            self._thread = threading.Thread(target=self._pass_on, daemon=True)
+            self._thread.start()
+
+    def finish(self) -> None:
+        """Once no process of the job is left: the log is whole."""
+        if self._thread is not None:
+            self._thread.join(LAST_WORDS_SECONDS)
+
+    def _pass_on(self) -> None:
+        while chunk := os.read(self._source, 64 * 1024):
+            self._write(self._redactor.feed(chunk))
+        self._write(self._redactor.end())
+
+    def _write(self, data: bytes) -> None:
+        """What a full disk does not take is lost, as it is to a job that writes by itself; the job goes on."""
+        try:
+            while data:
+                data = data[os.write(self._log, data) :]
+        except OSError as error:
+            print(f"{len(data)} bytes of output are lost: {error}", file=sys.stderr, flush=True)
+
+
+def _start(order: dict[str, Any], secrets: dict[str, str], output: Output) -> int:
     """Fork the job's first process: leader of a session and of a process group; its pid."""
-    log = os.open(
-        os.path.join(order["directory"], "output.log"),
-        os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
-        0o600,
-    )
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     command = order["command"]
+    environment: dict[str, str] = order["environment"]
+    given = {name: value for name, value in secrets.items() if name not in environment}
+    if given:
+        environment = {**environment, **given, NAMES: ",".join(given)}
     pid = os.fork()
     if pid:
-        os.close(log)
         os.close(nothing)
         return pid
     try:
         os.setsid()
         os.dup2(nothing, 0)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
+        os.dup2(output.descriptor, 1)
+        os.dup2(output.descriptor, 2)
         os.chdir(order["directory"])
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
-        os.execve(command[0], command, order["environment"])
+        os.execve(command[0], command, environment)
     except OSError as error:
         os.write(2, f"cannot start {command[0]}: {error}\n".encode())
     finally:

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+from typing import IO
 
 import msgspec
 
@@ -24,6 +26,7 @@ from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.live_changes import LIVE_FILE, LiveSettings
 
 ROOT = Path(__file__).resolve().parents[2]  # holds gpu_agents/, trainers/ and platform/
+SUPERVISOR_PATH = f"{ROOT / 'platform'}:{ROOT}"
 SUPERVISOR_START_SECONDS = 20.0
 
 
@@ -168,7 +171,7 @@ def taken_port(ports: Mapping[str, int]) -> str:
 
 
 def environment(data: DataDirectory, record: JobRecord, *, device: str) -> dict[str, str]:
-    """The whole environment of a job: nothing of the agent's own leaks in, and no secret is in it."""
+    """The environment of a job as it is written down: nothing of the agent's own leaks in, and no secret is in it."""
     values = {
         "PATH": os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin"),
         "HOME": str(data.home),
@@ -195,11 +198,13 @@ def start(
     command: Command,
     device: str,
     orphan_ttl_seconds: float,
+    secrets: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.Popen[bytes]:
     """Start the record's current incarnation under a supervisor, and wait until the supervisor has it.
 
     The supervisor is in a session of its own: it and the job live on when the agent ends.
-    Starting what already runs, or has run, changes nothing: a job directory is used once.
+    Starting what already runs, or has run, changes nothing: a job directory is used once. `secrets` (variable -> value)
+    go to the supervisor through a pipe, and through no file.
     Raises LaunchError when it did not come up; what it said is in `supervisor.log` of the job directory.
     """
     directory = data.job(record.attempt_id, record.name, record.incarnation)
@@ -228,6 +233,7 @@ def start(
             "directory": str(directory),
             "command": command(place),
             "environment": environment(data, record, device=device),
+            "has_secrets": bool(secrets),
             "record": str(data.supervisor(record.job_id)),
             "contact": str(data.contact),
             "orphan_ttl_seconds": orphan_ttl_seconds,
@@ -239,13 +245,15 @@ def start(
         # -S leaves out site-packages: the supervisor needs only the standard library and this package.
         supervisor = subprocess.Popen(
             [sys.executable, "-S", "-m", "gpu_agents.agent.job_supervisor", str(order)],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if secrets else subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             cwd=directory,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            env={"PYTHONPATH": SUPERVISOR_PATH, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
             start_new_session=True,
         )
+    if supervisor.stdin is not None:
+        _hand_over(supervisor.stdin, secrets)
     deadline = time.monotonic() + SUPERVISOR_START_SECONDS
     while _mtime(data.supervisor(record.job_id)) == written_before:
         code = supervisor.poll()
@@ -265,6 +273,14 @@ def start(
             )
         time.sleep(0.01)
     return supervisor
+
+
+def _hand_over(pipe: IO[bytes], secrets: Mapping[str, str]) -> None:
+    try:
+        with pipe:
+            pipe.write(msgspec.json.encode(secrets))
+    except BrokenPipeError:
+        pass  # it ended without reading; why is seen where its start is waited for
 
 
 def _files(place: JobPlace) -> list[str]:

@@ -126,7 +126,7 @@ class NodeJobs:
 
     # --- act
 
-    async def start(self, record: JobRecord) -> None:
+    async def start(self, record: JobRecord, secrets: Mapping[str, str]) -> None:
         """Start, then note it: were it the other way round, a crash in between would lose the start.
 
         Starting twice is harmless (a job directory is used once), so the next agent just repeats it.
@@ -140,6 +140,7 @@ class NodeJobs:
                 command=self._commands[record.kind],
                 device=self._device,
                 orphan_ttl_seconds=self._orphan_ttl_seconds,
+                secrets=secrets,
             )
         except LaunchError as error:
             log.error("%s", error, extra=_subjects(record))

@@ -23,6 +23,8 @@ from oolong.contracts.agent import (
     HeartbeatReply,
     HeartbeatRequest,
     ObservedJob,
+    SecretsReply,
+    SecretsRequest,
     ShipReply,
     UploadReply,
 )
@@ -56,6 +58,7 @@ class ScriptedControlPlane:
     away: bool = False  # answers nothing but 503
     acknowledges: bool = True
     orphan_ttl_seconds: float = 600.0
+    secrets: dict[str, dict[str, str]] = field(default_factory=dict)  # job -> variable -> value
     fenced: set[str] = field(default_factory=set)  # attempts whose epoch is old
 
     enrolled: list[EnrolRequest] = field(default_factory=list)
@@ -100,6 +103,7 @@ class ScriptedControlPlane:
             app.router.add_post(f"{base}/enrol", self._enrol)
             app.router.add_post(f"{base}/heartbeat", self._heartbeat)
             app.router.add_get(f"{base}/artifacts/{{sha256}}", self._artifact)
+            app.router.add_post(f"{base}/jobs/{{job}}/secrets", self._secrets)
             app.router.add_post(f"{base}/jobs/{{job}}/outbox/{{file}}", self._outbox)
             app.router.add_post(f"{base}/jobs/{{job}}/logs/{{incarnation}}", self._log)
             app.router.add_post(f"{base}/attempts/{{attempt}}/checkpoints", self._begin)
@@ -194,6 +198,12 @@ class ScriptedControlPlane:
         begin = int(header.removeprefix("bytes=").removesuffix("-"))
         headers = {"Content-Range": f"bytes {begin}-{len(content) - 1}/{len(content)}"}
         return web.Response(status=206, body=content[begin:], headers=headers)
+
+    async def _secrets(self, request: web.Request) -> web.Response:
+        asked = msgspec.json.decode(await request.read(), type=SecretsRequest)
+        assert asked.epoch >= 1
+        values = self.secrets.get(request.match_info["job"])
+        return _problem(409, "secret_gone") if values is None else _json(SecretsReply(variables=values))
 
     async def _outbox(self, request: web.Request) -> web.Response:
         body = await request.read()

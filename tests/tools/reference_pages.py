@@ -7,9 +7,11 @@ A test compares the committed pages with what this would write, so they cannot d
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
 import typing
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -124,8 +126,10 @@ def _run_spec() -> str:
         parts += ["", f"## {name}", ""]
         if field.default is None:
             parts += ["Left out by default.", ""]
+        if get_origin(field.annotation) is list:
+            parts += ["A list; empty by default.", ""]
         if section.__doc__ and section.__doc__ != BaseModel.__doc__:
-            parts += [section.__doc__.strip(), ""]
+            parts += [inspect.cleandoc(section.__doc__), ""]
         parts += _fields(section, prefix="")
     return "\n".join([*parts[:4], "", "## Top level", "", *_HEAD, *top, *parts[4:]]) + "\n"
 
@@ -168,6 +172,10 @@ def _type(annotation: Any) -> str:
         return f"{len(get_args(annotation))} numbers"
     if origin is dict:
         return "mapping"
+    if origin is list:
+        return f"list of {_type(get_args(annotation)[0])}"
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return " \\| ".join(f"`{value}`" for value in annotation)
     return {int: "integer", float: "number", str: "text", bool: "true or false"}.get(
         annotation, str(annotation)
     )

@@ -14,6 +14,9 @@ class ProjectSecret(models.Model):
     sealed = models.BinaryField()
     key_id = models.CharField(max_length=16)  # of the server's key that it is sealed with
     hosts = models.JSONField(default=list)  # where an import by URL may send it; nowhere when empty
+    jobs = models.JSONField(
+        default=list, db_default=[]
+    )  # kinds of jobs that a run may give it to; none when empty
     fingerprint = models.CharField(max_length=8)  # the first characters of the value's SHA-256
     created_by = models.ForeignKey("accounts.User", on_delete=models.PROTECT)
     created_at = models.DateTimeField()

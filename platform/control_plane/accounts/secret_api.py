@@ -17,6 +17,7 @@ from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from oolong.contracts.lifecycle import JobKind
 
 
 class SecretSetSerializer(StrictSerializer):
@@ -29,11 +30,16 @@ class SecretSetSerializer(StrictSerializer):
         child=serializers.RegexField(r"^[A-Za-z0-9.-]+$", max_length=253), max_length=20, required=False,
         help_text="hosts that an import by URL may send it to, as Authorization",
     )  # fmt: skip
+    jobs = serializers.ListField(
+        child=serializers.ChoiceField([str(kind) for kind in JobKind]), max_length=len(JobKind), required=False,
+        help_text="kinds of jobs that a run may give it to, as a variable of their environment",
+    )  # fmt: skip
 
 
 class SecretSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     hosts = serializers.ListField(child=serializers.CharField())
+    jobs = serializers.ListField(child=serializers.CharField())
     fingerprint = serializers.CharField(help_text="the first characters of the value's SHA-256")
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
@@ -42,8 +48,9 @@ class SecretSerializer(serializers.Serializer[Any]):
 
 def secret_as_json(row: ProjectSecret) -> dict[str, Any]:
     return {
-        "name": row.name, "hosts": row.hosts, "fingerprint": row.fingerprint, "created_at": rfc3339(row.created_at),
-        "updated_at": rfc3339(row.updated_at), "last_used_at": rfc3339(row.last_used_at),
+        "name": row.name, "hosts": row.hosts, "jobs": row.jobs, "fingerprint": row.fingerprint,
+        "created_at": rfc3339(row.created_at), "updated_at": rfc3339(row.updated_at),
+        "last_used_at": rfc3339(row.last_used_at),
     }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import ProjectSecret
 from control_plane.common.errors import FieldError, conflict, not_found, unprocessable
 from control_plane.common.sealing import CannotOpen, Sealed, newest_key_id, seal, unseal
+from oolong.redaction import SHORTEST
 
 NAME = r"[A-Z][A-Z0-9_]{0,63}"
 MOST_BYTES = 16 * 1024
@@ -21,16 +22,28 @@ MOST_SECRETS = 200
 
 
 def set_secret(
-    caller: Caller, *, name: str, value: str, hosts: Sequence[str] = (), now: datetime
+    caller: Caller,
+    *,
+    name: str,
+    value: str,
+    hosts: Sequence[str] = (),
+    jobs: Sequence[str] = (),
+    now: datetime,
 ) -> tuple[ProjectSecret, bool]:
     """Keep a value under a name, instead of the one before. The row, and whether it is a new name."""
     if not 1 <= len(value.encode()) <= MOST_BYTES:
         message = f"a secret has 1 to {MOST_BYTES} bytes"
         raise unprocessable("invalid", message, [FieldError("/value", "length", message)])
+    if jobs and len(value.strip()) < SHORTEST:
+        message = (
+            f"a secret for jobs has at least {SHORTEST} characters: it is taken out of their logs, and a shorter one "
+            "would take ordinary words along"
+        )
+        raise unprocessable("invalid", message, [FieldError("/value", "too_short", message)])
     sealed = seal(value, place=_place(caller.project.pk, name))
     fields = {
         "sealed": sealed.sealed, "key_id": sealed.key_id, "hosts": sorted({host.lower() for host in hosts}),
-        "updated_at": now,
+        "jobs": sorted(set(jobs)), "updated_at": now,
         "fingerprint": hashlib.sha256(value.encode()).hexdigest()[:8],
     }  # fmt: skip
     with transaction.atomic():
@@ -44,7 +57,7 @@ def set_secret(
         )  # fmt: skip
         audit.record(
             "secret.set", target=("secret", row.pk, name), at=now,
-            data={"before": before, "after": row.fingerprint, "hosts": row.hosts},
+            data={"before": before, "after": row.fingerprint, "hosts": row.hosts, "jobs": row.jobs},
         )  # fmt: skip
     return row, created
 
@@ -56,6 +69,13 @@ def delete_secret(caller: Caller, name: str, *, now: datetime) -> None:
             raise not_found("secret", name)
         audit.record("secret.delete", target=("secret", row.pk, name), at=now)
         row.delete()
+
+
+def for_jobs(project_id: str, names: Sequence[str]) -> dict[str, list[str]]:
+    """Those of the names that the project has a secret of, each with the kinds of jobs that an admin allowed."""
+    return dict(
+        ProjectSecret.objects.filter(project_id=project_id, name__in=names).values_list("name", "jobs")
+    )
 
 
 def missing(project_id: str, names: Sequence[str]) -> list[str]:

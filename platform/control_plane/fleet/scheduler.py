@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from oolong.contracts.agent import PROTOCOL
+
 
 @dataclass(frozen=True)
 class NodeView:
@@ -20,6 +22,7 @@ class NodeView:
     total: int  # slots that are healthy, free or held
     accepts: bool  # READY, not cordoned, not draining
     refusal: str = ""  # why it does not accept: "cordoned"
+    protocol: int = PROTOCOL  # that its agent speaks
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Request:
     slots: int
     submitted_at: datetime
     not_before: datetime | None = None
+    protocol: int = 1  # that an agent must speak for it
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,10 @@ def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str
     fitting = [
         node
         for node in pool.nodes.values()
-        if node.id in pool.free and node.id not in pool.reserved and len(pool.free[node.id]) >= request.slots
+        if node.id in pool.free
+        and node.id not in pool.reserved
+        and node.protocol >= request.protocol
+        and len(pool.free[node.id]) >= request.slots
     ]
     if fitting:
         # Best fit keeps the big holes whole.
@@ -124,6 +131,9 @@ def _wait(request: Request, pool: _Pool) -> str:
     if not big_enough:
         largest = max(node.total for node in pool.nodes.values())
         return f"needs {request.slots} slots on one node; the largest node has {largest}"
+    big_enough = [node for node in big_enough if node.protocol >= request.protocol]
+    if not big_enough:
+        return "needs an agent of a newer version; upgrade those of the nodes that are large enough for it"
     open_nodes = [node for node in big_enough if node.id in pool.free]
     if not open_nodes:
         named = ", ".join(f"{node.name} is {node.refusal or 'not ready'}" for node in big_enough[:3])

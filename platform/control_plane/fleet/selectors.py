@@ -27,8 +27,11 @@ def node_views(pool: str = DEFAULT_POOL) -> list[NodeView]:
         free = tuple(sorted((slot.name for slot in slots if not slot.open_leases), key=_natural))  # type: ignore[attr-defined]
         accepts = node.takes_work
         views.append(
-            NodeView(node.pk, node.name, free, len(slots), accepts, "" if accepts else node.status.lower())
-        )
+            NodeView(
+                node.pk, node.name, free, len(slots), accepts, "" if accepts else node.status.lower(),
+                protocol=node.protocol,
+            )
+        )  # fmt: skip
     return views
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
-from typing import Any
 
 from django.db import transaction
 from django.db.models import Max, Q
@@ -13,9 +12,11 @@ from control_plane.catalog import parts, store
 from control_plane.catalog import services as catalog
 from control_plane.catalog.checkpoint_services import kind_of
 from control_plane.catalog.models import Checkpoint, CheckpointState, CheckpointUpload, DatasetVersion
-from control_plane.common.errors import fenced, or_not_found
+from control_plane.common.errors import or_not_found
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node
+from control_plane.runs.fencing import refuse_stale
+from control_plane.runs.job_secrets import variables_of
 from control_plane.runs.live_changes import live_settings
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, RewardTest, Run
@@ -71,7 +72,7 @@ def _desired(attempt: Attempt) -> DesiredAttempt:
         sources=_sources(run),
         ports=attempt.ports,
         token=attempt.token,
-        jobs=[_desired_job(job) for job in sorted(attempt.jobs.all(), key=lambda job: job.pk)],
+        jobs=[_desired_job(job, run) for job in sorted(attempt.jobs.all(), key=lambda job: job.pk)],
         live=live_settings(run),
         tokens_generated_before=_generated_before(attempt),
     )
@@ -96,7 +97,7 @@ def _generated_before(attempt: Attempt) -> int:
     return earlier.aggregate(most=Max("tokens_generated"))["most"] or 0
 
 
-def _desired_job(job: Job) -> DesiredJob:
+def _desired_job(job: Job, run: Run) -> DesiredJob:
     return DesiredJob(
         job_id=job.pk,
         name=job.name,
@@ -108,6 +109,7 @@ def _desired_job(job: Job) -> DesiredJob:
         grace_seconds=job.grace_seconds,
         engine_port=job.engine_port,
         session_port=job.session_port,
+        secrets=sorted(variables_of(run, JobKind(job.kind))),
     )
 
 
@@ -165,7 +167,7 @@ def announce_checkpoint(
     attempt = _attempt_of(node, attempt_id)
     run = lock_run(attempt.run_id)
     attempt.refresh_from_db()
-    _refuse_stale(attempt, run, epoch)
+    refuse_stale(attempt, run, epoch)
     checkpoint, _ = Checkpoint.objects.get_or_create(
         attempt_id=attempt.pk,
         manifest_sha256=manifest_sha256,
@@ -193,14 +195,14 @@ def complete_upload(node: Node, upload_id: str, *, now: datetime) -> UploadReply
     if upload.checkpoint.state == CheckpointState.STORED:
         return upload_reply(upload, stored=True)
     attempt = Attempt.objects.select_related("run").get(pk=upload.checkpoint.attempt_id)
-    _refuse_stale(attempt, attempt.run, upload.epoch)
+    refuse_stale(attempt, attempt.run, upload.epoch)
     blob, refusal = parts.try_join(upload.pk, upload.bytes, sha256=upload.tar_sha256)
     with transaction.atomic():
         run = lock_run(upload.checkpoint.run_id)
         upload.checkpoint.refresh_from_db()
         if upload.checkpoint.state != CheckpointState.STORED:
             attempt.refresh_from_db()
-            _refuse_stale(attempt, run, upload.epoch)
+            refuse_stale(attempt, run, upload.epoch)
             if refusal is not None:
                 raise refusal
             checkpoint = catalog.complete_checkpoint_upload(upload, blob, now=now)
@@ -226,11 +228,3 @@ def upload_reply(upload: CheckpointUpload, *, stored: bool = False) -> UploadRep
 
 def _attempt_of(node: Node, attempt_id: str) -> Attempt:
     return or_not_found(Attempt.objects.filter(pk=attempt_id, node=node).first(), "attempt", attempt_id)
-
-
-def _refuse_stale(attempt: Attempt, run: Any, epoch: int) -> None:
-    if epoch != attempt.epoch or attempt.epoch != run.epoch or attempt.status == AttemptStatus.ENDED:
-        raise fenced(
-            f"attempt {attempt.number} of {run.name!r} has epoch {attempt.epoch} and is {attempt.status.lower()}; "
-            f"the run is at epoch {run.epoch}, this call came with {epoch}"
-        )

@@ -23,6 +23,7 @@ from control_plane.runs.plan_jobs import plan_jobs, port_names
 from control_plane.runs.selectors import queue, resumable_checkpoint
 from control_plane.runs.taking_back import take_slots_back
 from control_plane.runs.tested_rewards import untested_reward
+from oolong.contracts.agent import OLDEST_PROTOCOL, SECRETS_IN_JOBS
 from oolong.contracts.lifecycle import EndReason, RunStatus
 from oolong.contracts.run_spec import RunSpec
 from oolong.logs import about
@@ -84,7 +85,7 @@ def preview(caller: Caller, spec: RunSpec, *, now: datetime) -> dict[str, Any]:
     """Where a run of this spec would stand if it were submitted now. Nothing is written."""
     asked = Request(
         id="preview", name=spec.name, team=caller.project.team_id, priority=spec.placement.priority,
-        slots=spec.slots_needed, submitted_at=now,
+        slots=spec.slots_needed, submitted_at=now, protocol=_protocol(bool(spec.secrets)),
     )  # fmt: skip
     decided = plan(
         Snapshot(
@@ -106,8 +107,13 @@ def preview(caller: Caller, spec: RunSpec, *, now: datetime) -> dict[str, Any]:
 def _request(run: Run) -> Request:
     return Request(
         id=run.pk, name=run.name, team=run.project.team_id, priority=run.priority, slots=run.slots_needed,
-        submitted_at=run.created_at, not_before=run.not_before,
+        submitted_at=run.created_at, not_before=run.not_before, protocol=_protocol(bool(run.spec.get("secrets"))),
     )  # fmt: skip
+
+
+def _protocol(secrets: bool) -> int:
+    """An agent that does not know of secrets would start the jobs without them."""
+    return SECRETS_IN_JOBS if secrets else OLDEST_PROTOCOL
 
 
 def _note_waiting(run_id: str, why: str, position: int, *, now: datetime) -> None:

@@ -17,6 +17,7 @@ from control_plane.catalog.models import (
 from control_plane.catalog.rewards import known_rewards
 from control_plane.common.errors import FieldError
 from control_plane.fleet.models import Pool
+from control_plane.runs import job_secrets
 from control_plane.runs.lint_facts import facts_of
 from control_plane.runs.tested_rewards import untested_reward
 from oolong.contracts import user_source
@@ -74,6 +75,7 @@ def resolve_spec(
             "/placement/pool", "unknown_pool", f"there is no pool {spec.placement.pool!r}; there is {known}"
         )
     resolved.errors += reserved_priority(caller, spec)
+    resolved.errors += job_secrets.refusals(caller, spec)
     for finding in lint(spec, facts_of(caller, spec, resolved.dataset_version, resolved.base_model)):
         if finding.severity == "error":
             resolved.refuse(finding.pointer, finding.code, f"{finding.message}. {finding.advice}")

@@ -10,6 +10,7 @@ from control_plane.runs import (
     import_agent_api,
     playground_api,
     reward_test_api,
+    secret_agent_api,
     selectors,
     sweep_api,
     template_api,
@@ -80,6 +81,7 @@ urlpatterns = [
     path("agent/imports/<str:import_id>/uploads", import_agent_api.ImportUploadsView.as_view()),
     path("agent/imports/<str:import_id>/parts/<int:number>", import_agent_api.ImportPartView.as_view()),
     path("agent/imports/<str:import_id>/complete", import_agent_api.ImportCompleteView.as_view()),
+    path("agent/jobs/<str:job_id>/secrets", secret_agent_api.JobSecretsView.as_view()),
     path("agent/uploads/<str:upload_id>/parts/<int:number>", agent_api.UploadPartView.as_view()),
     path("agent/uploads/<str:upload_id>/complete", agent_api.UploadCompleteView.as_view()),
 ]

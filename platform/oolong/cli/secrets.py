@@ -9,6 +9,7 @@ import typer
 
 from oolong.cli.output import JsonOption, notes, show_json, show_table
 from oolong.client import Client
+from oolong.contracts.lifecycle import JobKind
 
 app = typer.Typer(no_args_is_help=True, help="Values that jobs may be given and that nobody can read back.")
 
@@ -19,6 +20,10 @@ def set_secret(
     host: Annotated[
         list[str] | None, typer.Option("--host", help="an import by URL may send it there; repeatable")
     ] = None,
+    job: Annotated[
+        list[JobKind] | None,
+        typer.Option("--job", help="kind of jobs that a run may give it to, as a variable; repeatable"),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Keep a value, instead of the one before. It is asked for, or read from stdin; never an argument."""
@@ -27,7 +32,7 @@ def set_secret(
     else:
         value = sys.stdin.read().removesuffix("\n")
     with Client() as client:
-        secret = client.secrets.set(name, value, hosts=host or [])
+        secret = client.secrets.set(name, value, hosts=host or [], jobs=job or [])
     if json:
         show_json(secret)
         return
@@ -43,8 +48,18 @@ def list_secrets(json: JsonOption = False) -> None:
         show_json(found)
         return
     show_table(
-        ("NAME", "SHA256", "HOSTS", "SET", "LAST USED"),
-        ((row.name, row.fingerprint, ",".join(row.hosts), row.updated_at, row.last_used_at) for row in found),
+        ("NAME", "SHA256", "HOSTS", "JOBS", "SET", "LAST USED"),
+        (
+            (
+                row.name,
+                row.fingerprint,
+                ",".join(row.hosts),
+                ",".join(row.jobs),
+                row.updated_at,
+                row.last_used_at,
+            )
+            for row in found
+        ),
     )
 
 

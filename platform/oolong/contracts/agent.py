@@ -14,9 +14,10 @@ from oolong.contracts.live_changes import LiveSettings
 # Raised when a reply asks for something that an older agent would not do or would misread; a field that an older
 # agent may overlook needs no new number. The server speaks all numbers from OLDEST_PROTOCOL on: those of the
 # version before this one. docs/how-to/upgrade.md says in which order to upgrade.
-PROTOCOL = 2
+PROTOCOL = 3
 OLDEST_PROTOCOL = 1
 JOINING_ENGINES = 2  # since when an agent takes engines into a live attempt (DesiredJob.engine_port)
+SECRETS_IN_JOBS = 3  # since when an agent asks for the values of DesiredJob.secrets and gives them to the job
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +114,20 @@ class DesiredJob(Wire, frozen=True, kw_only=True):
     grace_seconds: float = 15.0
     engine_port: int = 0  # of an engine that joins a live attempt; 0: the attempt's own list
     session_port: int = 0
+    secrets: list[str] = []  # variables whose values the agent asks for each time that it starts the job
+
+
+class SecretsRequest(Wire, frozen=True, kw_only=True):
+    """POST /api/v1/agent/jobs/{job_id}/secrets, just before an incarnation of the job is started."""
+
+    epoch: int
+    incarnation: int = 0
+
+
+class SecretsReply(Wire, frozen=True, kw_only=True):
+    """409 secret_gone: the job cannot have what its run names. Values are kept in memory and nowhere else."""
+
+    variables: dict[str, str]
 
 
 class DesiredAttempt(Wire, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ import msgspec
 
 from oolong.contracts.lifecycle import EndReason, JobKind
 from oolong.contracts.run_spec import RunSpec
+from oolong.redaction import of_this_job
 
 
 class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,9 +102,10 @@ def read_job(job_directory: str | Path) -> JobFile:
 
 
 def write_result(job_directory: str | Path, result: JobResult) -> None:
-    """Leave the job's own verdict where its agent looks for it."""
+    """Leave the job's own verdict where its agent looks for it, without the secrets that its message may quote."""
     import os
 
+    result = msgspec.structs.replace(result, message=of_this_job().text(result.message))
     target = Path(job_directory) / RESULT_FILE
     temporary = target.with_suffix(".tmp")
     with temporary.open("wb") as file:

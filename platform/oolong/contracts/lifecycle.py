@@ -106,6 +106,7 @@ class EndReason(StrEnum):
     WORKFLOW_ERRORS = "workflow_errors"
     WALL_TIME_OVER = "wall_time_over"
     PREEMPTED = "preempted"  # it held a slot that nobody needed, and now a run did
+    SECRET_GONE = "secret_gone"  # a job was to start, and a secret that it is to have was deleted or is not for it any more
     CONFIG_REFUSED = "config_refused"  # a job found the spec impossible (say, prompts over the limit)
 
 
@@ -142,5 +143,6 @@ OUTCOMES: dict[EndReason, Outcome] = {
     EndReason.WORKFLOW_ERRORS: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Every group's workflow failed; the event says how the last one did."),
     EndReason.WALL_TIME_OVER: Outcome(RunStatus.STOPPED, Fault.USER, Retry.NEVER, "budget.max_wall_seconds is over; start again from the last checkpoint."),
     EndReason.PREEMPTED: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.NEVER, "A run needed the slot; start it again when one is free."),
+    EndReason.SECRET_GONE: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "The event names the secret: an admin sets it again, then retry goes on from the last checkpoint."),
     EndReason.CONFIG_REFUSED: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "The event names the field."),
 }  # fmt: skip

@@ -15,6 +15,8 @@ from typing import IO, Any, Literal
 
 import msgspec
 
+from oolong.redaction import of_this_job
+
 LONGEST_TOKENS = (
     16_384  # of a sampled trajectory whose tokens are told one by one: a line must fit one shipment
 )
@@ -123,7 +125,10 @@ class Outbox:
     def write(self, line: AnyLine) -> None:
         if not line.at:
             line = msgspec.structs.replace(line, at=time.time())
-        data = msgspec.json.encode(line) + b"\n"
+        data = msgspec.json.encode(line)
+        if (redactor := of_this_job()).found_in(data):
+            data = msgspec.json.encode(redactor.strings(msgspec.to_builtins(line)))
+        data += b"\n"
         written = os.write(self._file.fileno(), data)
         if written != len(data):
             raise OSError(f"outbox {self._path}: wrote {written} of {len(data)} bytes; is the disk full?")

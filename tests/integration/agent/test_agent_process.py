@@ -21,7 +21,7 @@ from gpu_agents.agent.end_jobs import AgentIsRunning, end_jobs, serving
 from gpu_agents.agent.settings import DataDirectory
 from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, ObservedJob
 from oolong.contracts.lifecycle import EndReason, JobKind, JobState
-from tests.support.scripted_control_plane import CREDENTIAL, ENROLMENT_TOKEN, ScriptedControlPlane
+from tests.support.scripted_control_plane import CREDENTIAL, ENROLMENT_TOKEN, Fault, ScriptedControlPlane
 from tests.support.small_jobs import start_agent
 
 pytestmark = pytest.mark.timeout(90)
@@ -351,3 +351,100 @@ def test_two_agents_never_serve_one_directory(world: World) -> None:
     until(lambda: world.server.heartbeats)
     assert world.start_agent().wait(20) != 0
     assert "another agent serves" in world.log.read_text()
+
+
+# --- secrets of jobs
+
+KEY = "k3y-of-the-trainer"
+
+
+def want_secret(world: World, **changes: object) -> None:
+    """A trainer that is to have API_KEY and tells it to everybody, and a controller that looks for it too."""
+    plan: dict[str, dict[str, object]] = {"controller": {"tells": "API_KEY"}, "trainer": {"tells": "API_KEY"}}
+    attempt = world.want({name: {**told, **changes} for name, told in plan.items()})
+    jobs = [
+        msgspec.structs.replace(job, secrets=["API_KEY"] if job.name == "trainer" else [])
+        for job in attempt.jobs
+    ]
+    world.server.desired = [msgspec.structs.replace(attempt, jobs=jobs)]
+
+
+def asked_for_secrets(world: World) -> list[str]:
+    return [request for request in world.server.requests if request.endswith("/secrets 200")]
+
+
+def test_a_secret_reaches_the_job_that_is_named_and_stays_out_of_everything_that_is_written(
+    world: World,
+) -> None:
+    world.server.secrets["job_trainer"] = {"API_KEY": KEY}
+    world.start_agent()
+    want_secret(world, points=3)
+    until(
+        lambda: world.in_state("trainer", JobState.EXITED) and world.in_state("controller", JobState.EXITED),
+        60,
+    )
+    until(lambda: all(file.bytes == file.shipped for file in world.job("trainer").outbox), 60)
+    told = {name: (world.directory(name) / "told").read_text() for name in ("controller", "trainer")}
+    assert told == {
+        "controller": hashlib.sha256(b"nothing").hexdigest(), "trainer": hashlib.sha256(KEY.encode()).hexdigest()
+    }  # fmt: skip
+    shipped = world.server.content("job_trainer", "output.log#0") + world.server.content(
+        "job_trainer", "main-0.jsonl"
+    )
+    assert shipped.count(b"[secret API_KEY]") == 2
+    assert world.job("trainer").message == "told [secret API_KEY]"
+    assert world.job("controller").message == "told nothing"
+    assert asked_for_secrets(world) == ["POST /api/v1/agent/jobs/job_trainer/secrets 200"]
+    for file in [world.log, *world.data.root.rglob("*")]:
+        assert not file.is_file() or KEY.encode() not in file.read_bytes(), file
+    arrived = b"".join([*world.server.files.values(), msgspec.json.encode(world.server.heartbeats)])
+    assert KEY.encode() not in arrived
+
+
+def test_an_adopted_job_is_given_nothing_anew_and_its_log_stays_clean(world: World) -> None:
+    world.server.secrets["job_trainer"] = {"API_KEY": KEY}
+    agent = world.start_agent()
+    want_secret(world)
+    until(lambda: world.works("trainer"), 60)
+    agent.kill()
+    agent.wait(30)
+    del world.server.secrets["job_trainer"]
+    world.start_agent()
+    until(lambda: len(world.server.heartbeats) and len(world.xs("trainer")) > 20, 60)
+    world.stop_jobs("trainer", "controller")
+    until(lambda: world.in_state("trainer", JobState.EXITED), 60)
+    assert world.job("trainer").message == "told [secret API_KEY]"
+    assert len(asked_for_secrets(world)) == 1
+
+
+def test_a_job_waits_for_secrets_that_cannot_be_asked_for_and_each_restart_takes_the_newest(
+    world: World,
+) -> None:
+    world.server.secrets["job_rollout"] = {"API_KEY": KEY}
+    world.server.faults += [Fault("/secrets", "refuse"), Fault("/secrets", "lose_answer")]
+    world.start_agent()
+    attempt = world.want({"rollout": {"tells": "API_KEY"}})
+    world.server.desired = [
+        msgspec.structs.replace(attempt, jobs=[msgspec.structs.replace(attempt.jobs[0], secrets=["API_KEY"])])
+    ]
+    until(lambda: world.works("rollout"), 60)
+    world.server.secrets["job_rollout"] = {"API_KEY": "a rotated value"}
+    (world.directory("rollout") / "die").touch()
+    until(lambda: world.xs("rollout", 1), 60)
+    told = (world.directory("rollout", 1) / "told").read_text()
+    assert told == hashlib.sha256(b"a rotated value").hexdigest()
+    del world.server.secrets["job_rollout"]
+    (world.directory("rollout", 1) / "die").touch()
+    until(lambda: world.in_state("rollout", JobState.EXITED), 60)
+    assert world.job("rollout").reason is EndReason.SECRET_GONE
+
+
+def test_a_job_whose_secret_is_gone_is_not_started(world: World) -> None:
+    world.start_agent()
+    want_secret(world)
+    until(lambda: world.in_state("trainer", JobState.EXITED), 60)
+    assert (world.job("trainer").reason, world.job("trainer").message) == (
+        EndReason.SECRET_GONE,
+        "secret_gone",
+    )
+    assert not (world.directory("trainer") / "told").exists()

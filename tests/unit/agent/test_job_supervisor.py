@@ -15,12 +15,15 @@ import pytest
 
 from gpu_agents.agent import processes
 from gpu_agents.agent.job_supervisor import ALREADY_SUPERVISED
-from gpu_agents.agent.launch import ROOT
+from gpu_agents.agent.launch import SUPERVISOR_PATH
 from tests.support.waiting import wait_until
 
 
 class Supervised:
-    def __init__(self, directory: Path, script: str, orphan_ttl: float, job_id: str) -> None:
+    def __init__(
+        self, directory: Path, script: str, orphan_ttl: float, job_id: str, secrets: dict[str, str]
+    ) -> None:
+        self.secrets = secrets
         self.directory = directory
         self.record_file = directory / "record.json"
         self.contact = directory / "contact"
@@ -34,6 +37,7 @@ class Supervised:
                     "directory": str(directory),
                     "command": [sys.executable, "-S", "-c", script],
                     "environment": {processes.MARK: job_id, "PATH": os.environ["PATH"]},
+                    "has_secrets": bool(secrets),
                     "record": str(self.record_file),
                     "contact": str(self.contact),
                     "orphan_ttl_seconds": orphan_ttl,
@@ -44,11 +48,16 @@ class Supervised:
         self.process = self.start()
 
     def start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-S", "-m", "gpu_agents.agent.job_supervisor", str(self.order)],
-            env={"PYTHONPATH": str(ROOT)},
+            env={"PYTHONPATH": SUPERVISOR_PATH},
+            stdin=subprocess.PIPE,
             start_new_session=True,
         )
+        assert process.stdin is not None
+        with process.stdin as pipe:
+            pipe.write(json.dumps(self.secrets).encode())
+        return process
 
     @property
     def record(self) -> dict[str, int]:
@@ -71,11 +80,17 @@ Supervise = Callable[..., Supervised]
 def supervise(tmp_path: Path) -> Iterator[Supervise]:
     started: list[Supervised] = []
 
-    def begin(script: str, *, orphan_ttl: float = 60.0) -> Supervised:
+    def begin(script: str, *, orphan_ttl: float = 60.0, secrets: dict[str, str] | None = None) -> Supervised:
         directory = tmp_path / f"job-{len(started)}"
         directory.mkdir()
         started.append(
-            Supervised(directory, script, orphan_ttl, f"job_{os.getpid()}_{tmp_path.name}_{len(started)}")
+            Supervised(
+                directory,
+                script,
+                orphan_ttl,
+                f"job_{os.getpid()}_{tmp_path.name}_{len(started)}",
+                secrets or {},
+            )
         )
         return started[-1]
 
@@ -93,6 +108,44 @@ def test_output_and_exit_status_are_written_down(supervise: Supervise) -> None:
     assert job.process.wait(60) == 0
     assert job.output.splitlines() == ["to stdout", "to stderr"]
     assert job.exit["code"] == 7 and job.exit["cause"] == ""
+
+
+def test_a_job_with_secrets_has_them_and_its_log_and_its_directory_do_not(supervise: Supervise) -> None:
+    key = 'two words, "quoted"\n-and-a-second-line-'
+    job = supervise(
+        "import os, sys\n"
+        "key, environ = os.environ['KEY'], os.environ\n"
+        "open('seen', 'w').write(f'{len(key)} {environ[\"PATH\"] != \"/stolen\"} {environ[\"OOLONG_SECRETS\"]}')\n"
+        "for character in key: print(end=character, flush=True)\n"
+        "print(f'|{key!r}|{key.splitlines()[1]}|', file=sys.stderr)\n"
+        "print('the end', end='')",
+        secrets={"KEY": key, "PATH": "/stolen"},
+    )
+    assert job.process.wait(60) == 0
+    assert (job.directory / "seen").read_text() == f"{len(key)} True KEY"
+    lines = job.output.split("|")
+    assert lines[0] == "[secret KEY]" and lines[2:] == ["[secret KEY]", "\nthe end"]
+    everything = b"".join(file.read_bytes() for file in job.directory.rglob("*") if file.is_file())
+    assert b"second-line" not in everything
+    assert job.exit["code"] == 0
+
+
+def test_without_secrets_a_job_writes_its_log_by_itself(supervise: Supervise) -> None:
+    job = supervise("import os; print(os.readlink('/proc/self/fd/1'), 'OOLONG_SECRETS' in os.environ)")
+    job.process.wait(60)
+    assert job.output.split() == [str(job.directory / "output.log"), "False"]
+
+
+def test_the_last_words_of_a_killed_job_with_secrets_are_in_its_log_when_its_end_is_known(
+    supervise: Supervise,
+) -> None:
+    job = supervise(
+        "import os, signal; os.write(1, b'x' * 60000 + b'hunter2-hunt'); os.kill(os.getpid(), signal.SIGKILL)",
+        secrets={"KEY": "hunter2-hunter2"},
+    )
+    job.process.wait(60)
+    assert job.exit["code"] == -signal.SIGKILL
+    assert job.output == "x" * 60000 + "hunter2-hunt", "what only began like a secret is not one"
 
 
 def test_a_death_by_signal_is_a_negative_code(supervise: Supervise) -> None:

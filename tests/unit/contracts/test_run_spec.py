@@ -1,5 +1,13 @@
-import pytest
+import textwrap
+from pathlib import Path
 
+import pytest
+import yaml
+
+from gpu_agents.agent.launch import environment
+from gpu_agents.agent.records import JobRecord
+from gpu_agents.agent.settings import DataDirectory
+from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.run_spec import RunSpec, WeightSyncSection, spec_errors
 
 
@@ -68,6 +76,86 @@ def test_the_model_has_exactly_one_source(model):
 def test_all_faults_are_reported_at_once():
     errors = spec_errors(document(rollout={"top_p": 0.5, "groups": 3}, seed=-1, nonsense=1))
     assert {error.pointer for error in errors} == {"/rollout/top_p", "/rollout/groups", "/seed", "/nonsense"}
+
+
+def secret(**changes):
+    return {"name": "WANDB_KEY", "jobs": ["trainer"], **changes}
+
+
+def test_a_secret_reaches_the_jobs_that_are_named_under_the_name_that_is_given():
+    named = [secret(), secret(name="HUB", jobs=["reward", "trainer"], variable="HF_TOKEN")]
+    spec = RunSpec.model_validate(document(secrets=named))
+    assert spec.secrets_of(JobKind.TRAINER) == {"WANDB_KEY": "WANDB_KEY", "HF_TOKEN": "HUB"}
+    assert spec.secrets_of(JobKind.REWARD) == {"HF_TOKEN": "HUB"}
+    assert spec.secrets_of(JobKind.ROLLOUT) == spec.secrets_of(JobKind.CONTROLLER) == {}
+    assert RunSpec.model_validate(spec.model_dump(mode="json")) == spec
+    assert spec_errors(document(secrets=[secret(), secret(jobs=["reward"])])) == [], "each job has it once"
+
+
+@pytest.mark.parametrize(
+    ("secrets", "pointer", "code", "said"),
+    [
+        ([secret(name="lower")], "/secrets/0/name", "string_pattern_mismatch", "lower"),
+        ([secret(jobs=[])], "/secrets/0/jobs", "too_short", ""),
+        ([secret(jobs=["engine"])], "/secrets/0/jobs/0", "enum", "engine"),
+        ([secret(jobs=["trainer", "trainer"])], "/secrets/0/jobs", "doubled", "trainer"),
+        ([secret(variable="A-B")], "/secrets/0/variable", "variable_name", "'A-B'"),
+        ([secret(variable="1ST")], "/secrets/0/variable", "variable_name", "'1ST'"),
+        ([secret(variable="A=B\0")], "/secrets/0/variable", "variable_name", "environment variable"),
+        ([secret(variable="")], "/secrets/0/variable", "variable_name", ""),
+        ([secret(value="x")], "/secrets/0/value", "unknown_key", "value"),
+        ([secret(), secret()], "/secrets/1", "doubled", "WANDB_KEY twice"),
+        (
+            [secret(), secret(name="B", variable="WANDB_KEY")],
+            "/secrets/1",
+            "doubled",
+            "as the secret WANDB_KEY and as B",
+        ),
+        ([secret(name=f"S{number}") for number in range(21)], "/secrets", "too_long", "20"),
+    ],
+)
+def test_a_secret_that_cannot_be_given_is_refused_with_its_place(secrets, pointer, code, said):
+    (error,) = spec_errors(document(secrets=secrets))
+    assert (error.pointer, error.code) == (pointer, code), error
+    assert said in error.message
+
+
+def test_the_how_to_shows_a_section_that_is_right():
+    page = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "secrets.md").read_text()
+    shown = yaml.safe_load(textwrap.dedent(page.split("```yaml\n")[1].split("```")[0]))
+    assert spec_errors(document(**shown)) == []
+    assert list(shown) == ["secrets"]
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["PATH", "HOME", "PYTHONPATH", "pythonhome", "LD_PRELOAD", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "OOLONG_JOB",
+     "OOLONG_SECRETS", "RANK", "LOCAL_RANK", "MASTER_ADDR", "NCCL_DEBUG", "HTTPS_PROXY", "no_proxy", "HF_HUB_OFFLINE",
+     "BASH_ENV", "TORCHELASTIC_RUN_ID", "SSL_CERT_FILE", "LC_ALL"],
+)  # fmt: skip
+def test_no_secret_takes_the_place_of_a_variable_that_decides_how_a_job_runs(variable):
+    (error,) = spec_errors(document(secrets=[secret(variable=variable)]))
+    assert (error.pointer, error.code) == ("/secrets/0/variable", "reserved_variable")
+    assert variable in error.message
+
+
+def test_the_environment_that_a_job_has_anyway_is_reserved(tmp_path):
+    record = JobRecord(
+        job_id="job_1", run_id="run_1", attempt_id="att_1", epoch=1, name="trainer", kind=JobKind.TRAINER, index=0,
+        slots=[], grace_seconds=1.0,
+    )  # fmt: skip
+    own = environment(DataDirectory(tmp_path), record, device="cuda")
+    for variable in own:
+        assert spec_errors(document(secrets=[secret(variable=variable)])), variable
+
+
+@pytest.mark.parametrize(
+    ("kind", "job", "has"), [("sft", "reward", "trainer"), ("eval", "trainer", "controller, reward, rollout")]
+)
+def test_a_job_that_the_run_has_not_is_refused(kind, job, has):
+    (error,) = spec_errors(document(kind=kind, secrets=[secret(jobs=[job])]))
+    assert (error.pointer, error.code) == ("/secrets/0/jobs", "no_such_job")
+    assert error.message.endswith(f"it has {has}")
 
 
 def test_slots_needed_counts_engines_only_for_rl():

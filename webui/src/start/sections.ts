@@ -4,7 +4,7 @@ export type Section = { title: string; note: string; kinds: string[]; roots: str
 
 /** How the form is cut. `first` fields are always shown, the others of the section's roots on demand. */
 export const SECTIONS: Section[] = [
-  { title: "Run", note: "", kinds: ["rl", "sft", "eval"], roots: ["kind", "name", "notes", "seed", "placement", "budget"], first: ["/name", "/kind", "/placement/priority", "/seed", "/notes"] },
+  { title: "Run", note: "", kinds: ["rl", "sft", "eval"], roots: ["kind", "name", "notes", "seed", "placement", "budget", "secrets"], first: ["/name", "/kind", "/placement/priority", "/seed", "/notes"] },
   { title: "Model", note: "where the initial weights come from: one of the two", kinds: ["rl", "sft", "eval"], roots: ["model"], first: ["/model/base_model", "/model/checkpoint"] },
   { title: "Dataset", note: "", kinds: ["rl", "sft", "eval"], roots: ["dataset"], first: ["/dataset/version", "/dataset/split"] },
   { title: "Reward", note: "", kinds: ["rl", "eval"], roots: ["reward", "workflow"], first: ["/reward/name", "/reward/options", "/reward/scale", "/reward/bias"] },

@@ -16,9 +16,12 @@ class AsyncSecrets:
         """Their names; nobody gets a value back."""
         return self._connection.pages(calls.secrets.page())
 
-    async def set(self, name: str, value: str, *, hosts: Sequence[str] = ()) -> models.Secret:
-        """Keep a value under a name, instead of the one before. `hosts`: where an import by URL may send it."""
-        return await self._connection.send(calls.secrets.set_value(name, value, hosts))
+    async def set(
+        self, name: str, value: str, *, hosts: Sequence[str] = (), jobs: Sequence[str] = ()
+    ) -> models.Secret:
+        """Keep a value under a name, instead of the one before. `hosts`: where an import by URL may send it; `jobs`:
+        kinds of jobs that a run may give it to (controller, reward, rollout, trainer)."""
+        return await self._connection.send(calls.secrets.set_value(name, value, hosts, jobs))
 
     async def delete(self, name: str) -> None:
         await self._connection.send(calls.secrets.delete(name))

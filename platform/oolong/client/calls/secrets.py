@@ -13,8 +13,9 @@ def page() -> Call[Page[Secret]]:
     return call.page("secrets", Secret)
 
 
-def set_value(name: str, value: str, hosts: Sequence[str]) -> Call[Secret]:
-    return call.post("secrets", Secret, body={"name": name, "value": value, "hosts": list(hosts)})
+def set_value(name: str, value: str, hosts: Sequence[str], jobs: Sequence[str]) -> Call[Secret]:
+    body = {"name": name, "value": value, "hosts": list(hosts), "jobs": list(jobs)}
+    return call.post("secrets", Secret, body=body)
 
 
 def delete(name: str) -> Call[None]:

@@ -10,6 +10,7 @@ from oolong.client.models.answer import Answer
 class Secret(Answer):
     name: str
     hosts: list[str]
+    jobs: list[str] = []
     fingerprint: str
     created_at: datetime
     updated_at: datetime

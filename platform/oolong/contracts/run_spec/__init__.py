@@ -22,6 +22,7 @@ from oolong.contracts.run_spec.lint import Facts, LintFinding, lint
 from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
 from oolong.contracts.run_spec.playground import PlaygroundSection
 from oolong.contracts.run_spec.rollout import FilterSection, RolloutSection, StalenessSection
+from oolong.contracts.run_spec.secrets import SecretSection
 from oolong.contracts.run_spec.section import Section
 from oolong.contracts.run_spec.spec import RunSpec
 from oolong.contracts.run_spec.training import (
@@ -52,6 +53,7 @@ __all__ = [
     "RewardSection",
     "RolloutSection",
     "RunSpec",
+    "SecretSection",
     "Section",
     "SftSection",
     "SpecError",

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.run_spec.algorithm import AlgorithmSection
 from oolong.contracts.run_spec.bench import BenchSection
 from oolong.contracts.run_spec.evaluation import EvaluationSection
@@ -13,6 +14,7 @@ from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, Rewar
 from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
 from oolong.contracts.run_spec.playground import PlaygroundSection
 from oolong.contracts.run_spec.rollout import RolloutSection, StalenessSection
+from oolong.contracts.run_spec.secrets import MOST_SECRETS, SecretSection
 from oolong.contracts.run_spec.section import Section, refuse
 from oolong.contracts.run_spec.training import (
     CheckpointSection,
@@ -46,6 +48,7 @@ class RunSpec(Section):
     playground: PlaygroundSection | None = None
     budget: BudgetSection = BudgetSection()
     placement: PlacementSection = PlacementSection()
+    secrets: Annotated[list[SecretSection], Field(default_factory=list, max_length=MOST_SECRETS)]
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(1, description="order of prompts, initial randomness")
     notes: str = Field("", description="free text")
 
@@ -168,6 +171,44 @@ class RunSpec(Section):
                 "playground",
             )
         return self
+
+    @model_validator(mode="after")
+    def _each_variable_has_one_secret_and_a_job(self) -> Self:
+        given: dict[tuple[JobKind, str], str] = {}
+        for index, secret in enumerate(self.secrets):
+            for job in secret.jobs:
+                if job not in self.job_kinds:
+                    raise refuse(
+                        "no_such_job",
+                        f"a run of kind: {self.kind} has no {job} job; it has "
+                        f"{', '.join(kind for kind in JobKind if kind in self.job_kinds)}",
+                        "secrets", index, "jobs",
+                    )  # fmt: skip
+                place = (job, secret.variable_name)
+                if place in given:
+                    raise refuse(
+                        "doubled",
+                        f"the {job} job is given {secret.variable_name} twice, as the secret {given[place]} and as "
+                        f"{secret.name}; leave one of them out, or name another variable",
+                        "secrets", index,
+                    )  # fmt: skip
+                given[place] = secret.name
+        return self
+
+    def secrets_of(self, job: JobKind) -> dict[str, str]:
+        """The variables that jobs of this kind are given, each with the name of its secret."""
+        return {secret.variable_name: secret.name for secret in self.secrets if job in secret.jobs}
+
+    @property
+    def job_kinds(self) -> frozenset[JobKind]:
+        """Kinds of jobs that an attempt of it has."""
+        has = {
+            JobKind.CONTROLLER: self.kind in ("rl", "eval", "bench"),
+            JobKind.REWARD: self.scores,
+            JobKind.ROLLOUT: self.engines_needed > 0,
+            JobKind.TRAINER: self.trains,
+        }
+        return frozenset(kind for kind, present in has.items() if present)
 
     @property
     def scores(self) -> bool:

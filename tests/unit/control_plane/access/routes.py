@@ -229,6 +229,7 @@ ROUTES = {
     "POST /agent/imports/{import_id}/complete": NODE,
     "PUT /agent/uploads/{upload_id}/parts/{number}": NODE,
     "POST /agent/uploads/{upload_id}/complete": NODE,
+    "POST /agent/jobs/{job_id}/secrets": NODE,
     "POST /agent/jobs/{job_id}/outbox/{file}": NODE,
     "POST /agent/jobs/{job_id}/logs/{incarnation}": NODE,
 }
@@ -295,6 +296,7 @@ STALE = {
     "POST /agent/imports/{import_id}/uploads": 422,
     "PUT /agent/imports/{import_id}/parts/{number}": 200,
     "POST /agent/imports/{import_id}/complete": 200,  # and is told that it is no model
+    "POST /agent/jobs/{job_id}/secrets": 409,
     "POST /agent/jobs/{job_id}/outbox/{file}": 200,  # the history of what it did
     "POST /agent/jobs/{job_id}/logs/{incarnation}": 200,
 }
@@ -310,6 +312,7 @@ LACKING = {
 }
 
 BODIES: dict[str, Any] = {
+    "POST /agent/jobs/{job_id}/secrets": {"epoch": 1},
     "POST /agent/attempts/{attempt_id}/checkpoints": {
         "step": 1, "manifest_sha256": "0" * 64, "tar_sha256": "0" * 64, "bytes": 1, "epoch": 1,
     },

@@ -124,7 +124,8 @@ def test_a_node_that_the_run_has_left_behind_is_fenced(world: World) -> None:
 def call_as_node(route: Route, world: World) -> Any:
     """With a body that is right for the route."""
     checkpoint = {"step": 3, "manifest_sha256": "0" * 64, "tar_sha256": "0" * 64, "bytes": 1, "epoch": 1}
-    bodies = {"/heartbeat": HEARTBEAT, "/checkpoints": checkpoint, "/parts/{number}": b"checkpoint 2"}
+    bodies = {"/heartbeat": HEARTBEAT, "/checkpoints": checkpoint, "/parts/{number}": b"checkpoint 2",
+              "/secrets": {"epoch": 1}}  # fmt: skip
     body = next((body for end, body in bodies.items() if route.name.endswith(end)), b"")
     path = route.path(world.ids).removeprefix("/api/v1")
     return api(world.tokens["node"], route.method, f"{path}?offset=0", body)

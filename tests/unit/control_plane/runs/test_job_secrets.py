@@ -1,0 +1,209 @@
+"""A run's jobs are given the secrets that it names, by the node that holds them, and nothing shows a value."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from control_plane.accounts.models import AuditEntry, ProjectSecret, Role
+from control_plane.fleet.models import Node
+from control_plane.runs.models import Attempt, Run
+from control_plane.telemetry.models import LogChunk
+from oolong.contracts.lifecycle import EndReason
+
+VALUE = "k3y-that-nobody-may-see"
+NAMED = [{"name": "WANDB", "jobs": ["trainer"], "variable": "WANDB_API_KEY"}]
+
+
+@pytest.fixture
+def kept(alice: Any) -> Any:
+    """Alice's project, with a secret for trainers and one that an import alone may send."""
+    for body in (
+        {"name": "WANDB", "value": VALUE, "jobs": ["trainer"]},
+        {"name": "HUB", "value": VALUE, "hosts": ["hub.test"]},
+    ):
+        assert alice.post("/secrets", body).status_code == 201
+    return alice
+
+
+def ask(machine: Any, job: str, *, epoch: int = 1, incarnation: int = 0) -> Any:
+    body = json.dumps({"epoch": epoch, "incarnation": incarnation})
+    return machine.post(f"/jobs/{machine.job(job)}/secrets", body)
+
+
+def test_the_node_that_starts_the_named_job_is_given_its_variable_and_no_other_job_is(
+    kept: Any, node: Any, start: Any, clock: Any
+) -> None:
+    machine = node()
+    run = start(machine, secrets=NAMED)
+    (attempt,) = machine.reply.attempts
+    assert {job.name: job.secrets for job in attempt.jobs} == {
+        "controller": [], "reward": [], "rollout-0": [], "trainer": ["WANDB_API_KEY"]
+    }  # fmt: skip
+    reply = ask(machine, "trainer")
+    assert (reply.status_code, reply.json()) == (200, {"variables": {"WANDB_API_KEY": VALUE}})
+    assert reply.headers["Cache-Control"] == "no-store"
+    for other in ("controller", "reward", "rollout-0"):
+        assert ask(machine, other).json() == {"variables": {}}
+    used = AuditEntry.objects.get(action="secret.use")
+    said = f"trainer of run 'a run' ({run['id']}), attempt 1, incarnation 0"
+    assert (used.target_name, used.message, used.project) == ("WANDB", said, kept.project.pk)
+    assert (used.actor_kind, used.actor_id) == ("node", machine.node_id)
+    assert ProjectSecret.objects.get(name="WANDB").last_used_at == clock.now
+    assert ProjectSecret.objects.get(name="HUB").last_used_at is None
+
+
+def test_no_value_is_in_anything_that_can_be_read(kept: Any, node: Any, start: Any) -> None:
+    machine = node()
+    run = start(machine, secrets=NAMED)
+    assert ask(machine, "trainer").status_code == 200
+    machine.beat()
+    shown = [
+        kept.see(run["id"]), kept.events(run["id"]), kept.get("/secrets").json(), kept.get("/audit").json(),
+        kept.post("/runs/plan", {"spec": kept.spec(secrets=NAMED)}).json(),
+        msgspec.to_builtins(machine.reply), list(Run.objects.values()), list(Attempt.objects.values()),
+        list(LogChunk.objects.values()),
+    ]  # fmt: skip
+    assert VALUE not in json.dumps(shown, default=str)
+    assert shown[0]["spec"]["secrets"] == NAMED
+
+
+@pytest.mark.parametrize(
+    ("secrets", "pointer", "code", "says"),
+    [
+        ([{"name": "NONE", "jobs": ["trainer"]}], "/secrets/0/name", "unknown_secret", "set NONE --job trainer"),
+        ([*NAMED, {"name": "HUB", "jobs": ["reward"]}], "/secrets/1/jobs", "secret_not_for_job", "for no job"),
+        ([{"name": "WANDB", "jobs": ["trainer", "reward"]}], "/secrets/0/jobs", "secret_not_for_job",
+         "set WANDB --job trainer --job reward"),
+        ([{"name": "WANDB", "jobs": ["trainer"], "variable": "LD_PRELOAD"}], "/secrets/0/variable",
+         "reserved_variable", "LD_PRELOAD"),
+    ],
+)  # fmt: skip
+def test_a_run_that_may_not_have_a_secret_is_not_made(
+    kept: Any, secrets: Any, pointer: str, code: str, says: str
+) -> None:
+    for path in ("/runs", "/runs/validate"):
+        reply = kept.post(path, {"spec": kept.spec(secrets=secrets)})
+        faults = reply.json()["errors"]
+        assert [(fault["pointer"], fault["code"]) for fault in faults] == [(pointer, code)], (path, faults)
+        assert says in faults[0]["message"]
+    assert not Run.objects.exists()
+
+
+def test_an_editor_uses_what_an_admin_allowed_and_another_project_has_to_have_its_own(
+    kept: Any, person: Any, alice: Any
+) -> None:
+    dave = person("dave", role=Role.EDITOR)
+    run = dave.run(secrets=NAMED)
+    assert dave.post("/secrets", {"name": "WANDB", "value": VALUE, "jobs": ["reward"]}).status_code == 403
+    viewer = person("vera", role=Role.VIEWER)
+    assert viewer.post("/runs", {"spec": viewer.spec(secrets=NAMED)}).status_code == 403
+    copied = dave.post(f"/runs/{run['id']}/clone", {"changes": {"name": "again"}})
+    assert (copied.status_code, copied.json()["spec"]["secrets"]) == (201, NAMED), copied.content
+    other = person("alice", project="other")
+    refused = other.post("/runs", {"spec": kept.see(run["id"])["spec"]})
+    codes = {fault["pointer"]: fault["code"] for fault in refused.json()["errors"]}
+    assert (refused.status_code, codes["/secrets/0/name"]) == (422, "unknown_secret")
+    kept.call("DELETE", "/secrets/WANDB")
+    refused = dave.post(f"/runs/{run['id']}/clone", {"changes": {"name": "third"}})
+    assert (refused.status_code, refused.json()["errors"][0]["code"]) == (422, "unknown_secret")
+
+
+def test_only_the_lease_of_now_opens_a_secret(kept: Any, node: Any, start: Any) -> None:
+    machine, other = node(), node("node-2", slots=0)
+    run = start(machine, secrets=NAMED)
+    foreign = other.post(f"/jobs/{machine.job('trainer')}/secrets", '{"epoch": 1}')
+    nothing = other.post("/jobs/job_nothing/secrets", '{"epoch": 1}')
+    assert (foreign.status_code, nothing.status_code) == (404, 404)
+    for epoch in (0, 2):
+        assert ask(machine, "trainer", epoch=epoch).json()["code"] == "fenced"
+    assert machine.post(f"/jobs/{machine.job('trainer')}/secrets", "{}").status_code == 422
+    assert kept.call("POST", f"/agent/jobs/{machine.job('trainer')}/secrets", {"epoch": 1}).status_code == 401
+    kept.post(f"/runs/{run['id']}/stop")
+    assert ask(machine, "trainer").json()["code"] == "fenced", "it is not to be started any more"
+    assert kept.post(f"/runs/{run['id']}/force-stop").json()["status"] == "STOPPED"
+    assert ask(machine, "trainer").json()["code"] == "fenced"
+    assert not AuditEntry.objects.filter(action="secret.use").exists()
+
+
+def test_a_job_takes_the_value_of_the_moment_and_a_secret_that_is_gone_is_named(
+    kept: Any, node: Any, start: Any
+) -> None:
+    machine = node()
+    start(machine, secrets=NAMED)
+    kept.post("/secrets", {"name": "WANDB", "value": "a rotated value", "jobs": ["trainer"]})
+    assert ask(machine, "trainer", incarnation=1).json()["variables"] == {"WANDB_API_KEY": "a rotated value"}
+    kept.post("/secrets", {"name": "WANDB", "value": "for something else", "jobs": ["reward"]})
+    reply = ask(machine, "trainer")
+    assert (reply.status_code, reply.json()["code"]) == (409, "secret_gone")
+    assert "WANDB, which trainer is to have as WANDB_API_KEY, is not for such jobs" in reply.json()["detail"]
+    kept.call("DELETE", "/secrets/WANDB")
+    reply = ask(machine, "trainer")
+    assert (
+        "was deleted; an admin sets it again (oolong secret set WANDB --job trainer)"
+        in reply.json()["detail"]
+    )
+
+
+def test_a_run_whose_secret_is_gone_fails_with_the_cause_and_is_not_tried_again(
+    kept: Any, node: Any, tick: Any
+) -> None:
+    machine = node()
+    run = kept.run(secrets=NAMED)
+    tick()
+    machine.beat()
+    gone = "the secret WANDB was deleted"
+    machine.exit(machine.job("trainer"), EndReason.SECRET_GONE, code=1, message=gone)
+    for _ in range(3):
+        machine.ship_all()
+        machine.beat()
+        tick()
+    ended = kept.see(run["id"])
+    assert (ended["status"], ended["reason"], ended["fault"]) == ("FAILED", "secret_gone", "config")
+    assert (ended["reason_message"], ended["attempt_number"]) == (f"trainer: {gone}", 1)
+    assert kept.post(f"/runs/{run['id']}/retry").status_code == 201
+
+
+def test_a_run_with_secrets_goes_to_an_agent_that_knows_of_them(kept: Any, node: Any, tick: Any) -> None:
+    """An older one would start the jobs without."""
+    node()
+    Node.objects.update(protocol=2)
+    run, plain = kept.run(secrets=NAMED), kept.run(name="plain")
+    tick()
+    assert kept.see(run["id"])["waiting_why"].startswith("needs an agent of a newer version")
+    assert kept.see(plain["id"])["status"] == "STARTING", "nothing is kept free for what cannot run there"
+    planned = kept.post("/runs/plan", {"spec": kept.spec(secrets=NAMED)}).json()["plan"]["placement"]
+    assert planned["starts_now"] is False and "newer version" in planned["why_not"]
+    newer = node("node-2")
+    tick()
+    assert kept.see(run["id"])["status"] == "STARTING"
+    assert Attempt.objects.get(run=run["id"]).node_id == newer.node_id
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [({"value": "7 chars"}, "/value"), ({"value": "  padded \n"}, "/value"), ({"jobs": ["engine"]}, "/jobs/0"),
+     ({"jobs": "trainer"}, "/jobs")],
+)  # fmt: skip
+def test_a_secret_for_jobs_that_could_not_be_kept_out_of_logs_is_refused(
+    alice: Any, change: Any, pointer: str
+) -> None:
+    reply = alice.post("/secrets", {"name": "KEY", "value": VALUE, "jobs": ["trainer"], **change})
+    assert (reply.status_code, reply.json()["errors"][0]["pointer"]) == (422, pointer)
+    assert change.get("value", "nothing") not in reply.content.decode()
+    assert not ProjectSecret.objects.exists()
+    assert alice.post("/secrets", {"name": "KEY", "value": "7 chars"}).status_code == 201, "it is for no job"
+
+
+def test_the_command_says_which_jobs_may_have_it(oolong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+    import sys
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO(VALUE + "\n"))
+    assert oolong("secret", "set", "WANDB", "--job", "trainer", "--job", "reward").code == 0
+    assert json.loads(oolong("secret", "list", "--json").out)[0]["jobs"] == ["reward", "trainer"]
+    assert "reward,trainer" in oolong("secret", "list").out
+    assert oolong("secret", "set", "WANDB", "--job", "engine").code == 2

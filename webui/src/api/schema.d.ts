@@ -202,6 +202,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/agent/jobs/{job_id}/secrets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["agent_job_secrets"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/agent/uploads/{upload_id}/complete": {
         parameters: {
             query?: never;
@@ -3260,6 +3276,8 @@ export interface components {
         };
         /** @enum {string} */
         JobStateEnum: "pending" | "preparing" | "running" | "exited";
+        /** @enum {string} */
+        JobsEnum: "controller" | "reward" | "rollout" | "trainer";
         LatestCheckpoint: {
             id: string;
             step: number;
@@ -4155,6 +4173,7 @@ export interface components {
         Secret: {
             name: string;
             hosts: string[];
+            jobs: string[];
             /** @description the first characters of the value's SHA-256 */
             fingerprint: string;
             /** Format: date-time */
@@ -4181,6 +4200,18 @@ export interface components {
             value: string;
             /** @description hosts that an import by URL may send it to, as Authorization */
             hosts?: string[];
+            /** @description kinds of jobs that a run may give it to, as a variable of their environment */
+            jobs?: components["schemas"]["JobsEnum"][];
+        };
+        SecretsReply: {
+            variables: {
+                [key: string]: string;
+            };
+        };
+        SecretsRequestRequest: {
+            epoch: number;
+            /** @default 0 */
+            incarnation: number;
         };
         Series: {
             name: string;
@@ -4888,6 +4919,7 @@ export type Invited = components['schemas']['Invited'];
 export type Job = components['schemas']['Job'];
 export type JobPage = components['schemas']['JobPage'];
 export type JobStateEnum = components['schemas']['JobStateEnum'];
+export type JobsEnum = components['schemas']['JobsEnum'];
 export type LatestCheckpoint = components['schemas']['LatestCheckpoint'];
 export type Leaks = components['schemas']['Leaks'];
 export type LengthBin = components['schemas']['LengthBin'];
@@ -4992,6 +5024,8 @@ export type Secret = components['schemas']['Secret'];
 export type SecretPage = components['schemas']['SecretPage'];
 export type SecretRequest = components['schemas']['SecretRequest'];
 export type SecretSetRequest = components['schemas']['SecretSetRequest'];
+export type SecretsReply = components['schemas']['SecretsReply'];
+export type SecretsRequestRequest = components['schemas']['SecretsRequestRequest'];
 export type Series = components['schemas']['Series'];
 export type SeriesPart = components['schemas']['SeriesPart'];
 export type ServiceAccount = components['schemas']['ServiceAccount'];
@@ -5474,6 +5508,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ShipReply"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    agent_job_secrets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SecretsRequestRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecretsReply"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 
 from control_plane.accounts.models import Membership, User
+from control_plane.accounts.selectors import caller_in
+from control_plane.catalog import store
+from control_plane.catalog.checkpoint_services import apply_retention, pin, policy_of, set_alias
+from control_plane.catalog.models import Checkpoint, CheckpointAlias
+from control_plane.common.errors import Problem
 from control_plane.common.locks import only_one
 from control_plane.fleet.models import Lease
+from control_plane.runs.checkpoints import needs_of_runs
 from control_plane.runs.models import Attempt, Run
 from control_plane.runs.placement import place_jobs
 from control_plane.runs.progress import advance_runs
+from control_plane.runs.submission import create_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -110,3 +118,97 @@ def test_two_admins_who_demote_each_other_at_once_do_not_both_succeed(alice: Any
     answers = at_once(2, demote)
     assert answers.count(200) == 1 and set(answers) <= {200, 403, 409}
     assert Membership.objects.filter(project=alice.project, role="admin").count() == 1
+
+
+# --- retention against who is about to need a checkpoint
+
+
+@pytest.fixture
+def old(alice: Any, clock: Any) -> Checkpoint:
+    """The older of two checkpoints of an ended run, in a project that keeps the last one only."""
+    made = []
+    for step in (1, 2):
+        blob = store.put([f"checkpoint {step}".encode()])
+        made.append(
+            Checkpoint.objects.create(
+                project=alice.project,
+                run_id="run_x",
+                run_name="letters",
+                attempt_id="att_x",
+                attempt_number=1,
+                node_id="node_1",
+                step=step,
+                manifest_sha256=blob.sha256,
+                tar_sha256=blob.sha256,
+                bytes=blob.bytes,
+                state="STORED",
+                created_at=clock.now,
+                stored_at=clock.now,
+            )
+        )
+    assert alice.call("PUT", "/checkpoint-retention", {"keep_last": 1}).status_code == 200
+    return made[0]
+
+
+def needs_it(alice: Any, clock: Any, how: str, checkpoint: Checkpoint) -> None:
+    caller = caller_in(alice.user, alice.project)
+    assert caller is not None
+    if how == "alias":
+        set_alias(caller, "prod", checkpoint, pass_gate=lambda *_: {}, now=clock.now)
+    elif how == "pin":
+        pin(checkpoint, True)
+    else:
+        create_run(caller, alice.spec(model={"checkpoint": checkpoint.pk}), now=clock.now)
+
+
+def until_it_waits(other: Future[Any]) -> None:
+    """Until the other transaction waits for a lock, or has ended without waiting for one."""
+    deadline = time.monotonic() + 60
+    while not other.done() and time.monotonic() < deadline:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            if cursor.fetchone()[0]:
+                return
+        time.sleep(0.01)
+    assert other.done(), "it neither waits nor ends"
+
+
+def in_another_thread(pool: ThreadPoolExecutor, work: Callable[[], Any]) -> Future[Any]:
+    def begin() -> Any:
+        try:
+            return work()
+        finally:
+            connection.close()
+
+    return pool.submit(begin)
+
+
+@pytest.mark.parametrize("how", ["alias", "pin", "fork"])
+def test_retention_waits_for_who_is_about_to_need_a_checkpoint_and_spares_it(
+    alice: Any, clock: Any, old: Checkpoint, how: str
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            needs_it(alice, clock, how, old)
+            freeing = in_another_thread(pool, lambda: alice.post("/checkpoint-retention/apply"))
+            until_it_waits(freeing)
+        assert freeing.result(timeout=60).json()["free"] == []
+    old.refresh_from_db()
+    assert old.state == "STORED" and store.has_blob(old.tar_sha256)
+
+
+@pytest.mark.parametrize("how", ["alias", "pin", "fork"])
+def test_who_comes_after_retention_is_told_that_the_bytes_are_gone(
+    alice: Any, clock: Any, old: Checkpoint, how: str
+) -> None:
+    policy, _ = policy_of(alice.project)
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            apply_retention(alice.project, policy, needs_of_runs, now=clock.now)
+            asking = in_another_thread(pool, lambda: needs_it(alice, clock, how, old))
+            until_it_waits(asking)
+        with pytest.raises(Problem) as refusal:
+            asking.result(timeout=60)
+    assert refusal.value.code == "freed"
+    assert not Run.objects.exists() and not CheckpointAlias.objects.exists()
+    assert not store.has_blob(old.tar_sha256)

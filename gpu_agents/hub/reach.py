@@ -92,7 +92,7 @@ class CheckedTransport(httpx.BaseTransport):
 
 def _proxy_of(url: httpx.URL) -> str:
     """As the environment says; "" for none."""
-    if urllib.request.proxy_bypass_environment(url.host):
+    if urllib.request.proxy_bypass(url.host):
         return ""
     return urllib.request.getproxies_environment().get(url.scheme, "")
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.cli.output import JsonOption, show_done, show_json, show_table
 from oolong.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="Who did what in the project.")
@@ -61,6 +61,7 @@ def export(
     target: Target = None,
     since: Since = None,
     until: Until = None,
+    json: JsonOption = False,
 ) -> None:
     """The whole log, oldest first. The file is there when all of it is."""
     with Client() as client:
@@ -78,4 +79,4 @@ def export(
             os.replace(part, output)
         finally:
             part.unlink(missing_ok=True)
-    notes.print(f"wrote {output}", markup=False)
+    show_done(f"wrote {output}", {"file": str(output)}, json=json)

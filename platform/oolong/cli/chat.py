@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.output import notes
@@ -33,8 +34,7 @@ def chat(
     models = [{"checkpoint": name} for name in checkpoints or []]
     models += [{"base_model": name} for name in base_model or []]
     if not 1 <= len(models) <= 2:
-        notes.print("error: name one or two models to chat with", markup=False)
-        raise typer.Exit(ExitCode.USAGE)
+        raise TyperException("name one or two models to chat with")
     with Client() as client:
         opened = client.playgrounds.open(*models, idle_seconds=idle)
         try:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from oolong.cli import gates
 from oolong.cli.chat import chat
-from oolong.cli.exit_codes import ExitCode
 from oolong.cli.output import JsonOption, byte_progress, notes, show_fields, show_json, show_table
 from oolong.client import Client
 from oolong.client.models import RetentionPlan
@@ -98,15 +98,15 @@ def promote(
 
 
 @app.command()
-def pin(checkpoint: ReferenceArgument) -> None:
+def pin(checkpoint: ReferenceArgument, json: JsonOption = False) -> None:
     """Keep it whatever the retention policy says."""
-    _pin(checkpoint, pinned=True)
+    _pin(checkpoint, pinned=True, json=json)
 
 
 @app.command()
-def unpin(checkpoint: ReferenceArgument) -> None:
+def unpin(checkpoint: ReferenceArgument, json: JsonOption = False) -> None:
     """Let the retention policy decide again."""
-    _pin(checkpoint, pinned=False)
+    _pin(checkpoint, pinned=False, json=json)
 
 
 @app.command()
@@ -115,6 +115,7 @@ def download(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="file to write (default: <id>.tar)")
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """Download a stored checkpoint as a tar archive; a broken download is gone on with."""
     with Client() as client:
@@ -122,18 +123,19 @@ def download(
         target = output or Path(f"{found.id}.tar")
         with byte_progress(target.name) as progress:
             client.checkpoints.download(found.id, target, progress=progress)
-    print(target)
+    show_json({"id": found.id, "file": str(target)}) if json else print(target)
 
 
 @app.command()
 def export(
     checkpoint: ReferenceArgument,
     folder: Annotated[Path, typer.Argument(help="folder to make; transformers and SGLang load it")],
+    json: JsonOption = False,
 ) -> None:
     """Write the model alone as a Hugging Face directory with a model card, each file's sha256 verified."""
     with Client() as client, byte_progress(folder.name) as progress:
         client.checkpoints.export(checkpoint, folder, progress=progress)
-    print(folder)
+    show_json({"folder": str(folder)}) if json else print(folder)
 
 
 @app.command()
@@ -191,8 +193,7 @@ def retention(
         "every_steps": every_steps, "ttl_days": ttl_days, "kinds": kind or [],
     }  # fmt: skip
     if not (keep_last or best_metric or every_steps or ttl_days):
-        notes.print("error: give at least one of --keep-last, --best-metric, --every-steps, --ttl-days")
-        raise typer.Exit(ExitCode.USAGE)
+        raise TyperException("give at least one of --keep-last, --best-metric, --every-steps, --ttl-days")
     with Client() as client:
         if dry_run:
             plan = client.checkpoints.plan_retention(policy)
@@ -202,10 +203,10 @@ def retention(
     show_json(kept) if json else show_fields(kept.model_dump())
 
 
-def _pin(reference: str, *, pinned: bool) -> None:
+def _pin(reference: str, *, pinned: bool, json: bool) -> None:
     with Client() as client:
         found = client.checkpoints.pin(client.checkpoints.resolve(reference).id, pinned)
-    print(f"{found.id} {'is pinned' if found.pinned else 'is not pinned'}")
+    show_json(found) if json else print(f"{found.id} {'is pinned' if found.pinned else 'is not pinned'}")
 
 
 def _print_plan(plan: RetentionPlan, *, applied: bool) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.exceptions import TyperException
 
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.mapping import with_mapping
@@ -117,8 +118,7 @@ def import_dataset(
 ) -> None:
     """Make the next version of what lies at an address, which the server fetches, or in a folder."""
     if not source.startswith("https://") and not Path(source).is_dir():
-        notes.print(f"error: {source}: neither an https:// address nor a folder", markup=False)
-        raise typer.Exit(ExitCode.USAGE)
+        raise TyperException(f"{source}: neither an https:// address nor a folder")
     with Client() as client, byte_progress(Path(source).name) as progress:
         version = client.datasets.upload(
             source, name=name, mapping=mapping, config=config, secret=secret, progress=progress
@@ -144,8 +144,7 @@ def alias(
     """Let name@alias mean a version, show what it means, or remove it."""
     dataset, _, wanted = name.rpartition("@")
     if not dataset or (remove and version):
-        notes.print(f"error: {name}: give name@alias, and a version or --remove", markup=False)
-        raise typer.Exit(ExitCode.USAGE)
+        raise TyperException(f"{name}: give name@alias, and a version or --remove")
     with Client() as client:
         if remove:
             client.datasets.delete_alias(dataset, wanted)
@@ -228,8 +227,7 @@ def split(
     for item in ratio:
         name, _, share = item.partition("=")
         if not name or not share.replace(".", "", 1).isdecimal():
-            notes.print(f"error: --ratio {item}: name=share, like eval=0.1", markup=False)
-            raise typer.Exit(ExitCode.USAGE)
+            raise TyperException(f"--ratio {item}: name=share, like eval=0.1")
         ratios[name] = float(share)
     with Client() as client:
         made = client.datasets.derive(version, ratios, seed=seed, stratify=stratify)

@@ -85,12 +85,16 @@ def download(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="file to write; the terminal when left out")
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """The source of one version, its sha256 verified."""
     with Client() as client:
         source = client.functions.source(reference)
-    if output is None:
+    if output is not None:
+        output.write_bytes(source)
+    if json:
+        show_json({"file": str(output)} if output is not None else {"source": source.decode()})
+    elif output is not None:
+        print(output)
+    else:
         sys.stdout.buffer.write(source)
-        return
-    output.write_bytes(source)
-    print(output)

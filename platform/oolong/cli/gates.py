@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 import yaml
+from typer.exceptions import TyperException
 
 from oolong.cli.exit_codes import ExitCode
-from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_done, show_fields, show_json, show_table
 from oolong.client import Client
 from oolong.client.models import GateVerdict
 
@@ -35,8 +36,7 @@ def set_gate(
     """Set the alias's gate. What the spec names is pinned now."""
     document = yaml.safe_load(file.read_text())
     if not isinstance(document, dict):
-        notes.print(f"error: {file} is no mapping of sections", markup=False)
-        raise typer.Exit(ExitCode.USAGE)
+        raise TyperException(f"{file} is no mapping of sections")
     for name in ("kind", "name", "model", "notes"):  # of a whole eval.yaml: a gate has its own
         document.pop(name, None)
     with Client() as client:
@@ -95,10 +95,11 @@ def run(
 
 
 @app.command()
-def delete(alias: Alias) -> None:
+def delete(alias: Alias, json: JsonOption = False) -> None:
     """Remove the gate; the alias moves freely again unless it is protected."""
     with Client() as client:
         client.checkpoints.delete_gate(alias)
+    show_done(f"{alias} has no gate now", {"deleted": alias}, json=json)
 
 
 def _tell(verdict: GateVerdict, *, json: bool) -> None:

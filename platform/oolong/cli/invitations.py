@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
-from oolong.cli.exit_codes import ExitCode
 from oolong.cli.members import RoleName
-from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
 from oolong.client import Client
 from oolong.client.joining import join, secret_of, url_of
 from oolong.client.settings import ClientSettings, write_settings
@@ -54,11 +54,13 @@ def list_invitations(json: JsonOption = False) -> None:
 
 
 @app.command()
-def revoke(invitation: Annotated[str, typer.Argument(help="id of the invitation (inv_…)")]) -> None:
+def revoke(
+    invitation: Annotated[str, typer.Argument(help="id of the invitation (inv_…)")], json: JsonOption = False
+) -> None:
     """End an open invitation."""
     with Client() as client:
         client.invitations.revoke(invitation)
-    notes.print(f"{invitation} is revoked", markup=False)
+    show_done(f"{invitation} is revoked", {"revoked": invitation}, json=json)
 
 
 @app.command()
@@ -82,8 +84,7 @@ def accept(
     else:
         place = url or url_of(link)
         if not place:
-            notes.print("error: the link does not say where the control plane is; give --url")
-            raise typer.Exit(ExitCode.USAGE)
+            raise TyperException("the link does not say where the control plane is; give --url")
         password = typer.prompt("New password", hide_input=True, confirmation_prompt=True, err=True)
         joined = join(place, secret, username=new_user, password=password, token_name=token_name)
         path = write_settings(ClientSettings(place.rstrip("/"), joined.token or ""))

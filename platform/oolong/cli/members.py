@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
-from oolong.cli.exit_codes import ExitCode
-from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.cli.output import JsonOption, show_done, show_json, show_table
 from oolong.client import Client
 from oolong.client.models import Member
 
@@ -42,34 +42,33 @@ def list_members(team: TeamOption = False, json: JsonOption = False) -> None:
 
 
 @app.command()
-def add(user: User, role: Role, team: TeamOption = False) -> None:
+def add(user: User, role: Role, team: TeamOption = False, json: JsonOption = False) -> None:
     """Give somebody of the team a role; anybody else is invited (`oolong invite create`)."""
     with Client() as client:
-        (client.teams.add_member if team else client.members.add)(user, role)
-    notes.print(f"{user} is {role}", markup=False)
+        added = (client.teams.add_member if team else client.members.add)(user, role)
+    show_done(f"{user} is {role}", added, json=json)
 
 
 @app.command()
-def role(user: User, role: Role, team: TeamOption = False) -> None:
+def role(user: User, role: Role, team: TeamOption = False, json: JsonOption = False) -> None:
     """Change somebody's role. Their tokens have its power from then on, no more."""
     with Client() as client:
         member = _find(client, user)
-        (client.teams.set_role if team else client.members.set_role)(member.id, role)
-    notes.print(f"{user} is {role} now", markup=False)
+        changed = (client.teams.set_role if team else client.members.set_role)(member.id, role)
+    show_done(f"{user} is {role} now", changed, json=json)
 
 
 @app.command()
-def remove(user: User, team: TeamOption = False) -> None:
+def remove(user: User, team: TeamOption = False, json: JsonOption = False) -> None:
     """Take somebody's role away, or leave yourself. Their tokens for the project end."""
     with Client() as client:
         member = _find(client, user)
         (client.teams.remove_member if team else client.members.remove)(member.id)
-    notes.print(f"{user} left", markup=False)
+    show_done(f"{user} left", {"removed": member.id}, json=json)
 
 
 def _find(client: Client, username: str) -> Member:
     for member in client.members.list():
         if member.username == username:
             return member
-    notes.print(f"error: nobody here is called {username!r}; see `oolong member list`", markup=False)
-    raise typer.Exit(ExitCode.USAGE)
+    raise TyperException(f"nobody here is called {username!r}; see `oolong member list`")

@@ -34,6 +34,11 @@ def show_json(value: BaseModel | Iterable[BaseModel] | dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
+def show_done(message: str, done: BaseModel | dict[str, Any], *, json: bool) -> None:
+    """What a command did that has no result to print: a note, or with --json the thing as it is now."""
+    show_json(done) if json else notes.print(message, markup=False)
+
+
 def show_error_json(error: Exception, exit_code: int) -> None:
     """One line on stderr: what a program needs to branch on."""
     document: dict[str, Any] = {"error": str(error), "exit_code": int(exit_code)}

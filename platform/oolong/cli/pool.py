@@ -105,24 +105,27 @@ def _figures(row: UsageTotal) -> tuple[object, ...]:
 
 
 @app.command()
-def cordon(node: NodeArgument) -> None:
+def cordon(node: NodeArgument, json: JsonOption = False) -> None:
     """Give this node no new work; what runs goes on."""
     with Client() as client:
-        print(client.pool.cordon(node).status)
+        found = client.pool.cordon(node)
+    show_json(found) if json else print(found.status)
 
 
 @app.command()
-def uncordon(node: NodeArgument) -> None:
+def uncordon(node: NodeArgument, json: JsonOption = False) -> None:
     """Let a node take work again."""
     with Client() as client:
-        print(client.pool.uncordon(node).status)
+        found = client.pool.uncordon(node)
+    show_json(found) if json else print(found.status)
 
 
 @app.command()
-def drain(node: NodeArgument) -> None:
+def drain(node: NodeArgument, json: JsonOption = False) -> None:
     """Move a node's runs away, then keep it empty."""
     with Client() as client:
-        print(client.pool.drain(node).status)
+        found = client.pool.drain(node)
+    show_json(found) if json else print(found.status)
 
 
 @app.command("enrolment-token")

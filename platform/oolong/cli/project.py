@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import typer
+from typer.exceptions import TyperException
 
-from oolong.cli.exit_codes import ExitCode
-from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_done, show_fields, show_json, show_table
 from oolong.client import Client
 from oolong.client.models import Project
 
@@ -41,11 +41,11 @@ def create(name: Annotated[str, typer.Argument()], json: JsonOption = False) -> 
 
 
 @app.command()
-def rename(name: Annotated[str, typer.Argument()]) -> None:
+def rename(name: Annotated[str, typer.Argument()], json: JsonOption = False) -> None:
     """Give the project of your token another name."""
     with Client() as client:
-        client.project.rename(name)
-    notes.print(f"the project is called {name} now", markup=False)
+        project = client.project.rename(name)
+    show_done(f"the project is called {name} now", project, json=json)
 
 
 @app.command("set")
@@ -61,8 +61,7 @@ def set_project(
 ) -> None:
     """Change a setting; only an admin may, and the change is written down."""
     if trainer_code is None and tested_rewards is None:
-        notes.print("error: give --trainer-code or --tested-rewards")
-        raise typer.Exit(ExitCode.USAGE)
+        raise TyperException("give --trainer-code or --tested-rewards")
     with Client() as client:
         project = client.project.get()
         if trainer_code is not None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 import yaml
+from typer.exceptions import TyperException
 
 from oolong.cli.exit_codes import ExitCode, of_run
 from oolong.cli.output import JsonOption, notes, show_json, show_table
@@ -129,8 +130,7 @@ def _number(value: float | None) -> str | None:
 def _option(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        notes.print(f"error: --option {text!r}: write NAME=VALUE", markup=False)
-        raise typer.Exit(ExitCode.USAGE)
+        raise TyperException(f"--option {text!r}: write NAME=VALUE")
     return name, yaml.safe_load(value)
 
 
@@ -140,8 +140,7 @@ def _stored(file: Path) -> list[dict[str, Any]]:
         try:
             sample = json_module.loads(line)
         except ValueError as error:
-            notes.print(f"error: {file}, line {number}: {error}", markup=False)
-            raise typer.Exit(ExitCode.USAGE) from error
+            raise TyperException(f"{file}, line {number}: {error}") from error
         samples.append(sample)
     return samples
 

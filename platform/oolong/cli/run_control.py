@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from oolong.cli.output import JsonOption, notes, show_json
+from oolong.cli.output import JsonOption, show_done, show_json
 from oolong.cli.run_output import RunArgument, state_of
 from oolong.client import Client
 from oolong.client.models import Run
@@ -36,11 +36,11 @@ def submit(run: RunArgument, json: JsonOption = False) -> None:
 
 
 @app.command()
-def delete(run: RunArgument) -> None:
+def delete(run: RunArgument, json: JsonOption = False) -> None:
     """Throw a draft away."""
     with Client() as client:
         client.runs.delete(run)
-    notes.print(f"{run} is gone", markup=False)
+    show_done(f"{run} is gone", {"deleted": run}, json=json)
 
 
 @app.command()

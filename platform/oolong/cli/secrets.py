@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
 from oolong.client import Client
 from oolong.contracts.lifecycle import JobKind
 
@@ -64,8 +64,8 @@ def list_secrets(json: JsonOption = False) -> None:
 
 
 @app.command()
-def delete(name: Annotated[str, typer.Argument(help="name of the secret")]) -> None:
+def delete(name: Annotated[str, typer.Argument(help="name of the secret")], json: JsonOption = False) -> None:
     """Forget a secret now."""
     with Client() as client:
         client.secrets.delete(name)
-    notes.print(f"{name} is deleted", markup=False)
+    show_done(f"{name} is deleted", {"deleted": name}, json=json)

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
-from oolong.cli.exit_codes import ExitCode
 from oolong.cli.members import RoleName
-from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
 from oolong.client import Client
 from oolong.client.models import ServiceAccount
 
@@ -41,11 +41,11 @@ def list_accounts(json: JsonOption = False) -> None:
 
 
 @app.command()
-def role(name: Name, role: Annotated[RoleName, typer.Argument()]) -> None:
+def role(name: Name, role: Annotated[RoleName, typer.Argument()], json: JsonOption = False) -> None:
     """Change its role; its tokens follow at once."""
     with Client() as client:
-        client.service_accounts.set_role(_find(client, name).id, role)
-    notes.print(f"{name} is {role} now", markup=False)
+        changed = client.service_accounts.set_role(_find(client, name).id, role)
+    show_done(f"{name} is {role} now", changed, json=json)
 
 
 @app.command()
@@ -69,16 +69,16 @@ def token(
 
 
 @app.command()
-def remove(name: Name) -> None:
+def remove(name: Name, json: JsonOption = False) -> None:
     """End it and its tokens; what it made stays."""
     with Client() as client:
-        client.service_accounts.remove(_find(client, name).id)
-    notes.print(f"{name} is removed", markup=False)
+        account = _find(client, name)
+        client.service_accounts.remove(account.id)
+    show_done(f"{name} is removed", {"removed": account.id}, json=json)
 
 
 def _find(client: Client, name: str) -> ServiceAccount:
     for account in client.service_accounts.list():
         if account.name == name:
             return account
-    notes.print(f"error: there is no {name!r}; see `oolong service-account list`", markup=False)
-    raise typer.Exit(ExitCode.USAGE)
+    raise TyperException(f"there is no {name!r}; see `oolong service-account list`")

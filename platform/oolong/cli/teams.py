@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
+from oolong.cli.output import JsonOption, show_done, show_fields, show_json, show_table
 from oolong.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="Teams: yours, and for who administers the installation all.")
@@ -32,8 +32,8 @@ def create(name: Annotated[str, typer.Argument()], json: JsonOption = False) -> 
 
 
 @app.command()
-def rename(name: Annotated[str, typer.Argument()]) -> None:
+def rename(name: Annotated[str, typer.Argument()], json: JsonOption = False) -> None:
     """Give the team of your project another name."""
     with Client() as client:
-        client.teams.rename(name)
-    notes.print(f"the team is called {name} now", markup=False)
+        team = client.teams.rename(name)
+    show_done(f"the team is called {name} now", team, json=json)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 import yaml
 
-from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.cli.output import JsonOption, show_done, show_json, show_table
 from oolong.cli.spec_file import read_spec
 from oolong.client import Client
 from oolong.client.models import RunTemplate
@@ -57,11 +57,12 @@ def get(name: NameArgument, json: JsonOption = False) -> None:
 
 
 @app.command()
-def delete(name: NameArgument) -> None:
+def delete(name: NameArgument, json: JsonOption = False) -> None:
     """Remove a template. Runs that were made from it stay as they are."""
     with Client() as client:
-        client.templates.delete(_needed(client, name).id)
-    notes.print(f"{name} is gone", markup=False)
+        template = _needed(client, name)
+        client.templates.delete(template.id)
+    show_done(f"{name} is gone", {"deleted": template.id}, json=json)
 
 
 def _named(client: Client, name: str, *, of_team: bool | None = None) -> RunTemplate | None:

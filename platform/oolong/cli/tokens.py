@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
 from oolong.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="API tokens.")
@@ -61,11 +61,13 @@ def list_tokens(
 
 
 @app.command()
-def revoke(token: Annotated[str, typer.Argument(help="id of the token (tok_…)")]) -> None:
+def revoke(
+    token: Annotated[str, typer.Argument(help="id of the token (tok_…)")], json: JsonOption = False
+) -> None:
     """End a token now."""
     with Client() as client:
         client.tokens.revoke(token)
-    notes.print(f"{token} is revoked", markup=False)
+    show_done(f"{token} is revoked", {"revoked": token}, json=json)
 
 
 @app.command()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.cli.output import JsonOption, show_done, show_json, show_table
 from oolong.cli.run_filters import FilterOption, read_filters
 from oolong.client import Client
 
@@ -51,8 +51,10 @@ def _said(query: dict[str, list[str]]) -> str:
 
 
 @app.command()
-def delete(view: Annotated[str, typer.Argument(help="id of the view (view_…)")]) -> None:
+def delete(
+    view: Annotated[str, typer.Argument(help="id of the view (view_…)")], json: JsonOption = False
+) -> None:
     """Remove a view of yours."""
     with Client() as client:
         client.views.delete(view)
-    notes.print(f"{view} is gone", markup=False)
+    show_done(f"{view} is gone", {"deleted": view}, json=json)

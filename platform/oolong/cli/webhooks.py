@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
 from oolong.client import Client
 from oolong.client.models import CreatedWebhook
 
@@ -66,11 +66,11 @@ def edit(
 
 
 @app.command()
-def delete(webhook: WebhookArgument) -> None:
+def delete(webhook: WebhookArgument, json: JsonOption = False) -> None:
     """Remove a webhook and its log."""
     with Client() as client:
         client.webhooks.delete(webhook)
-    notes.print(f"{webhook} is gone", markup=False)
+    show_done(f"{webhook} is gone", {"deleted": webhook}, json=json)
 
 
 @app.command()

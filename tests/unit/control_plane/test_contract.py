@@ -253,6 +253,54 @@ def test_every_command_is_on_its_page_with_its_options() -> None:
                 )
 
 
+# Every other command takes --json: a program reads what it printed, and its errors.
+WITHOUT_JSON = {
+    "login": "asks, and keeps a file",
+    "logout": "changes the file",
+    "profile use": "changes the file",
+    "completion": "prints a script",
+    "ckpt chat": "a conversation",
+    "run watch": "a live view; `run wait --json` is for programs",
+    "run logs": "prints what jobs printed",
+    "run baseline": "prints JSON",
+    "stream follow": "prints JSON lines",
+    "session open": "prints JSON",
+    "session show": "prints JSON",
+    "session reward": "prints JSON",
+    "session end": "prints JSON",
+}
+
+
+def test_every_command_speaks_json_or_has_a_reason() -> None:
+    silent = {
+        name
+        for name, command in cli_page.verbs()
+        if not any("--json" in getattr(parameter, "opts", []) for parameter in command.params)
+    }
+    assert silent == set(WITHOUT_JSON)
+
+
+# docs/how-to and the feature list name these; a verb that goes away takes its users' scripts with it.
+VERBS = """
+login logout whoami completion
+dataset upload|validate|preview|import|alias|stats|list|split|diff
+run create|list|get|logs|metrics|watch|wait|stop|cancel|pause|resume|retry|clone|change|edit|diff|plan|validate|export
+ckpt list|show|promote|download|export|link|pin|unpin|prune|retention|chat
+pool nodes|queue|usage|drain|cordon|uncordon|enrolment-token
+token create|list|revoke|rotate
+audit list|export
+stream follow|ticket
+"""
+
+
+def test_the_promised_verbs_are_there() -> None:
+    found = dict(cli_page.verbs())
+    for line in VERBS.strip().splitlines():
+        noun, _, verbs = line.partition(" ")
+        names = [f"{noun} {verb}" for verb in verbs.split("|")] if "|" in verbs else line.split()
+        assert set(names) <= set(found), set(names) - set(found)
+
+
 def test_commands_reach_the_server_through_the_sdk_only() -> None:
     for path in (ROOT / "platform" / "oolong" / "cli").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

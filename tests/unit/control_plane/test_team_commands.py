@@ -30,7 +30,7 @@ def test_teams_and_projects_are_made_and_renamed(head: Any, oolong: Any) -> None
     assert {line.split("\t")[1] for line in oolong("team", "list").out.splitlines()} == {"crimson", "green"}
     assert oolong("team", "create", "green").code != 0
     assert oolong("project", "create", "second").code == 0
-    assert oolong("project", "rename", "first").code == 0
+    assert json.loads(oolong("project", "rename", "first", "--json").out)["name"] == "first"
     listed = [line.split("\t")[1:] for line in oolong("project", "list").out.splitlines()]
     assert sorted(listed) == [["crimson", "first"], ["crimson", "second"]]
 
@@ -45,7 +45,10 @@ def test_members_are_listed_added_changed_and_removed(head: Any, person: Any, oo
     assert oolong("member", "remove", "bob").code == 0
     refused = oolong("member", "remove", "alice", "--team")
     assert refused.code != 0 and "last admin" in refused.err
-    assert oolong("member", "role", "nobody", "viewer").code == 2
+    unknown = oolong("member", "role", "nobody", "viewer", "--json")
+    assert unknown.code == 2 and "nobody" in json.loads(unknown.err)["error"]
+    assert json.loads(oolong("member", "add", "bob", "viewer", "--json").out)["role"] == "operator"
+    assert set(json.loads(oolong("member", "remove", "bob", "--json").out)) == {"removed"}
     assert oolong("member", "add", "bob", "boss").code == 2
 
 
@@ -56,7 +59,7 @@ def test_a_new_user_joins_by_a_link(alice: Any, oolong: Any) -> None:
     assert (joined.username, joined.role) == ("erin", "editor") and joined.token
     assert "accepted\teditor\tproject\tErin" in oolong("invite", "list").out
     identity = json.loads(oolong("invite", "create", "viewer", "--json").out)["id"]
-    assert oolong("invite", "revoke", identity).code == 0
+    assert json.loads(oolong("invite", "revoke", identity, "--json").out) == {"revoked": identity}
     spent = oolong("invite", "accept", link)
     assert spent.code != 0 and "ask for another" in spent.err
 

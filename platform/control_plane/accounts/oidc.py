@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from allauth.core.exceptions import ImmediateHttpResponse
@@ -110,6 +111,14 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):
         raise ImmediateHttpResponse(_refused(request, reason))
 
 
+def take_lapsed_roles(*, now: datetime) -> int:
+    """Of the provider that is configured; see `oidc_services`."""
+    oidc = configured()
+    if oidc is None:
+        return 0
+    return oidc_services.take_lapsed_roles(provider_id(oidc), oidc.roles, days=oidc.role_days, now=now)
+
+
 def start(request: HttpRequest) -> HttpResponse:
     """GET /login/oidc?next=/runs: to the provider."""
     oidc = configured()
@@ -149,7 +158,9 @@ def _let_in(request: HttpRequest, claims: dict[str, Any], next_url: str) -> Http
     oidc = configured()
     assert oidc is not None
     now = clock.now()
-    user = oidc_services.user_of_identity(provider_id(oidc), claims, now=now)
+    user = oidc_services.user_of_identity(
+        provider_id(oidc), claims, link_by_email=oidc.link_by_email, now=now
+    )
     if not user.is_active:
         return _refused(request, f"the user {user.username!r} is switched off")
     if oidc.roles:
@@ -163,6 +174,8 @@ def _let_in(request: HttpRequest, claims: dict[str, Any], next_url: str) -> Http
         )
         oidc_services.apply_roles(user, held, oidc.roles, now=now)
     login(request, user, backend="django.contrib.auth.backends.ModelBackend")
+    # What the provider says by then is heard by then: an end that no use of the session puts off.
+    request.session.set_expiry(now + timedelta(hours=oidc.session_hours))
     services.note_login(user, "identity provider", now=now)
     return HttpResponseRedirect(next_url)
 

@@ -3,46 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from allauth.socialaccount.models import SocialAccount
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
 from control_plane.accounts import audit
 from control_plane.accounts.membership import end_tokens_without_role
 from control_plane.accounts.models import Membership, Project, Role, Team, TeamMembership, User
 from control_plane.accounts.notices import announce_power_change
+from control_plane.common.locks import LockClass, hold_until_commit
 from control_plane.environment import OidcRole
 
+LAPSED_AT_ONCE = 200
 
-def user_of_identity(provider: str, claims: Mapping[str, Any], *, now: datetime) -> User:
+
+def user_of_identity(
+    provider: str, claims: Mapping[str, Any], *, link_by_email: bool = False, now: datetime
+) -> User:
     """The user whom this subject means.
 
-    A subject that is known keeps its user, whatever its e-mail says by now. A new one is the user with its e-mail
-    address only if the provider has verified the address and one user alone has it; else a new user.
+    A subject that is known keeps its user, whatever its e-mail says by now. A new one is a new user; where the
+    installation allows it, the user who has its verified e-mail address (`_user_of_email`).
     """
     subject = str(claims["sub"])
     with transaction.atomic():
+        hold_until_commit(LockClass.IDENTITY, f"{provider} {subject}")  # of two first sign-ins at once
         account = SocialAccount.objects.filter(provider=provider, uid=subject).select_related("user").first()
         if account is not None:
+            SocialAccount.objects.filter(pk=account.pk).update(last_login=now)
             user: User = account.user
             return user
-        user, is_new = _user_of_email(claims) or (_new_user(claims), True)
-        SocialAccount.objects.create(user=user, provider=provider, uid=subject)
+        linked = _user_of_email(provider, claims) if link_by_email else None
+        user = linked or _new_user(claims)
+        made = SocialAccount.objects.create(user=user, provider=provider, uid=subject)
+        SocialAccount.objects.filter(pk=made.pk).update(last_login=now)
         audit.record(
-            "user.create" if is_new else "user.link", target=("user", user.pk, user.username), project="", at=now,
+            "user.link" if linked else "user.create", target=("user", user.pk, user.username), project="", at=now,
             data={"provider": provider, "subject": subject},
         )  # fmt: skip
     return user
 
 
-def _user_of_email(claims: Mapping[str, Any]) -> tuple[User, bool] | None:
+def _user_of_email(provider: str, claims: Mapping[str, Any]) -> User | None:
+    """Who alone has the address that the provider has verified, and is no other subject of this provider yet.
+
+    A mailbox is given to somebody else when its owner leaves; a subject never is.
+    """
     email = claims.get("email")
     if claims.get("email_verified") is not True or not isinstance(email, str) or not email:
         return None
-    found = list(User.objects.filter(email__iexact=email, is_active=True, service_of=None)[:2])
-    return (found[0], False) if len(found) == 1 else None
+    held = User.objects.select_for_update().filter(email__iexact=email, is_active=True, service_of=None)
+    found = list(held.order_by("pk")[:2])
+    if len(found) != 1 or SocialAccount.objects.filter(user=found[0], provider=provider).exists():
+        return None
+    return found[0]
 
 
 def _new_user(claims: Mapping[str, Any]) -> User:
@@ -126,3 +143,25 @@ def _set_role(
         data={"user": user.pk, "before": before, "after": role},
     )  # fmt: skip
     return True
+
+
+def take_lapsed_roles(provider: str, roles: tuple[OidcRole, ...], *, days: int, now: datetime) -> int:
+    """Who has not signed in for so long loses the roles that the provider gave; returns how many users.
+
+    Whoever left is never heard of again by a provider that speaks at a sign-in only, and their tokens would live on.
+    """
+    if not days or not roles:
+        return 0
+    silent = SocialAccount.objects.filter(provider=provider, last_login__lt=now - timedelta(days=days))
+    given = Q(pk__in=[])
+    for rule in roles:
+        if rule.project:
+            given |= Q(memberships__project__team__name=rule.team, memberships__project__name=rule.project)
+        else:
+            given |= Q(team_memberships__team__name=rule.team)
+    users = (
+        User.objects.filter(given, pk__in=silent.values("user")).distinct().order_by("pk")[:LAPSED_AT_ONCE]
+    )
+    for user in users:
+        apply_roles(user, set(), roles, now=now)
+    return len(users)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from control_plane.accounts.oidc import take_lapsed_roles
 from control_plane.accounts.services import forget_old_failures
 from control_plane.accounts.tickets import forget_old_tickets
 from control_plane.catalog import store
@@ -20,6 +21,7 @@ def clean_up(*, now: datetime) -> None:
         ("forgetting old answers", lambda: forget_old_keys(now)),
         ("forgetting old failed logins", lambda: forget_old_failures(now)),
         ("forgetting old tickets", lambda: forget_old_tickets(now)),
+        ("taking roles that have lapsed", lambda: take_lapsed_roles(now=now)),
         ("the automatic retention", lambda: apply_automatic_retention(now=now)),
         ("freeing the bytes of freed checkpoints", lambda: free_left_bytes(now=now)),
         ("dropping unfinished uploads", lambda: store.drop_unfinished(before=now - STALE)),

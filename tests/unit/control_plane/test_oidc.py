@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -19,7 +20,7 @@ from allauth.socialaccount.models import SocialAccount, SocialToken
 from cryptography.hazmat.primitives.asymmetric import rsa
 from django.test import Client
 
-from control_plane.accounts import services
+from control_plane.accounts import oidc, services
 from control_plane.accounts.models import ApiToken, AuditEntry, Membership, Project, TeamMembership, User
 from control_plane.environment import MissingSetting, Oidc, oidc_role
 
@@ -117,12 +118,12 @@ def provider(server: Provider, settings: Any, db: None) -> Provider:
     return server
 
 
-def configure(settings: Any, provider: Provider, *roles: str) -> None:
-    oidc = Oidc(
+def configure(settings: Any, provider: Provider, *roles: str, **changes: Any) -> None:
+    configured = Oidc(
         issuer=provider.issuer, client_id=CLIENT, client_secret=SECRET, name="Example", role_claim="groups",
-        roles=tuple(oidc_role(text) for text in roles),
+        roles=tuple(oidc_role(text) for text in roles), **changes,
     )  # fmt: skip
-    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, oidc=oidc)
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, oidc=configured)
 
 
 def sign_in(provider: Provider, browser: Client | None = None, *, next_page: str = "") -> tuple[Any, Client]:
@@ -191,9 +192,60 @@ def test_a_way_back_with_another_state_or_used_twice_is_refused(provider: Provid
     assert browser.get(f"/login/oidc/callback?{way_back}").status_code == 403
 
 
-def test_a_verified_address_means_the_user_who_has_it_and_an_unverified_one_nobody(
-    provider: Provider,
+def test_without_being_allowed_an_address_means_nobody(provider: Provider) -> None:
+    erin = User.objects.create(username="old-erin", email="erin@example.org")
+    sign_in(provider)
+    assert SocialAccount.objects.get().user != erin
+
+
+def test_a_mailbox_that_changed_hands_is_not_its_former_owner(provider: Provider, settings: Any) -> None:
+    configure(settings, provider, link_by_email=True)
+    erin = User.objects.create(username="old-erin", email="erin@example.org")
+    sign_in(provider)
+    assert SocialAccount.objects.get(uid="subject-1").user == erin
+    provider.claims = {"sub": "subject-2", "preferred_username": "eric"}
+    sign_in(provider)
+    assert SocialAccount.objects.get(uid="subject-2").user.username == "eric"
+
+
+def test_a_browser_asks_the_provider_again_after_its_hours(provider: Provider, settings: Any) -> None:
+    configure(settings, provider, session_hours=2)
+    _, browser = sign_in(provider)
+    seconds = browser.session.get_expiry_age()
+    assert 7000 < seconds <= 7200
+    session = browser.session
+    session["project"] = "another"  # the session is used, and written
+    session.save()
+    assert browser.session.get_expiry_age() <= seconds, "its end is put off by no use"
+
+
+def test_who_does_not_come_again_loses_what_the_provider_gave(
+    provider: Provider, settings: Any, person: Any
 ) -> None:
+    bob = person("bob")
+    configure(settings, provider, "ml=red:editor", "ml=red/default:operator")
+    provider.claims = {"groups": ["ml"]}
+    sign_in(provider)
+    user = User.objects.get(username="erin")
+    token, _ = services.create_token(user=user, project=bob.project, name="t", scopes=["*"])
+    now = datetime.now(UTC)
+    assert oidc.take_lapsed_roles(now=now + timedelta(days=29)) == 0
+    configure(settings, provider, "ml=red:editor", "ml=red/default:operator", role_days=0)
+    assert oidc.take_lapsed_roles(now=now + timedelta(days=999)) == 0
+    configure(settings, provider, "ml=red:editor", "ml=red/default:operator")
+    assert oidc.take_lapsed_roles(now=now + timedelta(days=31)) == 1
+    assert not user.memberships.exists() and not user.team_memberships.exists()
+    token.refresh_from_db()
+    assert token.revoked_at is not None and bob.user.memberships.exists()
+    assert oidc.take_lapsed_roles(now=now + timedelta(days=31)) == 0, "nothing is left to take"
+    sign_in(provider)
+    assert user.team_memberships.exists(), "the next sign-in gives it again"
+
+
+def test_a_verified_address_means_the_user_who_has_it_and_an_unverified_one_nobody(
+    provider: Provider, settings: Any
+) -> None:
+    configure(settings, provider, link_by_email=True)
     erin = User.objects.create(username="old-erin", email="Erin@example.org")
     provider.claims = {"email_verified": False}
     sign_in(provider)

@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 
 from control_plane.accounts import audit, selectors
 from control_plane.accounts.caller import Caller
-from control_plane.accounts.membership import MANAGE, Level, join, need_to_manage
+from control_plane.accounts.membership import MANAGE, Level, join, need_to_manage, refuse_role_above
 from control_plane.accounts.models import Invitation, User
 from control_plane.accounts.notices import announce_power_change
 from control_plane.accounts.secrets import INVITATION_PREFIX, digest, new_secret
@@ -26,6 +26,7 @@ def invite(
 ) -> tuple[Invitation, str]:
     """A new invitation and its link, which is shown this once. The secret is behind the #: no server logs it."""
     need_to_manage(caller, level)
+    refuse_role_above(caller, role)
     secret = new_secret(INVITATION_PREFIX)
     with transaction.atomic():
         row = Invitation.objects.create(

@@ -22,7 +22,7 @@ from control_plane.accounts.models import (
     User,
 )
 from control_plane.accounts.notices import announce_power_change
-from control_plane.accounts.scopes import RANK
+from control_plane.accounts.scopes import RANK, ROLE_SCOPES
 from control_plane.common.errors import FieldError, Problem, conflict, not_found, unprocessable
 
 Level = Literal["project", "team"]
@@ -36,12 +36,24 @@ def need_to_manage(caller: Caller, level: Level) -> None:
         )
 
 
+def refuse_role_above(caller: Caller, role: str) -> None:
+    """Whoever gives a role hands on power of their own, never more: a token that may only manage members would
+    otherwise make an admin of anybody. 403 `more_than_yours`."""
+    if more := sorted(ROLE_SCOPES[role] - caller.scopes):
+        shown = ", ".join(more[:5]) + (" and more" if len(more) > 5 else "")
+        raise Problem(
+            403, "more_than_yours",
+            f"the role {role} may {shown}, and you may not; give a lower one, or ask with a token that has it all",
+        )  # fmt: skip
+
+
 def add_member(caller: Caller, level: Level, *, username: str, role: str, now: datetime) -> User:
     """Give a colleague a role: somebody of this team, or, for who administers the installation, anybody.
 
     422 for strangers: they are invited, and decide themselves. 409 for who is in already.
     """
     need_to_manage(caller, level)
+    refuse_role_above(caller, role)
     with transaction.atomic():
         _hold(caller)
         user = User.objects.filter(username=username, is_active=True, service_of=None).first()
@@ -58,6 +70,7 @@ def add_member(caller: Caller, level: Level, *, username: str, role: str, now: d
 
 def join(user: User, project: Project, level: Level, role: str) -> str:
     """Give a role by invitation: it raises what there is and never lowers it. Returns the role now held."""
+    Team.objects.select_for_update().get(pk=project.team_id)
     if level == "team":
         team_row = TeamMembership.objects.filter(user=user, team=project.team).first()
         highest = max(role, team_row.role if team_row else role, key=RANK.__getitem__)
@@ -75,6 +88,8 @@ def set_role(caller: Caller, level: Level, user_id: str, role: str, *, now: date
         _hold(caller)
         user, before = _member(caller, level, user_id)
         if before != role:
+            if RANK[role] > RANK[before]:
+                refuse_role_above(caller, role)
             _write(caller, level, user, role)
             _keep_an_admin(caller, level, before)
             _note(caller, level, f"{user.username}: {before} → {role}", user, before, role, now=now)

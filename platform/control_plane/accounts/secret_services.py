@@ -13,6 +13,7 @@ from control_plane.accounts import audit
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import ProjectSecret
 from control_plane.common.errors import FieldError, conflict, not_found, unprocessable
+from control_plane.common.locks import LockClass, hold_until_commit
 from control_plane.common.sealing import CannotOpen, Sealed, newest_key_id, seal, unseal
 from oolong.redaction import SHORTEST
 
@@ -47,6 +48,7 @@ def set_secret(
         "fingerprint": hashlib.sha256(value.encode()).hexdigest()[:8],
     }  # fmt: skip
     with transaction.atomic():
+        hold_until_commit(LockClass.QUOTA, f"secrets {caller.project.pk}")
         row = ProjectSecret.objects.select_for_update().filter(project=caller.project, name=name).first()
         if row is None and ProjectSecret.objects.filter(project=caller.project).count() >= MOST_SECRETS:
             raise conflict("too_many", f"a project has at most {MOST_SECRETS} secrets; delete one first")

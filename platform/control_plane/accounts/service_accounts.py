@@ -8,13 +8,16 @@ from django.db import transaction
 
 from control_plane.accounts import audit, selectors
 from control_plane.accounts.caller import Caller
+from control_plane.accounts.membership import refuse_role_above
 from control_plane.accounts.models import ApiToken, Membership, Project, User
 from control_plane.accounts.notices import announce_power_change
+from control_plane.accounts.scopes import RANK
 from control_plane.common.errors import conflict
 
 
 def create(caller: Caller, *, name: str, role: str, now: datetime) -> User:
     """409 when the project has one of that name. A removed one's name may be used again; its tokens stay dead."""
+    refuse_role_above(caller, role)
     with transaction.atomic():
         Project.objects.select_for_update().get(pk=caller.project.pk)
         user, created = User.objects.get_or_create(
@@ -33,7 +36,11 @@ def create(caller: Caller, *, name: str, role: str, now: datetime) -> User:
 def set_role(caller: Caller, identity: str, role: str, *, now: datetime) -> User:
     with transaction.atomic():
         user = selectors.service_account(caller, identity)
-        Membership.objects.filter(user=user, project=caller.project).update(role=role)
+        held = Membership.objects.select_for_update().filter(user=user, project=caller.project)
+        before = held.values_list("role", flat=True).first()
+        if before is None or RANK[role] > RANK[before]:
+            refuse_role_above(caller, role)
+        held.update(role=role)
         _record("role", user, now=now, role=role)
         announce_power_change([user.pk])
     return user

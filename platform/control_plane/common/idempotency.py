@@ -69,10 +69,12 @@ def forget_old_keys(now: datetime) -> int:
 def _digest(request: Request) -> str:
     """Keyed, because a body may be a password that a plain hash would let guess.
 
-    Of the project, too: a browser's user may send the same to two of theirs.
+    Of the project, too: a browser's user may send the same to two of theirs. And of the token: an answer may hold what
+    another token of the same user was not allowed to get.
     """
     project = getattr(getattr(request.auth, "project", None), "pk", "")
-    said = f"{request.method} {request.path} {project}\n".encode() + request.body
+    token = getattr(getattr(request.auth, "token", None), "pk", "")
+    said = f"{request.method} {request.path} {project} {token}\n".encode() + request.body
     return hmac.new(settings.SECRET_KEY.encode(), said, hashlib.sha256).hexdigest()
 
 

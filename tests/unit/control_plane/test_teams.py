@@ -23,6 +23,7 @@ from control_plane.accounts.models import (
     TeamMembership,
     User,
 )
+from control_plane.accounts.scopes import ROLE_SCOPES
 
 
 @pytest.fixture(autouse=True)
@@ -343,6 +344,39 @@ def test_a_rotated_token_overlaps_and_then_only_the_new_secret_works(alice: Any,
     assert (new("GET", "/runs").status_code, newest("GET", "/runs").status_code) == (401, 200)
     bad = alice.post(f"/tokens/{made['id']}/rotate", {"overlap_seconds": 10**7})
     assert (bad.status_code, bad.json()["errors"][0]["pointer"]) == (422, "/overlap_seconds")
+
+
+def test_a_token_that_manages_members_makes_nobody_mightier_than_itself(alice: Any, person: Any) -> None:
+    """Else its holder would invite an admin, accept, and be one."""
+    scopes = sorted({*ROLE_SCOPES[Role.VIEWER], "members:admin"})
+    _, text = services.create_token(user=alice.user, project=alice.project, name="hr", scopes=scopes)
+    ask, bob = as_token(text), person("bob", role=Role.VIEWER)
+    for path, body in (
+        ("/invitations", {}), ("/members", {"username": "bob"}), ("/service-accounts", {"name": "ci"}),
+    ):  # fmt: skip
+        for role in ("editor", "operator", "admin"):
+            refused = ask("POST", path, {**body, "role": role})
+            assert code(refused) == (403, "more_than_yours"), (path, role, refused.content)
+            assert "ask with a token that has it all" in refused.json()["detail"]
+    assert code(ask("PATCH", f"/members/{bob.user.pk}", {"role": "admin"})) == (403, "more_than_yours")
+    made = ask("POST", "/service-accounts", {"name": "ci", "role": "viewer"})
+    assert made.status_code == 201 and ask("POST", "/invitations", {"role": "viewer"}).status_code == 201
+    path = f"/service-accounts/{made.json()['id']}"
+    assert code(ask("PATCH", path, {"role": "admin"})) == (403, "more_than_yours")
+    assert alice.call("PATCH", path, {"role": "admin"}).status_code == 200
+    assert ask("PATCH", path, {"role": "viewer"}).status_code == 200, "down is no power"
+
+
+def test_an_answer_is_repeated_to_the_token_that_got_it_and_to_no_other(alice: Any) -> None:
+    """The answer is a token that may all; another token of the same user, which may less, does not get it."""
+    _, text = services.create_token(
+        user=alice.user, project=alice.project, name="weak", scopes=["tokens:write", "runs:read"]
+    )
+    asked = {"name": "strong", "scopes": ["*"]}
+    made = alice.post("/tokens", asked, **{"Idempotency-Key": "once"})
+    assert alice.post("/tokens", asked, **{"Idempotency-Key": "once"}).json() == made.json()
+    other = as_token(text)("POST", "/tokens", asked, **{"Idempotency-Key": "once"})
+    assert code(other) == (422, "idempotency_mismatch") and "ool_" not in other.content.decode()
 
 
 def test_nobody_gets_a_secret_by_rotation_that_is_worth_more_or_is_anothers(alice: Any, person: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,8 @@ from typing import TextIO
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _about: ContextVar[Mapping[str, str]] = ContextVar("oolong_log_about", default=_NOTHING)
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]")
 
 # What every record has by itself; everything else was given with `extra=`.
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -62,12 +65,15 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """The same for people: time, level, logger, message, and what it is about in brackets."""
+    """The same for people: time, level, logger, message, and what it is about in brackets.
+
+    What a stranger put into a message stays in its line and moves no cursor.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         named = " ".join(f"{name}={value}" for name, value in _about.get().items())
         head = f"{_moment(record.created)} {record.levelname} {record.name} {record.getMessage()}"
-        text = f"{head} [{named}]" if named else head
+        text = _UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], f"{head} [{named}]" if named else head)
         if record.exc_info and record.exc_info[1] is not None:
             text += "\n" + "".join(traceback.format_exception(record.exc_info[1])).rstrip()
         return text

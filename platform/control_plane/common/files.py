@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from control_plane.common.errors import Problem
 
 CHUNK = 256 * 1024
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 
 def file_response(
@@ -53,8 +53,9 @@ def _range(request: HttpRequest, size: int, etag: str) -> tuple[int, int]:
     if not start and not end:
         return 0, size - 1
     if not start:
-        return max(0, size - int(end)), size - 1
-    first, last = int(start), min(int(end), size - 1) if end else size - 1
+        first, last = max(0, size - int(end)), size - 1
+    else:
+        first, last = int(start), min(int(end), size - 1) if end else size - 1
     if first >= size or first > last:
         raise Problem(
             416, "range", f"the range {header!r} lies outside of the {size} bytes",

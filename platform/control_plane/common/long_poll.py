@@ -21,6 +21,7 @@ from drf_spectacular.utils import OpenApiParameter
 
 from control_plane.common.errors import problem_response
 from control_plane.common.hub import Mailbox, hub
+from control_plane.common.numbers import whole
 
 LONGEST_SECONDS = 60
 LOOK_ANYWAY_SECONDS = 5.0
@@ -56,14 +57,15 @@ def long_poll(view: View, *, id: str, shown: str, status: Callable[[str], str | 
         text = request.GET.get("wait", "")
         if request.method != "GET" or not text:
             return await sync_to_async(view)(request, **names)  # type: ignore[no-any-return]
-        if not text.isdecimal() or int(text) > LONGEST_SECONDS:
+        seconds = whole(text)
+        if seconds is None or seconds > LONGEST_SECONDS:
             return problem_response(
-                request, 422, "invalid", f"wait={text!r}: whole seconds, from 0 to {LONGEST_SECONDS}"
+                request, 422, "invalid", f"wait={text[:40]!r}: whole seconds, from 0 to {LONGEST_SECONDS}"
             )
         # In any thread, and each call gives its connection back.
         answer = database_sync_to_async(view, thread_sensitive=False)
         look = database_sync_to_async(status, thread_sensitive=False)
-        deadline = time.monotonic() + int(text)
+        deadline = time.monotonic() + seconds
         first = await answer(request, **names)
         if first.status_code != 200:
             return first  # type: ignore[no-any-return]

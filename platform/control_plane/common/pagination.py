@@ -13,9 +13,11 @@ from django.db.models import Q, QuerySet
 from rest_framework.request import Request
 
 from control_plane.common.errors import FieldError, Problem, unprocessable
+from control_plane.common.numbers import whole
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
+MOST_CURSOR = 2000  # characters; a key is a short text
 
 
 @dataclass(frozen=True)
@@ -26,14 +28,15 @@ class Page:
 
 def read_page(request: Request, *, maximum: int = MAX_LIMIT) -> Page:
     limit_text = request.query_params.get("limit", str(DEFAULT_LIMIT))
-    if not limit_text.isdecimal() or not 1 <= int(limit_text) <= maximum:
+    limit = whole(limit_text)
+    if limit is None or not 1 <= limit <= maximum:
         raise unprocessable(
             "invalid",
-            f"limit={limit_text!r}: a whole number from 1 to {maximum}",
+            f"limit={limit_text[:40]!r}: a whole number from 1 to {maximum}",
             [FieldError("/limit", "out_of_range", f"limit must be a whole number from 1 to {maximum}")],
         )
     cursor = request.query_params.get("cursor", "")
-    return Page(int(limit_text), _decode(cursor) if cursor else None)
+    return Page(limit, _decode(cursor) if cursor else None)
 
 
 def paginate(
@@ -63,7 +66,7 @@ def paginate_together(
         try:
             rows = rows.filter(**{f"{key}__{'lt' if newest_first else 'gt'}": page.after})
         except ValueError as error:  # the key is a number and this is none
-            raise _foreign_cursor(encode(page.after)) from error
+            raise foreign_cursor(encode(page.after)) from error
     found = list(rows.order_by(f"-{key}" if newest_first else key)[: page.limit + 1])
     shown = found[: page.limit]
     has_more = len(found) > page.limit
@@ -91,8 +94,8 @@ def paginate_sorted(
         try:
             text, key = json.loads(page.after)
             value = read(text)
-        except (ValueError, TypeError) as error:
-            raise _foreign_cursor(encode(page.after)) from error
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise foreign_cursor(encode(page.after)) from error
         rows = rows.filter(
             Q(**{f"sort_key__{side}": value}) | Q(**{"sort_key": value, f"pk__{side}": str(key)})
         )
@@ -117,18 +120,21 @@ def encode(key: str) -> str:
 
 
 def _decode(cursor: str) -> str:
+    if len(cursor) > MOST_CURSOR:
+        raise foreign_cursor(cursor)
     try:
         key = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError) as error:
-        raise _foreign_cursor(cursor) from error
+        raise foreign_cursor(cursor) from error
     if not key.isprintable():
-        raise _foreign_cursor(cursor)
+        raise foreign_cursor(cursor)
     return key
 
 
-def _foreign_cursor(cursor: str) -> Problem:
+def foreign_cursor(cursor: str) -> Problem:
+    """One that this list never gave out."""
     return unprocessable(
         "invalid",
-        f"cursor={cursor!r} is not one of ours; take next_cursor of the page before",
+        f"cursor={cursor[:80]!r} is not one of ours; take next_cursor of the page before",
         [FieldError("/cursor", "invalid", "not a cursor of this list")],
     )

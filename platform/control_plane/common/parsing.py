@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from rest_framework import exceptions, serializers
 from rest_framework.parsers import JSONParser
 
+DEEPEST = 64  # levels of a body; a spec has five
+
 
 class KeepableJSONParser(JSONParser):
-    """JSON as the standard has it (no NaN), without NUL characters and half surrogates, which no text column keeps."""
+    """JSON as the standard has it (no NaN, no number too large to be one), at most so deep, and without NUL characters
+    and half surrogates, which no text column keeps."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         try:
-            document = json.loads(stream.read().decode("utf-8"), parse_constant=_refuse_constant)
+            document = json.loads(
+                stream.read().decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite
+            )
         except (ValueError, RecursionError) as error:
             raise exceptions.ParseError(f"the body is not JSON: {error}") from error
-        _refuse_unkeepable(document)
+        _refuse_unkeepable(document, depth=0)
         return document
 
 
@@ -25,7 +31,17 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _refuse_unkeepable(value: Any) -> None:
+def _finite(text: str) -> float:
+    """`1e999` is JSON and would become infinity, which is not."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is larger than any number that is kept")
+    return number
+
+
+def _refuse_unkeepable(value: Any, *, depth: int) -> None:
+    if depth > DEEPEST:
+        raise exceptions.ParseError(f"the body is deeper than {DEEPEST} levels")
     if isinstance(value, str):
         if "\x00" in value:
             raise exceptions.ParseError(f"the body has a NUL character in {value[:40]!r}")
@@ -35,11 +51,11 @@ def _refuse_unkeepable(value: Any) -> None:
             raise exceptions.ParseError(f"the body has half a character in {value[:40]!r}") from error
     elif isinstance(value, dict):
         for key, item in value.items():
-            _refuse_unkeepable(key)
-            _refuse_unkeepable(item)
+            _refuse_unkeepable(key, depth=depth + 1)
+            _refuse_unkeepable(item, depth=depth + 1)
     elif isinstance(value, list):
         for item in value:
-            _refuse_unkeepable(item)
+            _refuse_unkeepable(item, depth=depth + 1)
 
 
 def name_field(pattern: str, words: str, *, max_length: int, required: bool = True) -> serializers.RegexField:

@@ -24,6 +24,7 @@ from control_plane.catalog.import_services import imports_for
 from control_plane.catalog.serve import blob_response
 from control_plane.common import clock
 from control_plane.common.errors import Problem, not_found, unprocessable
+from control_plane.common.numbers import whole
 from control_plane.fleet import services as fleet
 from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
 from control_plane.fleet.models import Node
@@ -178,8 +179,8 @@ def _wait_seconds(request: Request) -> float:
 
 
 def _known_revision(request: Request, node: Node) -> int:
-    text = request.query_params.get("revision", "")
-    return int(text) if text.isdecimal() else node.desired_revision
+    known = whole(request.query_params.get("revision", ""))
+    return node.desired_revision if known is None else known
 
 
 def _wait_for_change(node: Node, revision: int, seconds: float) -> None:

@@ -47,9 +47,17 @@ class LineageSerializer(serializers.Serializer[Any]):
     truncated = serializers.BooleanField(help_text="the graph has more nodes than are shown")
 
 
+MOST = 2**31 - 1
+
+
 class PolicySerializer(StrictSerializer):
     keep_last = serializers.IntegerField(
-        min_value=1, required=False, allow_null=True, default=None, help_text="newest of each run"
+        min_value=1,
+        max_value=MOST,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="newest of each run",
     )
     best_metric = serializers.CharField(
         max_length=120,
@@ -59,9 +67,10 @@ class PolicySerializer(StrictSerializer):
         help_text="best of each run by this metric",
     )
     best_mode = serializers.ChoiceField(choices=["max", "min"], required=False, default="max")
-    best_count = serializers.IntegerField(min_value=1, required=False, default=1)
+    best_count = serializers.IntegerField(min_value=1, max_value=MOST, required=False, default=1)
     every_steps = serializers.IntegerField(
         min_value=1,
+        max_value=MOST,
         required=False,
         allow_null=True,
         default=None,
@@ -72,7 +81,7 @@ class PolicySerializer(StrictSerializer):
         help_text="only checkpoints of these kinds are freed; none given: of every kind",
     )  # fmt: skip
     ttl_days = serializers.IntegerField(
-        min_value=1, required=False, allow_null=True, default=None, help_text="younger ones"
+        min_value=1, max_value=36_500, required=False, allow_null=True, default=None, help_text="younger ones"
     )
 
 

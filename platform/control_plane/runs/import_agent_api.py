@@ -28,8 +28,8 @@ class ImportOrderSerializer(serializers.Serializer[Any]):
 
 
 class ImportProgressSerializer(serializers.Serializer[Any]):
-    bytes_done = serializers.IntegerField(min_value=0, required=False, default=0)
-    bytes_total = serializers.IntegerField(min_value=0, required=False, default=0)
+    bytes_done = serializers.IntegerField(min_value=0, max_value=2**62, required=False, default=0)
+    bytes_total = serializers.IntegerField(min_value=0, max_value=2**62, required=False, default=0)
 
 
 class ImportFailureSerializer(serializers.Serializer[Any]):
@@ -109,5 +109,5 @@ class ImportPartView(NodeView):
 class ImportCompleteView(NodeView):
     @extend_schema(operation_id="agent_complete_import", request=None, responses={200: OpenApiTypes.OBJECT})
     def post(self, request: Request, import_id: str) -> Response:
-        asked = services.complete(node_of(request).pk, import_id, now=clock.now())
+        asked = services.complete(node_of(request).pk, import_id)
         return Response({"state": str(asked.state), "message": asked.message})

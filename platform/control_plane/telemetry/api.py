@@ -12,6 +12,7 @@ from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.common.errors import Problem
+from control_plane.common.numbers import whole
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.rendering import QuickJSONRenderer
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
@@ -53,7 +54,7 @@ class ShipView(APIView):
     def _body(self, request: Request, most: int) -> bytes:
         # The length first: a body over it is refused before it is read.
         length = request.headers.get("Content-Length", "0")
-        if not length.isdecimal() or int(length) > most:
+        if (announced := whole(length)) is None or announced > most:
             raise Problem(413, "too_large", f"a body of {length} bytes; ship at most {most} at once")
         return request._request.body
 

@@ -23,6 +23,7 @@ from control_plane.accounts.caller import Caller
 from control_plane.common import clock, live
 from control_plane.common.errors import LOG_IN, problem_response
 from control_plane.common.hub import Mailbox, hub
+from control_plane.common.numbers import whole
 from control_plane.runs.models import Run
 from control_plane.telemetry.credentials import Credential, in_database, redeem, seconds_left
 from control_plane.telemetry.power import power_watch
@@ -51,16 +52,16 @@ async def stream(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
             request, 404, "not_found", f"there is no topic {topic!r}: run:<id>, run:<id>:logs, runs, pool"
         )
     after_text = request.headers.get("Last-Event-ID") or request.GET.get("after_seq", "")
-    if after_text and not after_text.isdecimal():
+    after_seq = whole(after_text)
+    if after_text and after_seq is None:
         return problem_response(
-            request, 422, "invalid", f"after_seq={after_text!r}: a whole number from 0 on"
+            request, 422, "invalid", f"after_seq={after_text[:40]!r}: a whole number from 0 on"
         )
-    after_seq = int(after_text) if after_text else None
     poll_text = request.GET.get("poll", "")
-    if poll_text and not (poll_text.isdecimal() and 1 <= int(poll_text) <= LONGEST_POLL):
-        message = f"poll={poll_text!r}: a whole number of seconds from 1 to {LONGEST_POLL}"
+    poll = whole(poll_text)
+    if poll_text and not (poll and poll <= LONGEST_POLL):
+        message = f"poll={poll_text[:40]!r}: a whole number of seconds from 1 to {LONGEST_POLL}"
         return problem_response(request, 422, "invalid", message)
-    poll = float(poll_text) if poll_text else None
     return StreamingHttpResponse(
         _events(credential, caller, topic, published, after_seq, poll),
         content_type="text/event-stream",

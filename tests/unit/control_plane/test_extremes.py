@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ UNKEEPABLE = [
     {"notes": "\ud800"},
     {"reward": {"name": "math", "options": {"a": "\x00"}}},
 ]
+DIGITS = "9" * 5000  # Python itself refuses to read so many
 
 
 @pytest.mark.parametrize("changes", TOO_MUCH)
@@ -59,3 +62,74 @@ def test_a_question_at_the_edge_is_answered_or_refused(alice: Any, value: str) -
     for path in (f"/runs/{run}/events", f"/runs/{run}/trajectories", "/audit", "/runs"):
         for name in ("cursor", "limit", "step", "actor"):
             assert alice.get(f"{path}?{name}={value}").status_code in (200, 422), (path, name)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b'{"spec": {"name": "a", "trainer": {"learning_rate": 1e999}}}', "larger than any number"),
+        (b'{"spec": {"name": "a", "notes": NaN}}', "NaN is not JSON"),
+        (b'{"spec": ' + b'{"a":' * 200 + b"1" + b"}" * 201, "deeper than 64 levels"),
+        (b'{"spec": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", "not JSON"),
+        (b'{"spec": ' + DIGITS.encode() + b"}", "not JSON"),
+        (b'{"spec": "\xff"}', "not JSON"),
+    ],
+    ids=["infinite", "nan", "deep", "very deep", "digits", "no text"],
+)
+def test_a_body_that_is_no_plain_json_is_refused_with_its_reason(alice: Any, body: bytes, says: str) -> None:
+    headers = {"authorization": f"Bearer {alice.token}"}
+    reply = alice.client.post("/api/v1/runs", data=body, content_type="application/json", headers=headers)
+    assert reply.status_code == 400
+    assert says in reply.json()["detail"]
+
+
+def test_numbers_of_thousands_of_digits_are_refused_wherever_an_address_has_one(alice: Any) -> None:
+    run, version = alice.run()["id"], alice.get("/datasets").json()["data"][0]["latest"]["id"]
+    deep = base64.urlsafe_b64encode(b"[" * 1200).decode()
+    cursor = base64.urlsafe_b64encode(DIGITS.encode()).decode()
+    short = base64.urlsafe_b64encode(b"9" * 30).decode()
+    for path in (
+        f"/runs?limit={DIGITS}", f"/dataset-versions/{version}/rows?cursor={cursor}",
+        f"/dataset-versions/{version}/rows?cursor={short}", f"/runs?sort=reward&cursor={deep}",
+        f"/runs?sort=reward&cursor={base64.urlsafe_b64encode(b'[1e999, 1]').decode()}",
+        f"/runs/{run}?wait={DIGITS}", f"/runs/{run}/events?limit=%D9%A3",
+    ):  # fmt: skip
+        reply = alice.get(path)
+        assert reply.status_code in (200, 422), (path[:60], reply.content[:300])
+        assert len(reply.content) < 20_000, "a refusal does not repeat it all"
+
+
+@pytest.mark.parametrize("header", ["bytes=" + DIGITS + "-", "bytes=0-" + DIGITS, "bytes=-" + DIGITS])
+def test_a_range_of_thousands_of_digits_is_no_range(alice: Any, header: str) -> None:
+    from django.http import HttpRequest
+
+    from control_plane.common.files import file_response
+
+    request = HttpRequest()
+    request.method, request.META["HTTP_RANGE"] = "GET", header
+    reply = file_response(request, io.BytesIO(b"whole"), size=5, etag="x")
+    assert reply.status_code == 200
+
+
+def test_no_bytes_from_the_end_are_no_part_of_a_file() -> None:
+    from django.http import HttpRequest
+
+    from control_plane.common.errors import Problem
+    from control_plane.common.files import file_response
+
+    request = HttpRequest()
+    request.method, request.META["HTTP_RANGE"] = "GET", "bytes=-0"
+    with pytest.raises(Problem, match="lies outside"):
+        file_response(request, io.BytesIO(b"whole"), size=5, etag="x")
+
+
+def test_numbers_that_no_column_and_no_calendar_holds_are_refused(alice: Any) -> None:
+    upload = alice.upload(b'{"q": 1}\n')
+    for path, body in (
+        ("/dataset-validations", {"upload_id": upload, "stop_after": 10**12}),
+        ("/checkpoint-retention/plan", {"ttl_days": 10**10}),
+        ("/checkpoint-retention/plan", {"keep_last": 10**30}),
+        ("/upload-sessions", {"filename": "f", "purpose": "dataset", "bytes": 10**30}),
+    ):
+        reply = alice.post(path, body)
+        assert reply.status_code in (413, 422), (path, reply.content[:300])

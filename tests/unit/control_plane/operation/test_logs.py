@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 
 from control_plane.accounts.services import create_login_link
-from oolong.logs import JsonLines, about, formatter
+from oolong.logs import JsonLines, TextLines, about, formatter
 from tests.unit.control_plane.conftest import Person
 
 
@@ -43,6 +43,11 @@ def test_a_message_with_line_breaks_stays_one_line(lines: Any) -> None:
     logging.getLogger("x").error('forged\n{"level": "info"}')
     (only,) = lines()
     assert only["message"] == 'forged\n{"level": "info"}'
+
+
+def test_a_stranger_forges_no_line_for_people_either() -> None:
+    record = logging.makeLogRecord({"name": "x", "msg": "nothing at %s", "args": ("/a\nERROR \x1b[2J",)})
+    assert TextLines().format(record).endswith("x nothing at /a\\nERROR \\x1b[2J")
 
 
 def test_an_exception_stands_in_its_line(lines: Any) -> None:

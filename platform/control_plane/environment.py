@@ -49,6 +49,9 @@ class Oidc:
     name: str  # on the button
     role_claim: str
     roles: tuple[OidcRole, ...]
+    link_by_email: bool = False  # a new subject may become the user who has its verified address
+    session_hours: int = 12  # after which a browser asks the provider again
+    role_days: int = 30  # without a sign-in, after which the roles lapse; 0: never
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +78,8 @@ class Environment:
     orphan_seconds: float  # silence after which a node ends its own jobs
     heartbeat_seconds: float
     webhook_networks: list[str]  # private networks that webhooks may lead to: 10.1.0.0/16; none by default
+    project_fetches: int = 2  # imports by URL of a project that may be under way at once
+    project_checks: int = 100  # validations and measurements of a project that may wait or run
     telemetry_days: int = 0  # after a run's end its logs and trajectories are removed; 0: never
 
 
@@ -172,6 +177,8 @@ def _read() -> Environment:
         orphan_seconds=float(os.environ.get("OOLONG_ORPHAN_SECONDS", "4500")),
         heartbeat_seconds=float(os.environ.get("OOLONG_HEARTBEAT_SECONDS", "10")),
         webhook_networks=_networks("OOLONG_WEBHOOK_NETWORKS"),
+        project_fetches=_count("OOLONG_PROJECT_FETCHES", 2),
+        project_checks=_count("OOLONG_PROJECT_CHECKS", 100),
         telemetry_days=int(os.environ.get("OOLONG_TELEMETRY_DAYS", "0")),
     )
 
@@ -190,6 +197,9 @@ def _oidc() -> Oidc | None:
         name=os.environ.get("OOLONG_OIDC_NAME", "Single sign-on"),
         role_claim=os.environ.get("OOLONG_OIDC_ROLE_CLAIM", "groups"),
         roles=tuple(oidc_role(text) for text in _list("OOLONG_OIDC_ROLES")),
+        link_by_email=os.environ.get("OOLONG_OIDC_LINK_BY_EMAIL", "") == "1",
+        session_hours=_count("OOLONG_OIDC_SESSION_HOURS", 12),
+        role_days=_count("OOLONG_OIDC_ROLE_DAYS", 30, least=0),
     )
 
 
@@ -242,6 +252,13 @@ def _required(name: str, example: str) -> str:
     if not value:
         raise MissingSetting(f"the environment variable {name} is not set; say {name}={example}")
     return value
+
+
+def _count(name: str, usual: int, *, least: int = 1) -> int:
+    text = os.environ.get(name) or str(usual)
+    if not text.isdecimal() or len(text) > 9 or int(text) < least:
+        raise MissingSetting(f"{name}={text!r}: a whole number, {least} or more")
+    return int(text)
 
 
 def _networks(name: str) -> list[str]:

@@ -22,7 +22,8 @@ from control_plane.catalog.validation_services import create_version_of
 from control_plane.common import clock
 from control_plane.common.errors import Problem, not_found
 from control_plane.common.idempotency import idempotent
-from control_plane.common.pagination import encode, paginate, read_page
+from control_plane.common.numbers import whole
+from control_plane.common.pagination import encode, foreign_cursor, paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import CHECKPOINT_KINDS, PAGE_PARAMETERS, page_of
 
@@ -321,7 +322,9 @@ class RowsView(APIView):
     def get(self, request: Request, version_id: str) -> Response:
         version = selectors.version_for(caller_of(request), version_id)
         page = read_page(request)
-        after = int(page.after) if page.after is not None and page.after.isdecimal() else -1
+        after = -1 if page.after is None else whole(page.after)
+        if after is None:
+            raise foreign_cursor(page.after or "")
         text, split = request.query_params.get("q", ""), request.query_params.get("split", "")
         if text or split:
             matching = list(derivation.search(version, text, split=split, after=after, limit=page.limit + 1))

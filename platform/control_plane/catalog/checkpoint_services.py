@@ -15,13 +15,11 @@ from control_plane.accounts.services import note_project
 from control_plane.catalog import store
 from control_plane.catalog.models import (
     AliasGate,
-    BaseModel,
     Checkpoint,
     CheckpointAlias,
     CheckpointKind,
     CheckpointState,
     RetentionPolicy,
-    Upload,
 )
 from control_plane.catalog.retention import Candidate, Policy, Verdict, judge
 from control_plane.common.apart import apart
@@ -208,7 +206,7 @@ def apply_retention(project: Project, policy: Policy, needs: Needs, *, now: date
         Checkpoint.objects.filter(pk__in=freed).update(state=CheckpointState.FREED, freed_at=now)
         for sha256 in set(hashes):
             # What the storage does not delete now is left to `free_left_bytes`.
-            store.free_on_commit(sha256, _is_named)
+            store.free_on_commit(sha256)
     return verdicts
 
 
@@ -218,7 +216,7 @@ def free_left_bytes(*, now: datetime) -> int:
     freed = 0
     for sha256 in lately.exclude(tar_sha256="").values_list("tar_sha256", flat=True).distinct():
         with apart(f"freeing the bytes {sha256[:12]}"):
-            freed += store.has_blob(sha256) and store.free(sha256, _is_named)
+            freed += store.has_blob(sha256) and store.free(sha256)
     return freed
 
 
@@ -241,16 +239,6 @@ def _candidates(project: Project, needs: Needs, *, among: Collection[str] | None
             )
         )  # fmt: skip
     return candidates
-
-
-def _is_named(sha256: str) -> bool:
-    """Whether another row of any project has these very bytes."""
-    others = Checkpoint.objects.filter(tar_sha256=sha256, state=CheckpointState.STORED)
-    return (
-        others.exists()
-        or BaseModel.objects.filter(sha256=sha256).exists()
-        or Upload.objects.filter(sha256=sha256).exists()  # a downloaded checkpoint, uploaded as a model
-    )
 
 
 def _need_admin(caller: Caller, name: str) -> None:

@@ -59,6 +59,7 @@ def derive_version(
             with_completion[split] += row.completion is not None
     blob = target.blob
     with transaction.atomic():
+        store.hold(blob.sha256)
         Dataset.objects.select_for_update().get(pk=parent.dataset_id)
         existing = DatasetVersion.objects.filter(dataset=parent.dataset, sha256=blob.sha256).select_related(
             "dataset"

@@ -11,10 +11,11 @@ from django.db.models import Q
 
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.secret_services import missing, reveal_for_host
-from control_plane.catalog import parts, services, store
+from control_plane.catalog import completion, parts, services, store
 from control_plane.catalog.models import ImportState, ModelImport
 from control_plane.common import clock
 from control_plane.common.errors import FieldError, Problem, conflict, not_found, unprocessable
+from control_plane.common.locks import LockClass, hold_until_commit
 from oolong.contracts.agent import UploadReply
 from oolong.contracts.model_imports import ImportOrder, ImportProgress
 
@@ -41,21 +42,19 @@ def ask_import(
             f"the project has no secret {secret}; set it: oolong secret set {secret} --host {_host(hub)}"
         )
         raise unprocessable("unknown_secret", message, [FieldError("/secret", "unknown_secret", message)])
-    same = ModelImport.objects.filter(
-        project=caller.project, name=name, hub=hub, hub_model=hub_model, revision=revision, secret=secret,
-        state__in=OPEN,
-    )  # fmt: skip
-    if (found := same.first()) is not None:
-        return found, False
-    if ModelImport.objects.filter(project=caller.project, state__in=OPEN).count() >= MOST_OPEN:
-        raise conflict(
-            "too_many", f"{MOST_OPEN} imports of this project are on their way; wait for one to end"
-        )
-    made = ModelImport.objects.create(
-        project=caller.project, created_by=caller.user, name=name, hub=hub, hub_model=hub_model, revision=revision,
-        secret=secret,
-    )  # fmt: skip
-    return made, True
+    asked = {
+        "project": caller.project, "name": name, "hub": hub, "hub_model": hub_model, "revision": revision,
+        "secret": secret,
+    }  # fmt: skip
+    with transaction.atomic():
+        hold_until_commit(LockClass.QUOTA, f"imports {caller.project.pk}")
+        if (found := ModelImport.objects.filter(**asked, state__in=OPEN).first()) is not None:
+            return found, False
+        if ModelImport.objects.filter(project=caller.project, state__in=OPEN).count() >= MOST_OPEN:
+            raise conflict(
+                "too_many", f"{MOST_OPEN} imports of this project are on their way; wait for one to end"
+            )
+        return ModelImport.objects.create(**asked, created_by=caller.user), True
 
 
 def cancel_import(asked: ModelImport, *, now: datetime) -> ModelImport:
@@ -155,12 +154,17 @@ def put_part(
     ModelImport.objects.filter(pk=asked.pk).update(touched_at=now)
 
 
-def complete(node_id: str, import_id: str, *, now: datetime) -> ModelImport:
+def complete(node_id: str, import_id: str) -> ModelImport:
     """Join, verify, check the files as those of an upload are, and register. A model that is unusable is FAILED."""
-    asked = held_by(node_id, import_id)
+    held_by(node_id, import_id)
+    with completion.one_at_a_time(import_id):
+        return _complete(held_by(node_id, import_id))  # it may have ended while we asked for our turn
+
+
+def _complete(asked: ModelImport) -> ModelImport:
     blob = parts.join(asked.pk, asked.tar_bytes, sha256=asked.tar_sha256)
     # Joining takes long, and so does what follows; no tick may find the import silent between them.
-    ModelImport.objects.filter(pk=asked.pk, state=ImportState.RUNNING, node_id=node_id).update(
+    ModelImport.objects.filter(pk=asked.pk, state=ImportState.RUNNING, node_id=asked.node_id).update(
         touched_at=clock.now()
     )
     origin = f"{asked.hub}/{asked.hub_model}@{asked.commit}"
@@ -173,15 +177,19 @@ def complete(node_id: str, import_id: str, *, now: datetime) -> ModelImport:
             source="hub",
             origin=origin,
         )
+    except store.StorageUnavailable:
+        raise  # not the model's fault: its node asks again
     except Problem as refusal:
-        _end(asked, ImportState.FAILED, refusal.detail, now=now)
+        _end(asked, ImportState.FAILED, refusal.detail, now=clock.now())
     else:
         # These bytes are what it asked for, even if a tick has queued it meanwhile for another node.
         done = ModelImport.objects.filter(pk=asked.pk, state__in=OPEN, tar_sha256=asked.tar_sha256).update(
-            state=ImportState.DONE, model=model, node_id=node_id, bytes_done=asked.bytes_total, ended_at=now
-        )
+            state=ImportState.DONE, model=model, node_id=asked.node_id, bytes_done=asked.bytes_total,
+            ended_at=clock.now(),
+        )  # fmt: skip
         if done:
             store.drop_parts(asked.pk)
+    store.free(blob.sha256)  # unless it became the model as it is, or somebody else has these bytes
     asked.refresh_from_db()
     return asked
 

@@ -10,9 +10,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
+from django.db import transaction
 
 from control_plane.accounts.caller import Caller
 from control_plane.catalog import processes, rows, store
+from control_plane.catalog.fair_shares import next_of, refuse_too_many_checks
 from control_plane.catalog.measuring.job import JOB_FILE, MeasureJob, read_result
 from control_plane.catalog.models import BaseModel, DatasetMeasurement, DatasetVersion, MeasurementState
 from control_plane.common.apart import apart, unforeseen
@@ -30,20 +32,24 @@ def ask_measurement(
 ) -> tuple[DatasetMeasurement, bool]:
     """The measurement of this version under this model's tokenizer, queued if there is none or it failed.
 
-    422 for a model whose tokenizer lies on the nodes only.
+    422 for a model whose tokenizer lies on the nodes only, 409 when too many wait already.
     """
     if not model.sha256:
         message = (
             f"{model.name!r} is a path on the nodes, and its tokenizer lies only there; name a stored model"
         )
         raise unprocessable("no_tokenizer", message, [FieldError("/model", "no_tokenizer", message)])
-    found, created = DatasetMeasurement.objects.get_or_create(
-        version=version, model=model, defaults={"created_by": caller.user}
-    )
-    if not created and found.state == MeasurementState.FAILED:
-        again = DatasetMeasurement.objects.filter(pk=found.pk, state=MeasurementState.FAILED)
-        created = bool(again.update(state=MeasurementState.QUEUED, message="", pid=0, ended_at=None))
-        found.refresh_from_db()
+    with transaction.atomic():
+        known = DatasetMeasurement.objects.filter(version=version, model=model)
+        if not known.exclude(state=MeasurementState.FAILED).exists():
+            refuse_too_many_checks(caller.project)
+        found, created = DatasetMeasurement.objects.get_or_create(
+            version=version, model=model, defaults={"created_by": caller.user}
+        )
+        if not created and found.state == MeasurementState.FAILED:
+            again = DatasetMeasurement.objects.filter(pk=found.pk, state=MeasurementState.FAILED)
+            created = bool(again.update(state=MeasurementState.QUEUED, message="", pid=0, ended_at=None))
+            found.refresh_from_db()
     return found, created
 
 
@@ -54,9 +60,12 @@ def advance_measurements(*, now: datetime) -> None:
     for measurement in running:
         with _apart(measurement, now=now):
             _look_after(measurement, here=here, now=now)
-    free = max(0, AT_ONCE - running.filter(host=here).count())
-    waiting = DatasetMeasurement.objects.filter(state=MeasurementState.QUEUED).order_by("pk")
-    for measurement in waiting.select_related("version", "model")[:free]:
+    queued = DatasetMeasurement.objects.filter(state=MeasurementState.QUEUED)
+    for _ in range(max(0, AT_ONCE - running.filter(host=here).count())):
+        turn = next_of(queued, running, project="version__dataset__project_id")
+        if turn is None:
+            return
+        measurement = DatasetMeasurement.objects.select_related("version", "model").get(pk=turn)
         with _apart(measurement, now=now):
             _start(measurement, here=here, now=now)
 

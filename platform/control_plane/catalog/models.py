@@ -157,6 +157,13 @@ class DatasetValidation(models.Model):
         indexes = [models.Index(fields=["state"])]
 
 
+class FetchUnderWay(models.Model):
+    """An import by URL that waits for a stranger's answer. One past its time was killed, and counts no more."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE)
+    until = models.DateTimeField()
+
+
 class BaseModel(models.Model):
     """A Hugging Face directory: a deterministic tar in the store, or a path that the nodes know."""
 

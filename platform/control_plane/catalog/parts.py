@@ -47,6 +47,7 @@ def join(upload_id: str, total_bytes: int, *, sha256: str) -> store.Blob:
     except store.PartsGone as error:
         raise gone(upload_id) from error
     if sha256 and blob.sha256 != sha256:
+        store.free(blob.sha256)
         store.drop_parts(upload_id)
         raise unprocessable(
             "checksum",

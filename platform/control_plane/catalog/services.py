@@ -14,6 +14,7 @@ from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import Project, User
 from control_plane.accounts.secret_services import reveal_for_host
 from control_plane.catalog import archives, store
+from control_plane.catalog.fair_shares import fetching
 from control_plane.catalog.models import (
     BaseModel,
     Checkpoint,
@@ -82,13 +83,16 @@ def _keep_upload(caller: Caller, blob: store.Blob, *, filename: str, purpose: st
 
 
 def fetch_upload(caller: Caller, url: str, *, secret: str = "", now: datetime) -> Upload:
-    """Fetch a public https address into an upload of purpose dataset. 422 for one that may not be asked or fails.
+    """Fetch a public https address into an upload of purpose dataset.
+
+    422 for one that may not be asked or fails, 429 while the project has as many under way as it may.
 
     `secret` names the project's secret that goes along as Authorization.
     """
     authorization = _authorization(caller, secret, url, now=now) if secret else ""
     try:
         with (
+            fetching(caller.project, seconds=FETCH_SECONDS),
             fetch(
                 url, most_bytes=MAX_FETCHED_BYTES, seconds=FETCH_SECONDS, authorization=authorization
             ) as chunks,

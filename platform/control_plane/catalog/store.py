@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
@@ -19,6 +19,7 @@ from typing import IO
 from django.conf import settings
 from django.db import transaction
 
+from control_plane.catalog.naming import is_named
 from control_plane.catalog.storage.address import LocalAddress, read_address
 from control_plane.catalog.storage.blob import CHUNK as CHUNK
 from control_plane.catalog.storage.blob import Blob as Blob
@@ -28,7 +29,7 @@ from control_plane.catalog.storage.blob import Storage
 from control_plane.catalog.storage.blob import StorageUnavailable as StorageUnavailable
 from control_plane.catalog.storage.blob import read_chunks as read_chunks
 from control_plane.catalog.storage.local import LocalStorage, drop_old_entries
-from control_plane.common.errors import conflict
+from control_plane.common.errors import Problem, conflict
 from control_plane.common.ids import new_id
 from control_plane.common.locks import LockClass, hold_until_commit
 
@@ -121,7 +122,7 @@ def hold(sha256: str) -> None:
         )
 
 
-def free(sha256: str, is_named: Callable[[str], bool]) -> bool:
+def free(sha256: str) -> bool:
     """Delete a blob that no row names; whoever is about to name it waits, and is told."""
     with transaction.atomic():
         hold_until_commit(LockClass.BLOB, sha256)
@@ -131,13 +132,26 @@ def free(sha256: str, is_named: Callable[[str], bool]) -> bool:
     return True
 
 
-def free_on_commit(sha256: str, is_named: Callable[[str], bool]) -> None:
+def free_on_commit(sha256: str) -> None:
     """`free` once the caller's transaction holds; where the storage is away, that is logged and nothing else stops."""
 
     def delete() -> None:
-        free(sha256, is_named)
+        free(sha256)
 
     transaction.on_commit(delete, robust=True)
+
+
+@contextmanager
+def freed_if_refused(sha256: str) -> Iterator[None]:
+    """A blob is there and its row is not: a refusal in the block takes the bytes away again. "" is no blob."""
+    try:
+        yield
+    except StorageUnavailable:
+        raise
+    except Problem:
+        if sha256:
+            free(sha256)
+        raise
 
 
 def put_part(upload_id: str, number: int, data: bytes) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from django.db import transaction
 
 from control_plane.accounts.caller import Caller
-from control_plane.catalog import parts, store
+from control_plane.catalog import completion, parts, store
 from control_plane.catalog.models import Upload, UploadSession
 from control_plane.catalog.services import limit_of
 from control_plane.common.errors import Problem, conflict, or_not_found, unprocessable
+from control_plane.common.locks import LockClass, hold_until_commit
 
 MOST_OPEN_SESSIONS = 100  # of a project: each may hold as many bytes as its purpose allows
 
@@ -28,24 +29,26 @@ def begin_session(
             413, "too_large", f"an upload of purpose {purpose} has at most {limit_of(purpose)} bytes"
         )
     key = {"sha256": sha256} if sha256 else {"fingerprint": fingerprint, "sha256": ""}
-    if sha256 or fingerprint:
-        open_one = UploadSession.objects.filter(
-            project=caller.project, created_by=caller.user, purpose=purpose, bytes=bytes, upload=None, **key
-        ).order_by("-pk").first()  # fmt: skip
-        if open_one is not None:
-            return open_one, False
-    if open_sessions(caller.project.pk) >= MOST_OPEN_SESSIONS:
-        raise conflict(
-            "too_many",
-            f"the project has {MOST_OPEN_SESSIONS} unfinished uploads; complete or abort one, or wait a day",
-        )
-    known = None
-    if sha256 and store.has_blob(sha256):
-        known = Upload.objects.filter(project=caller.project, purpose=purpose, sha256=sha256).first()
-    session = UploadSession.objects.create(
-        project=caller.project, created_by=caller.user, filename=Path(filename).name[:255] or "upload",
-        purpose=purpose, bytes=bytes, sha256=sha256, fingerprint=fingerprint, upload=known,
-    )  # fmt: skip
+    with transaction.atomic():
+        hold_until_commit(LockClass.QUOTA, f"upload sessions {caller.project.pk}")
+        if sha256 or fingerprint:
+            open_one = UploadSession.objects.filter(
+                project=caller.project, created_by=caller.user, purpose=purpose, bytes=bytes, upload=None, **key
+            ).order_by("-pk").first()  # fmt: skip
+            if open_one is not None:
+                return open_one, False
+        if open_sessions(caller.project.pk) >= MOST_OPEN_SESSIONS:
+            raise conflict(
+                "too_many",
+                f"the project has {MOST_OPEN_SESSIONS} unfinished uploads; complete or abort one, or wait a day",
+            )
+        known = None
+        if sha256 and store.has_blob(sha256):
+            known = Upload.objects.filter(project=caller.project, purpose=purpose, sha256=sha256).first()
+        session = UploadSession.objects.create(
+            project=caller.project, created_by=caller.user, filename=Path(filename).name[:255] or "upload",
+            purpose=purpose, bytes=bytes, sha256=sha256, fingerprint=fingerprint, upload=known,
+        )  # fmt: skip
     return session, True
 
 
@@ -70,20 +73,21 @@ def complete_session(session: UploadSession) -> Upload:
     """The upload that the parts make. Asked again, the same upload."""
     if session.upload is not None:
         return session.upload
-    blob, refusal = parts.try_join(session.pk, session.bytes, sha256=session.sha256)
-    with transaction.atomic():
-        session = _held(session)
-        if session.upload is not None:
-            return session.upload
-        if refusal is not None:
-            raise refusal
-        store.hold(blob.sha256)
-        session.upload = Upload.objects.create(
-            project=session.project, created_by=session.created_by, filename=session.filename,
-            purpose=session.purpose, bytes=blob.bytes, sha256=blob.sha256,
-        )  # fmt: skip
-        session.save(update_fields=["upload"])
-        transaction.on_commit(lambda: store.drop_parts(session.pk))
+    with completion.one_at_a_time(session.pk):
+        blob, refusal = parts.try_join(session.pk, session.bytes, sha256=session.sha256)
+        with store.freed_if_refused(blob.sha256), transaction.atomic():
+            session = _held(session)
+            if session.upload is not None:
+                return session.upload
+            if refusal is not None:
+                raise refusal
+            store.hold(blob.sha256)
+            session.upload = Upload.objects.create(
+                project=session.project, created_by=session.created_by, filename=session.filename,
+                purpose=session.purpose, bytes=blob.bytes, sha256=blob.sha256,
+            )  # fmt: skip
+            session.save(update_fields=["upload"])
+            transaction.on_commit(lambda: store.drop_parts(session.pk))
     return session.upload
 
 

@@ -46,7 +46,12 @@ class ValidationCreateSerializer(StrictSerializer):
         help_text="config_name of a dataset directory whose README.md has several",
     )  # fmt: skip
     stop_after = serializers.IntegerField(
-        required=False, allow_null=True, default=None, min_value=1, help_text="look at so many rows only"
+        required=False,
+        allow_null=True,
+        default=None,
+        min_value=1,
+        max_value=2**31 - 1,
+        help_text="look at so many rows only",
     )
 
 

@@ -17,6 +17,7 @@ from django.db.models import Max
 
 from control_plane.accounts.caller import Caller
 from control_plane.catalog import processes, rows, store
+from control_plane.catalog.fair_shares import next_of, refuse_too_many_checks
 from control_plane.catalog.models import Dataset, DatasetValidation, DatasetVersion, Upload, ValidationState
 from control_plane.catalog.parsing.job import (
     CANONICAL_FILE,
@@ -47,7 +48,7 @@ def ask_validation(
     config: str = "",
     stop_after: int | None = None,
 ) -> DatasetValidation:
-    """Queue the check of an uploaded file. 422 when the mapping cannot be meant."""
+    """Queue the check of an uploaded file. 422 when the mapping cannot be meant, 409 when too many wait already."""
     if mapping is not None and (faults := rows.mapping_faults(rows.Mapping(**mapping))):
         raise unprocessable("mapping_invalid", faults[0].message, faults)
     guessed, compression = format_of(upload.filename)
@@ -57,10 +58,12 @@ def ask_validation(
             f"format={format!r}: one of {', '.join(FORMATS)}",
             [FieldError("/format", "unknown", "unknown")],
         )
-    return DatasetValidation.objects.create(
-        project=caller.project, created_by=caller.user, upload=upload, mapping=mapping, format=format or guessed,
-        compression=compression, stop_after=stop_after, config=config,
-    )  # fmt: skip
+    with transaction.atomic():
+        refuse_too_many_checks(caller.project)
+        return DatasetValidation.objects.create(
+            project=caller.project, created_by=caller.user, upload=upload, mapping=mapping,
+            format=format or guessed, compression=compression, stop_after=stop_after, config=config,
+        )  # fmt: skip
 
 
 def advance_validations(*, now: datetime) -> None:
@@ -69,10 +72,13 @@ def advance_validations(*, now: datetime) -> None:
     for validation in DatasetValidation.objects.filter(state=ValidationState.RUNNING):
         with _apart(validation, now=now):
             _look_after(validation, here=here, now=now)
-    running = DatasetValidation.objects.filter(state=ValidationState.RUNNING, host=here).count()
-    for validation in DatasetValidation.objects.filter(state=ValidationState.QUEUED).order_by("pk")[
-        : max(0, AT_ONCE - running)
-    ]:
+    running = DatasetValidation.objects.filter(state=ValidationState.RUNNING)
+    queued = DatasetValidation.objects.filter(state=ValidationState.QUEUED)
+    for _ in range(max(0, AT_ONCE - running.filter(host=here).count())):
+        turn = next_of(queued, running, project="project_id")
+        if turn is None:
+            return
+        validation = DatasetValidation.objects.select_related("upload").get(pk=turn)
         with _apart(validation, now=now):
             _start(validation, here=here, now=now)
 
@@ -108,6 +114,7 @@ def create_version_of(
         )  # fmt: skip
     result = validation.result
     with transaction.atomic():
+        store.hold(validation.canonical_sha256)
         Dataset.objects.select_for_update().get(pk=dataset.pk)
         same = DatasetVersion.objects.filter(dataset=dataset, sha256=validation.canonical_sha256)
         existing = same.select_related("dataset").first()
@@ -183,7 +190,11 @@ def _settle(validation: DatasetValidation, result: ParseResult, folder: Path, *,
         )
     else:
         kept["state"] = ValidationState.VALID
-    DatasetValidation.objects.filter(pk=validation.pk, state=ValidationState.RUNNING).update(**kept)
+    with transaction.atomic():
+        for sha256 in (kept.get("canonical_sha256"), kept.get("report_sha256")):
+            if sha256:
+                store.hold(sha256)
+        DatasetValidation.objects.filter(pk=validation.pk, state=ValidationState.RUNNING).update(**kept)
     shutil.rmtree(folder, ignore_errors=True)
 
 

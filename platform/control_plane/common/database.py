@@ -19,3 +19,12 @@ def connect_parameters() -> dict[str, Any]:
     tls = ("sslmode", "sslrootcert", "sslcert", "sslkey")
     parameters |= {name: options[name] for name in tls if name in options}
     return {name: value for name, value in parameters.items() if value not in ("", None)}
+
+
+def give_back_connection() -> None:
+    """To the pool, before something slow that needs no database: a stranger's answer, a hash of gigabytes.
+
+    The next query takes another. Within a transaction it stays, for it is the transaction.
+    """
+    if not connection.in_atomic_block:
+        connection.close()

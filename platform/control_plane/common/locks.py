@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import wraps
 
+import psycopg
 from django.db import connection, transaction
 
 from control_plane.common import clock
+from control_plane.common.database import connect_parameters
 from oolong.logs import about
 from oolong.tracing import span
 
@@ -34,6 +37,8 @@ class LockClass(StrEnum):
     AUDIT_SEAL = "audit seal"
     BLOB = "blob"  # its SHA-256
     DEDUPE = "dedupe"  # project and key of a pipeline
+    IDENTITY = "identity"  # provider and subject
+    COMPLETION = "completion"  # id of an upload in parts
     RESOURCE = "resource"  # path of the API, while it is changed with If-Match
     QUOTA = "quota"  # what is counted, and of whom
 
@@ -49,6 +54,14 @@ def hold_until_commit(of: LockClass, name: str = "") -> None:
         raise transaction.TransactionManagementError(f"{of.value} {name!r} is held within a transaction")
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(of, name)])
+
+
+@contextmanager
+def held_meanwhile(of: LockClass, name: str) -> Iterator[bool]:
+    """Whether we have it, for the block and over many transactions: by a connection of its own, outside the pool."""
+    with psycopg.connect(**connect_parameters(), autocommit=True) as own:
+        row = own.execute("SELECT pg_try_advisory_lock(%s)", [lock_key(of, name)]).fetchone()
+        yield bool(row and row[0])
 
 
 def only_one(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:

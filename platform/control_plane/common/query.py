@@ -25,4 +25,8 @@ def read_moment(request: Request, name: str) -> datetime | None:
 
 def plain_cell(value: Any) -> Any:
     """A cell that a spreadsheet would compute is marked as text."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+    return (
+        f"'{value}"
+        if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r", "\n")
+        else value
+    )

@@ -8,10 +8,11 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Max, Q
 
-from control_plane.catalog import parts, store
+from control_plane.catalog import completion, parts, store
 from control_plane.catalog import services as catalog
 from control_plane.catalog.checkpoint_services import kind_of
 from control_plane.catalog.models import Checkpoint, CheckpointState, CheckpointUpload, DatasetVersion
+from control_plane.catalog.naming import EMPTY_LINE
 from control_plane.common.errors import or_not_found
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node
@@ -29,7 +30,6 @@ from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.user_source import SAMPLES
 
 # A playground reads no rows, and the protocol wants a dataset: an empty line.
-EMPTY_LINE = b"\n"
 NO_ROWS = Artifact(sha256=hashlib.sha256(EMPTY_LINE).hexdigest(), bytes=len(EMPTY_LINE), kind="dataset")
 
 
@@ -196,17 +196,18 @@ def complete_upload(node: Node, upload_id: str, *, now: datetime) -> UploadReply
         return upload_reply(upload, stored=True)
     attempt = Attempt.objects.select_related("run").get(pk=upload.checkpoint.attempt_id)
     refuse_stale(attempt, attempt.run, upload.epoch)
-    blob, refusal = parts.try_join(upload.pk, upload.bytes, sha256=upload.tar_sha256)
-    with transaction.atomic():
-        run = lock_run(upload.checkpoint.run_id)
-        upload.checkpoint.refresh_from_db()
-        if upload.checkpoint.state != CheckpointState.STORED:
-            attempt.refresh_from_db()
-            refuse_stale(attempt, run, upload.epoch)
-            if refusal is not None:
-                raise refusal
-            checkpoint = catalog.complete_checkpoint_upload(upload, blob, now=now)
-            note_stored(run, checkpoint, now=now)
+    with completion.one_at_a_time(upload.pk):
+        blob, refusal = parts.try_join(upload.pk, upload.bytes, sha256=upload.tar_sha256)
+        with store.freed_if_refused(blob.sha256), transaction.atomic():
+            run = lock_run(upload.checkpoint.run_id)
+            upload.checkpoint.refresh_from_db()
+            if upload.checkpoint.state != CheckpointState.STORED:
+                attempt.refresh_from_db()
+                refuse_stale(attempt, run, upload.epoch)
+                if refusal is not None:
+                    raise refusal
+                checkpoint = catalog.complete_checkpoint_upload(upload, blob, now=now)
+                note_stored(run, checkpoint, now=now)
     return upload_reply(upload, stored=True)
 
 

@@ -11,9 +11,9 @@ from django.db.models import QuerySet
 
 from control_plane.accounts.caller import Caller
 from control_plane.catalog import store
+from control_plane.catalog.naming import EMPTY_LINE
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import FieldError, Problem, or_not_found, unprocessable
-from control_plane.runs.agent_services import EMPTY_LINE
 from control_plane.runs.models import Playground, PlaygroundSide, Run
 from control_plane.runs.resolve import Resolved, resolve_spec
 from control_plane.runs.show import model_as_json

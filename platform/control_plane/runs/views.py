@@ -12,6 +12,7 @@ from django.db.models import Q, QuerySet
 from control_plane.accounts.caller import Caller
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import FieldError, Problem, conflict, or_not_found, unprocessable
+from control_plane.common.locks import LockClass, hold_until_commit
 from control_plane.runs.models import SavedView
 from control_plane.runs.search import read_search
 
@@ -31,10 +32,11 @@ def create_view(
     caller: Caller, *, name: str, query: Mapping[str, Any], shared: bool = False, now: datetime
 ) -> SavedView:
     words = _words(query)
-    if SavedView.objects.filter(project=caller.project, owner=caller.user).count() >= MOST_VIEWS:
-        raise conflict("too_many", f"you have {MOST_VIEWS} views already; delete one first")
     try:
         with transaction.atomic():
+            hold_until_commit(LockClass.QUOTA, f"views {caller.project.pk} {caller.user.pk}")
+            if SavedView.objects.filter(project=caller.project, owner=caller.user).count() >= MOST_VIEWS:
+                raise conflict("too_many", f"you have {MOST_VIEWS} views already; delete one first")
             return SavedView.objects.create(
                 project=caller.project, owner=caller.user, name=name, query=words, shared=shared, created_at=now,
                 updated_at=now,

@@ -45,8 +45,4 @@ def _remove(run_id: str, *, now: datetime) -> None:
         hashes = set(files.values_list("sha256", flat=True))
         files.delete()
         for sha256 in hashes:
-            store.free_on_commit(sha256, _is_named)
-
-
-def _is_named(sha256: str) -> bool:
-    return TrajectoryFile.objects.filter(sha256=sha256).exists()
+            store.free_on_commit(sha256)

@@ -12,6 +12,7 @@ from control_plane.accounts import audit
 from control_plane.accounts.caller import Caller
 from control_plane.common import ids
 from control_plane.common.errors import FieldError, conflict, unprocessable
+from control_plane.common.locks import LockClass, hold_until_commit
 from control_plane.common.outbound import AddressRefused, FetchFailed
 from control_plane.common.sealing import seal
 from control_plane.webhooks import outbox, signing
@@ -33,6 +34,7 @@ def create_webhook(
     identity = ids.webhook_id()
     sealed = seal(secret, place=place_of(identity))
     with transaction.atomic():
+        hold_until_commit(LockClass.QUOTA, f"webhooks {caller.project.pk}")
         if Webhook.objects.filter(project=caller.project).count() >= MOST_WEBHOOKS:
             raise conflict("too_many", f"a project has at most {MOST_WEBHOOKS} webhooks; delete one first")
         try:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
+from django.db import connection
 
 from control_plane.catalog import services
+from control_plane.catalog.models import FetchUnderWay
 from control_plane.common import outbound
 from control_plane.common.outbound import AddressRefused, FetchFailed, Target, check, fetch
 from oolong.public_address import is_public
@@ -194,16 +198,22 @@ def test_one_who_drips_is_left_when_the_time_is_over(begins: bytes, monkeypatch:
 # --- the door ---------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_fetched_into_an_upload(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def answering(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
     plain = outbound.fetch
 
     def connected(url: str, **limits: Any) -> Any:
-        transport = httpx.MockTransport(
-            lambda request: httpx.Response(200, stream=httpx.ByteStream(b"q,a\n1,2\n"))
-        )
+        transport = httpx.MockTransport(answer)
         return plain(url, **limits, resolve=lambda host, port: [PUBLIC], transport=transport)
 
     monkeypatch.setattr(services, "fetch", connected)
+
+
+def rows_csv(_: httpx.Request) -> httpx.Response:
+    return httpx.Response(200, stream=httpx.ByteStream(b"q,a\n1,2\n"))
+
+
+def test_a_file_is_fetched_into_an_upload(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, rows_csv)
     reply = alice.post("/uploads/fetch", {"url": "https://example.org/data/rows.csv?download=1"})
     assert reply.status_code == 201, reply.content
     assert (reply.json()["filename"], reply.json()["bytes"]) == ("rows.csv", 8)
@@ -217,3 +227,44 @@ def test_a_file_is_fetched_into_an_upload(alice: Any, monkeypatch: pytest.Monkey
 def test_a_refused_address_is_a_refusal_with_its_reason(alice: Any, url: str, code: str) -> None:
     reply = alice.post("/uploads/fetch", {"url": url})
     assert (reply.status_code, reply.json()["code"]) == (422, code)
+
+
+def test_a_project_fetches_no_more_at_once_than_its_share(
+    alice: Any, person: Any, clock: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, project_fetches=1)
+    other = person("bob", project="another")
+    meanwhile: list[Any] = []
+
+    def slow(request: httpx.Request) -> httpx.Response:
+        answering(monkeypatch, rows_csv)
+        meanwhile.extend(
+            who.post("/uploads/fetch", {"url": "https://example.org/b"}) for who in (alice, other)
+        )
+        return rows_csv(request)
+
+    answering(monkeypatch, slow)
+    assert alice.post("/uploads/fetch", {"url": "https://example.org/a"}).status_code == 201
+    refused, elsewhere = meanwhile
+    assert (refused.status_code, refused.json()["code"]) == (429, "too_many_fetches")
+    assert refused["Retry-After"] == "5" and elsewhere.status_code == 201
+    assert alice.post("/uploads/fetch", {"url": "https://example.org/c"}).status_code == 201, "it has ended"
+    FetchUnderWay.objects.create(project=alice.project, until=clock.now + timedelta(seconds=1))  # was killed
+    assert alice.post("/uploads/fetch", {"url": "https://example.org/d"}).status_code == 429
+    clock.forward(2)
+    assert alice.post("/uploads/fetch", {"url": "https://example.org/d"}).status_code == 201
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_waits_for_a_stranger_holds_no_connection_of_the_database(
+    alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[Any] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        held.append(connection.connection)
+        return rows_csv(request)
+
+    answering(monkeypatch, answer)
+    assert alice.post("/uploads/fetch", {"url": "https://example.org/a"}).status_code == 201
+    assert held == [None]

@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from control_plane.catalog import store
 from control_plane.operation.backup.manifest import blob_file, digest, read_manifest
 from control_plane.operation.backup.references import Reference, references
-
-# A blob is written before the row that names it.
-YOUNG = timedelta(hours=1)
+from control_plane.operation.backup.sweep import unnamed
 
 MISSING, DAMAGED, EXTRA = "missing", "damaged", "extra"
 
@@ -42,12 +40,8 @@ def verify_store(*, now: datetime, quick: bool = False) -> Iterator[Finding]:
         finding = _examine(sha256, rows, quick=quick)
         if finding is not None and _is_still_named(rows[0]):
             yield finding
-    unnamed = [blob for blob in store.listed() if blob.sha256 not in named and now - blob.touched_at > YOUNG]
-    if unnamed:
-        since = {reference.sha256 for reference in references()}
-        for blob in sorted(unnamed, key=lambda blob: blob.sha256):
-            if blob.sha256 not in since:
-                yield Finding(EXTRA, blob.sha256, f"{blob.bytes} bytes that no row names")
+    for blob in unnamed(now=now):
+        yield Finding(EXTRA, blob.sha256, f"{blob.bytes} bytes that no row names")
 
 
 def _examine(sha256: str, rows: list[Reference], *, quick: bool) -> Finding | None:

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from control_plane.catalog import parts, services
+from control_plane.catalog import parts, services, store
 from control_plane.catalog.import_services import MOST_TRIES, SILENCE, advance_imports
 from control_plane.catalog.models import BaseModel, ModelImport
+from control_plane.catalog.storage.local import LocalStorage
+from control_plane.common.locks import LockClass, held_meanwhile
 from control_plane.fleet.models import Node
 from tests.support.model_files import archive, files
 
@@ -101,6 +103,38 @@ def test_what_the_node_sends_is_checked_as_every_upload_is(
     seen = alice.get(f"/model-imports/{identity}").json()
     assert said in seen["message"] and seen["model"] is None
     assert not BaseModel.objects.filter(source="hub").exists()
+    assert not store.has_blob(hashlib.sha256(archive(contents)).hexdigest()), "nobody would ever name it"
+
+
+def test_an_import_is_put_together_by_one_request_at_a_time(alice: Any, node: Any) -> None:
+    """Its node gives up waiting before a large model is hashed, and asks again."""
+    identity, first = ask(alice).json()["id"], node()
+    call(first, identity, "begin")
+    with held_meanwhile(LockClass.COMPLETION, identity):
+        early = send(first, identity, archive(files()))
+        assert (early.status_code, early.json()["code"], early["Retry-After"]) == (
+            503,
+            "being_completed",
+            "10",
+        )
+    assert call(first, identity, "complete").json()["state"] == "DONE"
+    assert call(first, identity, "complete").status_code == 409, "it has ended, and begins no work again"
+
+
+def test_a_storage_that_is_away_is_not_the_models_fault(
+    alice: Any, node: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity, first = ask(alice).json()["id"], node()
+    call(first, identity, "begin")
+
+    def away(self: Any, sha256: str) -> Any:
+        raise store.StorageUnavailable("the bucket does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "open", away)
+        assert send(first, identity, archive(files())).status_code == 503
+    assert alice.get(f"/model-imports/{identity}").json()["state"] == "RUNNING"
+    assert call(first, identity, "complete").json()["state"] == "DONE"
 
 
 def test_what_the_node_says_of_a_failure_is_shown(alice: Any, node: Any) -> None:

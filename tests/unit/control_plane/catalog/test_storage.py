@@ -293,17 +293,16 @@ def test_a_storage_that_is_away_is_503_and_leaves_no_row(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_bytes_that_are_freed_while_somebody_names_them_stay(settings: Any) -> None:
+def test_bytes_that_are_freed_while_somebody_names_them_stay(alice: Any) -> None:
     """The one who frees waits for the transaction of the one who names."""
     from django.db import connection, transaction
 
     blob = store.put([b"the same bytes"])
-    named: list[bool] = []
     freed: list[bool] = []
 
     def free() -> None:
         try:
-            freed.append(store.free(blob.sha256, lambda _: bool(named)))
+            freed.append(store.free(blob.sha256))
         finally:
             connection.close()
 
@@ -311,9 +310,13 @@ def test_bytes_that_are_freed_while_somebody_names_them_stay(settings: Any) -> N
         store.hold(blob.sha256)
         other = threading.Thread(target=free)
         other.start()
-        named.append(True)
+        named = Upload.objects.create(
+            project=alice.project, created_by=alice.user, filename="f", purpose="dataset", bytes=blob.bytes,
+            sha256=blob.sha256,
+        )  # fmt: skip
     other.join(60)
     assert freed == [False] and store.has_blob(blob.sha256)
-    assert store.free(blob.sha256, lambda _: False) and not store.has_blob(blob.sha256)
+    named.delete()
+    assert store.free(blob.sha256) and not store.has_blob(blob.sha256)
     with pytest.raises(Exception, match="were freed at this very moment"), transaction.atomic():
         store.hold(blob.sha256)

@@ -12,6 +12,7 @@ import pytest
 from control_plane.accounts import services as accounts
 from control_plane.catalog import parts, store
 from control_plane.catalog.models import Upload, UploadSession
+from control_plane.common.locks import LockClass, held_meanwhile
 
 DATA = bytes(range(256)) * 4
 SHA256 = hashlib.sha256(DATA).hexdigest()
@@ -47,6 +48,32 @@ def test_parts_in_any_order_become_the_very_file(alice: Any) -> None:
     assert (upload["sha256"], upload["bytes"]) == (SHA256, len(DATA))
     assert Path(store.lend(SHA256)).read_bytes() == DATA
     assert alice.post(f"/upload-sessions/{session['id']}/complete").json() == upload
+
+
+def test_the_same_upload_is_put_together_by_one_request_at_a_time(alice: Any) -> None:
+    """A client that waited too long comes again while the first request still hashes."""
+    session = begin(alice).json()
+    for number in range(4):
+        send(alice, session, number)
+    with held_meanwhile(LockClass.COMPLETION, session["id"]) as first:
+        assert first
+        again = alice.post(f"/upload-sessions/{session['id']}/complete")
+        assert (again.status_code, again.json()["code"], again["Retry-After"]) == (
+            503,
+            "being_completed",
+            "10",
+        )
+        assert not store.has_blob(SHA256), "nothing was begun"
+    assert alice.post(f"/upload-sessions/{session['id']}/complete").json()["sha256"] == SHA256
+
+
+def test_bytes_that_are_not_the_announced_ones_do_not_stay(alice: Any) -> None:
+    session = begin(alice, sha256="0" * 64).json()
+    for number in range(4):
+        send(alice, session, number)
+    refused = alice.post(f"/upload-sessions/{session['id']}/complete")
+    assert (refused.status_code, refused.json()["code"]) == (422, "checksum")
+    assert not store.has_blob(SHA256)
 
 
 def test_who_starts_the_same_file_again_goes_on_with_what_is_there(alice: Any, person: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -16,9 +17,11 @@ import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 
 from control_plane.catalog import processes, store
+from control_plane.catalog.fair_shares import next_of
 from control_plane.catalog.models import Dataset, DatasetValidation, DatasetVersion
 from control_plane.catalog.parsing.job import CANONICAL_FILE
 from control_plane.catalog.validation_services import advance_validations
+from tests.unit.control_plane.conftest import validate_here
 
 MAPPING = {"prompt_column": "q", "answer_column": "a", "split_column": "s"}
 GOOD = b"".join(
@@ -342,3 +345,33 @@ def test_what_no_database_can_hold_in_a_column_that_nobody_uses_holds_nothing_up
 def test_a_number_of_5000_digits_is_a_fault_of_its_row(validated: Any) -> None:
     found = validated(GOOD + b'{"q": "1", "s": "train", "a": ' + b"7" * 5000 + b"}\n")
     assert (found["state"], found["faults_by_code"]) == ("INVALID", {"not_json": 1})
+
+
+def test_nobody_waits_behind_anothers_hundred(alice: Any, person: Any) -> None:
+    """The oldest of the project that has the fewest under way is next, whoever came first."""
+    bob = person("bob", project="another")
+    asked = []
+    for who, count in ((alice, 3), (bob, 2)):
+        upload = who.upload(b"{}\n")
+        ids = [who.post("/dataset-validations", {"upload_id": upload}).json()["id"] for _ in range(count)]
+        asked.append(ids)
+    queued = DatasetValidation.objects.filter(state="QUEUED")
+    running = DatasetValidation.objects.filter(state="RUNNING")
+    order = []
+    while (turn := next_of(queued, running, project="project_id")) is not None:
+        order.append(turn)
+        DatasetValidation.objects.filter(pk=turn).update(state="RUNNING")
+    first, second = asked
+    assert order == [first[0], second[0], first[1], second[1], first[2]]
+
+
+def test_a_project_has_only_so_many_checks_open(alice: Any, person: Any, settings: Any) -> None:
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, project_checks=2)
+    upload = alice.upload(b'{"q": 1}\n')
+    asked = [alice.post("/dataset-validations", {"upload_id": upload}) for _ in range(3)]
+    assert [reply.status_code for reply in asked] == [202, 202, 409]
+    assert asked[2].json()["code"] == "too_many" and "2 validations" in asked[2].json()["detail"]
+    bob = person("bob", project="another")
+    assert bob.post("/dataset-validations", {"upload_id": bob.upload(b"{}\n")}).status_code == 202
+    validate_here()
+    assert alice.post("/dataset-validations", {"upload_id": upload}).status_code == 202

@@ -24,12 +24,12 @@ from control_plane.accounts.scopes import ROLE_SCOPES
 from control_plane.catalog import services as catalog
 from control_plane.catalog import store
 from control_plane.catalog.models import Checkpoint, CheckpointState, Upload
+from control_plane.catalog.naming import COLUMNS, EMPTY_LINE, NO_BLOBS, is_named
 from control_plane.common import clock
 from control_plane.common.health import check_database
 from control_plane.fleet.models import Node
 from control_plane.operation.backup import make, programs
 from control_plane.operation.backup.manifest import blob_file, read_manifest
-from control_plane.operation.backup.references import COLUMNS, NO_BLOBS
 from control_plane.operation.backup.verify import verify_store
 from control_plane.operation.settings_shown import without_credentials
 from control_plane.telemetry.models import TrajectoryFile
@@ -167,6 +167,36 @@ def test_verify_names_what_is_missing_and_what_nobody_names(alice: Person, setti
     assert by_kind["extra"].sha256 == unnamed.sha256
     young = [finding.kind for finding in verify_store(now=_late() - timedelta(days=1))]
     assert young == ["missing"], "a blob is written before its row: a young one is no finding"
+
+
+def test_what_nobody_names_is_freed_when_it_is_old_and_only_when_that_is_asked(
+    alice: Person, settings: Any
+) -> None:
+    upload = Upload.objects.get(pk=alice.upload(b"of somebody"))
+    old, young = store.put([b"old, of nobody"]), store.put([b"young, of nobody"])
+    line = store.put([EMPTY_LINE])  # a playground's, which no row names
+    for blob in (old, line):
+        os.utime(path_of(blob.sha256, settings), (1.0, 1.0))
+    os.utime(path_of(upload.sha256, settings), (1.0, 1.0))
+    os.utime(path_of(young.sha256, settings), (clock.now().timestamp(),) * 2)
+    told = do("verify", "--free-unnamed", "--dry-run")
+    assert (
+        old.sha256 in told and "1 blob(s) with 14 bytes would be freed" in told and store.has_blob(old.sha256)
+    )
+    assert "1 blob(s) with 14 bytes were freed" in do("verify", "--free-unnamed")
+    assert not store.has_blob(old.sha256)
+    assert all(map(store.has_blob, (upload.sha256, young.sha256, line.sha256)))
+    for words in (["--free-unnamed", "--older-than=0.5"], ["--dry-run"], ["--free-unnamed", "--backup=x"]):
+        with pytest.raises(CommandError):
+            do("verify", *words)
+
+
+def test_bytes_are_named_whatever_they_are_named_for(alice: Person) -> None:
+    """A trajectory file that was downloaded and uploaded as a dataset outlives its run's telemetry."""
+    upload = Upload.objects.get(pk=alice.upload(b"trajectories of a run"))
+    assert is_named(upload.sha256) and not store.free(upload.sha256) and store.has_blob(upload.sha256)
+    upload.delete()
+    assert store.free(upload.sha256) and not store.has_blob(upload.sha256)
 
 
 def test_a_backup_of_a_store_that_lost_a_blob_is_refused_and_leaves_nothing(

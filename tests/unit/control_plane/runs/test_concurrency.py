@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
 from typing import Any
 
@@ -118,6 +119,79 @@ def test_two_admins_who_demote_each_other_at_once_do_not_both_succeed(alice: Any
     answers = at_once(2, demote)
     assert answers.count(200) == 1 and set(answers) <= {200, 403, 409}
     assert Membership.objects.filter(project=alice.project, role="admin").count() == 1
+
+
+def test_an_import_a_session_and_a_check_that_are_asked_for_at_once_are_there_once(
+    alice: Any, settings: Any
+) -> None:
+    settings.ENVIRONMENT = replace(
+        settings.ENVIRONMENT, hub_url="https://hub.example.org", project_checks=2, project_fetches=2
+    )
+    upload = alice.upload(b"{}\n")
+
+    def ask(path: str, body: Any) -> list[Any]:
+        headers = {"authorization": f"Bearer {alice.token}"}
+        return at_once(
+            3, lambda: Client().post(f"/api/v1{path}", body, content_type="application/json", headers=headers)
+        )
+
+    imports = ask("/model-imports", {"name": "m", "model": "acme/tiny"})
+    assert sorted(reply.status_code for reply in imports) == [200, 200, 202]
+    assert len({reply.json()["id"] for reply in imports}) == 1
+    session = {"filename": "f", "purpose": "dataset", "bytes": 9, "fingerprint": "same"}
+    sessions = ask("/upload-sessions", session)
+    assert sorted(reply.status_code for reply in sessions) == [200, 200, 201]
+    checks = ask("/dataset-validations", {"upload_id": upload})
+    assert sorted(reply.status_code for reply in checks) == [202, 202, 409]
+
+
+def test_one_key_with_two_bodies_at_once_is_one_answer_and_one_refusal(alice: Any) -> None:
+    names = ["a", "b"]
+
+    def ask() -> Any:
+        headers = {"authorization": f"Bearer {alice.token}", "Idempotency-Key": "once"}
+        body = {"name": names.pop()}
+        return Client().post("/api/v1/datasets", body, content_type="application/json", headers=headers)
+
+    replies = at_once(2, ask)
+    assert sorted(reply.status_code for reply in replies) == [201, 422]
+    refused = next(reply for reply in replies if reply.status_code == 422)
+    assert refused.json()["code"] == "idempotency_mismatch"
+
+
+def test_a_new_alias_that_two_set_at_once_is_one_alias(
+    alice: Any, node: Any, start: Any, commit_checkpoint: Any
+) -> None:
+    run = start(node())
+    attempt = Attempt.objects.get(run_id=run["id"])
+    with transaction.atomic():
+        for step in (1, 2):
+            commit_checkpoint(run["id"], attempt.pk, step=step)
+    ids = list(Checkpoint.objects.filter(run_id=run["id"]).values_list("pk", flat=True))
+    wanted = list(ids)
+
+    def move() -> Any:
+        return Client().put(
+            "/api/v1/checkpoint-aliases/best", {"checkpoint": wanted.pop()}, content_type="application/json",
+            headers={"authorization": f"Bearer {alice.token}"},
+        )  # fmt: skip
+
+    assert [reply.status_code for reply in at_once(2, move)] == [200, 200]
+    assert CheckpointAlias.objects.filter(project=alice.project, name="best").count() == 1
+
+
+def test_two_invitations_that_one_user_accepts_at_once_give_the_higher_role(alice: Any, person: Any) -> None:
+    guest = person("guest", team="blue")
+    links = [alice.post("/invitations", {"role": role}).json()["link"] for role in ("viewer", "operator")]
+
+    def join() -> Any:
+        return Client().post(
+            "/api/v1/invitations/accept", {"secret": links.pop().partition("#")[2]},
+            content_type="application/json", headers={"authorization": f"Bearer {guest.token}"},
+        )  # fmt: skip
+
+    assert [reply.status_code for reply in at_once(2, join)] == [200, 200]
+    assert Membership.objects.get(user=guest.user, project=alice.project).role == "operator"
 
 
 # --- retention against who is about to need a checkpoint

@@ -3194,9 +3194,15 @@ export interface components {
             token: string;
         };
         ImportProgressRequest: {
-            /** @default 0 */
+            /**
+             * Format: int64
+             * @default 0
+             */
             bytes_done: number;
-            /** @default 0 */
+            /**
+             * Format: int64
+             * @default 0
+             */
             bytes_total: number;
         };
         ImportUploadRequest: {

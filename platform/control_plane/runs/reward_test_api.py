@@ -74,6 +74,9 @@ class RewardTestSerializer(serializers.Serializer[Any]):
     reward_key = serializers.CharField(help_text="sha256 of the source, or the name, and the options")
     dataset = DatasetRefSerializer()
     verdict = serializers.ChoiceField(choices=["", *VERDICTS], help_text="empty before the end")
+    whole = serializers.BooleanField(
+        help_text="every cheat, on the usual rows and bounds: only such a test is proof where a project asks for green"
+    )
     report = serializers.DictField(allow_null=True)
     created_by = serializers.CharField()
     created_at = serializers.DateTimeField()

@@ -19,6 +19,7 @@ from control_plane.runs.models import RewardTest
 from control_plane.runs.resolve import Resolved, resolve_spec
 from control_plane.runs.reward_key import reward_key
 from control_plane.runs.submission import queue_resolved
+from control_plane.runs.tested_rewards import is_whole
 from oolong.contracts.user_source import SourceKind
 
 LOWEST_PRIORITY = 0
@@ -94,6 +95,7 @@ def test_as_json(test: RewardTest) -> dict[str, Any]:
         "reward_key": test.reward_key,
         "dataset": {"id": test.dataset_version_id, "ref": test.dataset_version.ref},
         "verdict": test.verdict,
+        "whole": is_whole(test),
         "report": test.report,
         "created_by": test.created_by.username,
         "created_at": rfc3339(test.created_at),

@@ -8,6 +8,7 @@ from control_plane.common.field_error import FieldError
 from control_plane.runs.models import RewardTest
 from control_plane.runs.reward_key import reward_key
 from oolong.contracts.run_spec import RunSpec
+from oolong.contracts.run_spec.bench import BenchSection
 
 
 def untested_reward(
@@ -15,19 +16,30 @@ def untested_reward(
 ) -> FieldError | None:
     """The fault of a spec whose reward may not train here; None where it may.
 
-    The newest test of this very reward (source or name, and options) on this dataset version decides.
+    The newest whole test of this very reward (source or name, and options) on this dataset version decides.
     """
     if not project.tested_rewards or spec.kind != "rl":
         return None
     key = reward_key(spec.reward, function)
     of_it = RewardTest.objects.filter(project=project, reward_key=key, dataset_version=version)
-    newest = of_it.exclude(verdict="").order_by("-created_at", "-pk").first()
+    ended = of_it.exclude(verdict="").select_related("run", "dataset_version").order_by("-created_at", "-pk")
+    newest = next((test for test in ended if is_whole(test)), None)
     if newest is not None and newest.verdict == "green":
         return None
     reward = f"--function {spec.reward.function}" if spec.reward.function else f"--reward {spec.reward.name}"
-    said = f"its newest test ({newest.pk}) was {newest.verdict}" if newest else "it was never tested"
+    never = "no test of it was whole (see `whole`)" if ended else "it was never tested"
+    said = f"its newest test ({newest.pk}) was {newest.verdict}" if newest else never
     return FieldError(
         f"/reward/{'function' if spec.reward.function else 'name'}", "reward_not_tested",
         f"project {project.name!r} takes only rewards with a green test on {version.ref}, and {said}: "
         f"oolong reward test --dataset {version.ref} --split {spec.dataset.split} {reward}",
     )  # fmt: skip
+
+
+def is_whole(test: RewardTest) -> bool:
+    """Whether the test tried what a project that asks for green ones wants to know: all cheats, on the usual number of
+    rows and with the usual bound on failures, and counting as right what some completion can reach."""
+    bench = BenchSection.model_validate(test.run.spec["bench"])
+    rows = test.dataset_version.splits.get(test.run.spec["dataset"]["split"], 0)
+    reached = ((test.report or {}).get("range") or {}).get("max")
+    return bench.tries_all(rows_there=rows) and (reached is None or bench.success_score <= reached)

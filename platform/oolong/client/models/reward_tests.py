@@ -20,6 +20,7 @@ class RewardTest(Answer):
     reward_key: str
     dataset: DatasetReference
     verdict: str  # green | amber | red; empty before the end
+    whole: bool = False  # every cheat, on the usual rows and bounds
     report: dict[str, Any] | None = None
     created_by: str
     created_at: datetime

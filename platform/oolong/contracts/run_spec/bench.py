@@ -29,3 +29,12 @@ class BenchSection(Section):
         0.01, description="the verdict is red when more of the calls gave no score"
     )
     success_score: float = Field(1.0, description="a completion counts as right with this score or more")
+
+    def tries_all(self, *, rows_there: int) -> bool:
+        """Whether a green verdict of it is proof: every cheat, on no fewer rows and with no wider bound than usual."""
+        usual = BenchSection()
+        return (
+            set(usual.cheats) <= set(self.cheats)
+            and self.rows >= min(usual.rows, rows_there)
+            and self.max_error_share <= usual.max_error_share
+        )

@@ -20,6 +20,7 @@ SOURCE = "def score(prompt, completion, answer, bonus=0.0):\n    return float(an
 REPORT = {
     "verdict": "green",
     "reasons": [],
+    "range": {"min": 0.0, "max": 1.0},
     "cheats": {"empty": {"mean": 0.0, "max": 0.0, "success_share": 0.0}},
 }
 
@@ -170,6 +171,22 @@ def test_the_newest_test_decides(strict: Any, clock: Any) -> None:
         clock.forward(1)
         say(create(strict).json(), verdict)
     assert "was amber" in refusal(strict)["message"]
+
+
+@pytest.mark.parametrize(
+    "bench",
+    [{"cheats": ["empty"]}, {"rows": 4}, {"max_error_share": 0.5}, {"success_score": 2.0}],
+)
+def test_a_test_that_looked_away_is_no_proof(strict: Any, bench: Any) -> None:
+    lenient = create(strict, bench=bench).json()
+    say(lenient, "green")
+    assert strict.get(f"/reward-tests/{lenient['id']}").json()["whole"] is False
+    assert "no test of it was whole" in refusal(strict)["message"]
+    whole = create(strict, bench={"rows": 64, "max_error_share": 0.001, "samples": 2}).json()
+    say(whole, "green")
+    assert strict.get(f"/reward-tests/{whole['id']}").json()["whole"] is True
+    say(create(strict, bench=bench).json(), "red")
+    strict.run()
 
 
 def test_a_test_of_other_options_source_or_data_does_not_count(strict: Any) -> None:

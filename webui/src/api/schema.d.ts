@@ -3989,6 +3989,8 @@ export interface components {
             dataset: components["schemas"]["DatasetRef"];
             /** @description empty before the end */
             verdict: components["schemas"]["RewardTestVerdictEnum"] | components["schemas"]["BlankEnum"];
+            /** @description every cheat, on the usual rows and bounds: only such a test is proof where a project asks for green */
+            whole: boolean;
             report: {
                 [key: string]: unknown;
             } | null;

@@ -37,8 +37,9 @@ class Reach:
             return ""
         for address in ["127.0.0.1"] if is_loopback(url.host) else addresses:
             if not is_public(address):
+                # The number itself is not said: who imports need not learn how this network is built.
                 return (
-                    f"the hub leads to {url.host!r} at {address}, which is not a public address; if that is meant, "
+                    f"the hub leads to {url.host!r}, which is not at a public address; if that is meant, "
                     f"start the node's agent with --hub-host {url.host}"
                 )
         return ""

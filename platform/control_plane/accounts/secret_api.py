@@ -27,8 +27,8 @@ class SecretSetSerializer(StrictSerializer):
         help_text="never shown again",
     )  # fmt: skip
     hosts = serializers.ListField(
-        child=serializers.RegexField(r"^[A-Za-z0-9.-]+$", max_length=253), max_length=20, required=False,
-        help_text="hosts that an import by URL may send it to, as Authorization",
+        child=serializers.RegexField(r"^[A-Za-z0-9.-]+(:[0-9]{1,5})?$", max_length=259), max_length=20, required=False,
+        help_text="hosts that an import by URL may send it to, as Authorization; host:port for one port alone",
     )  # fmt: skip
     jobs = serializers.ListField(
         child=serializers.ChoiceField([str(kind) for kind in JobKind]), max_length=len(JobKind), required=False,

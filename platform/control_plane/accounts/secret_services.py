@@ -111,19 +111,26 @@ def reveal(project_id: str, names: Sequence[str], *, for_what: str, now: datetim
 def reveal_for_host(project_id: str, name: str, *, url: str, now: datetime) -> str:
     """A secret that is sent to the host of `url`. Whoever may import could else have it sent to himself."""
     row = ProjectSecret.objects.filter(project_id=project_id, name=name).first()
-    try:
-        host = (urlsplit(url).hostname or "").lower()
-    except ValueError:
-        host = ""
-    if row is not None and host not in row.hosts:
+    host, address = _host_of(url)
+    if row is not None and not {host, address} & set(row.hosts):
         message = (
-            f"the secret {name} is not for {host!r} but for {', '.join(row.hosts) or 'no host'}; an admin can "
+            f"the secret {name} is not for {address!r} but for {', '.join(row.hosts) or 'no host'}; an admin can "
             f"change that: oolong secret set {name} --host {host or 'HOST'}"
         )
         raise unprocessable(
             "secret_not_for_host", message, [FieldError("/secret", "secret_not_for_host", message)]
         )
     return reveal(project_id, [name], for_what=f"an import from {host}", now=now)[name]
+
+
+def _host_of(url: str) -> tuple[str, str]:
+    """The host, and host:port, with the usual port where the URL has none. An admin may have named either."""
+    try:
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").lower(), parts.port or {"http": 80}.get(parts.scheme, 443)
+    except ValueError:
+        return "", ""
+    return host, f"{host}:{port}"
 
 
 def rotate() -> int:

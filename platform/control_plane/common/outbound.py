@@ -7,6 +7,7 @@ nothing. Redirects are followed by hand, each checked the same way. No proxy and
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ import httpx
 from control_plane.common.cut import Cut, cut_after
 from oolong.public_address import is_public
 
+log = logging.getLogger(__name__)
+
 PORTS = (443, 8443)
 REDIRECTS = 5
 CONNECT_SECONDS = 10.0
@@ -27,7 +30,13 @@ Resolve = Callable[[str, int], list[str]]
 
 
 class AddressRefused(Exception):
-    """The address may not be asked; the message says why, with the address."""
+    """The address may not be asked; the message says why, with what the user named and not with where it leads."""
+
+
+def not_public(host: str, address: str, unless: str = "") -> AddressRefused:
+    """Where a name leads inside of this network is for the server's log, not for whoever tries names."""
+    log.warning("refused: %r has the address %s, which is not a public one", host, address)
+    return AddressRefused(f"{host!r} is not at a public address{unless}")
 
 
 class FetchFailed(Exception):
@@ -85,7 +94,7 @@ def check(url: str, resolve: Resolve = resolve) -> Target:
         raise FetchFailed(f"{host!r} has no address")
     for address in addresses:
         if not is_public(address):
-            raise AddressRefused(f"{host!r} has the address {address}, which is not a public one")
+            raise not_public(host, address)
     path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
     return Target(url, addresses[0], host, port, path)
 

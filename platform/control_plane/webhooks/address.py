@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
-from control_plane.common.outbound import PORTS, AddressRefused, FetchFailed, Resolve, resolve
+from control_plane.common.outbound import PORTS, AddressRefused, FetchFailed, Resolve, not_public, resolve
 from oolong.public_address import is_public
 
 
@@ -66,10 +66,8 @@ def check(url: str, *, networks: Sequence[str] = (), resolve: Resolve = resolve)
 def _refuse_unless_public(scheme: str, host: str, port: int, addresses: Sequence[str]) -> None:
     for address in addresses:
         if not is_public(address):
-            raise AddressRefused(
-                f"{host!r} has the address {address}, which is not a public one, nor in a network that this "
-                "installation allows (OOLONG_WEBHOOK_NETWORKS)"
-            )
+            unless = ", nor in a network that this installation allows (OOLONG_WEBHOOK_NETWORKS)"
+            raise not_public(host, address, unless)
     if scheme != "https":
         raise AddressRefused(f"{host!r} is on the open internet: only https:// goes there")
     if port not in PORTS:

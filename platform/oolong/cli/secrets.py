@@ -18,7 +18,10 @@ app = typer.Typer(no_args_is_help=True, help="Values that jobs may be given and 
 def set_secret(
     name: Annotated[str, typer.Argument(help="capitals, digits and _, as of an environment variable")],
     host: Annotated[
-        list[str] | None, typer.Option("--host", help="an import by URL may send it there; repeatable")
+        list[str] | None,
+        typer.Option(
+            "--host", help="an import by URL may send it there; host:port: that port alone; repeatable"
+        ),
     ] = None,
     job: Annotated[
         list[JobKind] | None,

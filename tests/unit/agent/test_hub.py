@@ -56,11 +56,11 @@ def led_to(target: str, *, hosts: frozenset[str] = frozenset()) -> list[tuple[st
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("https://169.254.169.254/latest/meta-data", "at 169.254.169.254, which is not a public address"),
+        ("https://169.254.169.254/latest/meta-data", "'169.254.169.254', which is not at a public address"),
         ("https://store.lan/file", "start the node's agent with --hub-host store.lan"),
-        ("https://127.0.0.1:9200/", "not a public address"),
-        ("https://localhost/", "not a public address"),
-        ("https://[::ffff:10.0.0.7]/", "not a public address"),
+        ("https://127.0.0.1:9200/", "not at a public address"),
+        ("https://localhost/", "not at a public address"),
+        ("https://[::ffff:10.0.0.7]/", "not at a public address"),
         ("http://cdn.example.org/file?sig=s3cret", "http://cdn.example.org/file: outside of this machine"),
         ("http://127.0.0.1:9200/", "over https only"),
         ("http://hub.example.org/file", "over https only"),

@@ -63,9 +63,13 @@ def test_another_spelling_of_loopback_is_refused_once_it_is_resolved(host: str) 
         check(f"https://{host}/")
 
 
-def test_one_private_address_among_public_ones_is_enough_to_refuse() -> None:
-    with pytest.raises(AddressRefused, match=r"10\.0\.0\.5"):
+def test_one_private_address_among_public_ones_is_enough_to_refuse_and_only_the_log_names_it(
+    caplog: Any,
+) -> None:
+    with pytest.raises(AddressRefused, match=r"'example\.org' is not at a public address") as refused:
         check("https://example.org/a", lambda host, port: [PUBLIC, "10.0.0.5"])
+    assert "10.0.0.5" not in str(refused.value)
+    assert "10.0.0.5" in caplog.text
 
 
 Answer = Callable[[httpx.Request], httpx.Response]

@@ -85,6 +85,7 @@ def test_a_deleted_secret_is_gone(kept: Any, clock: Any) -> None:
     ("change", "pointer"),
     [({"name": "lower"}, "/name"), ({"name": "A" * 65}, "/name"), ({"name": "A-B"}, "/name"), ({"value": ""}, "/value"),
      ({"value": "x" * 16385}, "/value"), ({"value": "é" * 16384}, "/value"), ({"hosts": ["https://x"]}, "/hosts/0"),
+     ({"hosts": ["x:"]}, "/hosts/0"),
      ({"velue": "x"}, "/velue")],
 )  # fmt: skip
 def test_a_faulty_secret_is_refused_and_its_value_not_repeated(alice: Any, change: Any, pointer: str) -> None:
@@ -134,6 +135,20 @@ def test_an_import_that_may_not_have_the_secret_asks_nobody(
     assert (reply.status_code, reply.json()["code"]) == (422, code)
     assert reply.json()["errors"][0]["pointer"] == "/secret"
     assert internet == []
+
+
+def test_a_host_with_a_port_is_that_port_alone(kept: Any, internet: list[httpx.Request]) -> None:
+    kept.post("/secrets", {"name": "PORT", "value": VALUE, "hosts": ["data.example.org:8443"]})
+    kept.post("/secrets", {"name": "USUAL", "value": VALUE, "hosts": ["DATA.example.org:443"]})
+    other = ADDRESS.replace(".org/", ".org:8443/")
+    for url, name, status in (
+        (other, "PORT", 201), (ADDRESS, "USUAL", 201), (other, "HUB", 201),  # HUB names no port
+        (ADDRESS, "PORT", 422), (other, "USUAL", 422),
+    ):  # fmt: skip
+        assert kept.post("/uploads/fetch", {"url": url, "secret": name}).status_code == status, (url, name)
+    said = kept.post("/uploads/fetch", {"url": ADDRESS, "secret": "PORT"}).json()["detail"]
+    assert "not for 'data.example.org:443' but for data.example.org:8443" in said
+    assert len(internet) == 3
 
 
 def test_another_projects_secret_is_unknown(kept: Any, person: Any, internet: list[httpx.Request]) -> None:

@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 import hmac
 import json
-import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -496,7 +495,7 @@ def test_what_cannot_be_a_webhook_is_refused_with_its_field(
 
 def test_a_name_behind_which_one_address_is_private_is_refused() -> None:
     public, private = "93.184.216.34", "192.168.1.7"
-    with pytest.raises(AddressRefused, match=re.escape(private)):
+    with pytest.raises(AddressRefused, match="not at a public address, nor in a network"):
         check("https://twice.example/", resolve=lambda host, port: [public, private])
     with pytest.raises(AddressRefused, match="xn--"):
         check("https://bücher.example/", resolve=lambda host, port: [public])

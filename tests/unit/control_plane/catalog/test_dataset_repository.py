@@ -241,4 +241,4 @@ def test_the_command_imports_a_folder_and_says_what_it_takes(oolong: Any) -> Non
 def test_the_command_imports_an_address_and_a_private_one_is_refused(oolong: Any) -> None:
     words = ("--name", "n", "--prompt-column", "q", "--answer-column", "a")
     done = oolong("dataset", "import", "https://127.0.0.1/x.jsonl", *words)
-    assert done.code == 2 and "not a public one" in done.err
+    assert done.code == 2 and "not at a public address" in done.err

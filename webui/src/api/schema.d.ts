@@ -4206,7 +4206,7 @@ export interface components {
             name: string;
             /** @description never shown again */
             value: string;
-            /** @description hosts that an import by URL may send it to, as Authorization */
+            /** @description hosts that an import by URL may send it to, as Authorization; host:port for one port alone */
             hosts?: string[];
             /** @description kinds of jobs that a run may give it to, as a variable of their environment */
             jobs?: components["schemas"]["JobsEnum"][];

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from local_stack import dashboard, environments
+from local_stack import dashboard, environments, leftovers
 from local_stack.configuration import child_environment
 from local_stack.errors import StackError
 from local_stack.places import Places
@@ -29,6 +29,7 @@ class Lane:
     in_node_environment: bool = False
     part_of_the_suite: bool = True
     limit_seconds: int = 2400
+    test_limit_seconds: int = 300  # of one test that names no limit of its own
 
 
 NOTHING_COLLECTED = 5  # what pytest ends with when no test fits
@@ -46,6 +47,7 @@ LANES = (
             ("tests/unit/rewards", "tests/unit/relay", "tests/unit/telemetry"),
             ("tests/unit/rollout",),
         ),
+        test_limit_seconds=120,
     ),
     Lane("audit", part_of_the_suite=False),
     Lane("web"),
@@ -106,6 +108,7 @@ def run_lanes(places: Places, *, names: list[str], device: str, more: list[str])
     results = places.var / "test-results"
     results.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
+    leftovers.adopt_orphans()
     total = Outcome()
     seconds: dict[str, float] = {}
     for lane in chosen:
@@ -119,6 +122,8 @@ def run_lanes(places: Places, *, names: list[str], device: str, more: list[str])
             outcome = run_web_tests(places, lane, report=results / "web.xml")
         else:
             outcome = run_pytest(places, lane, results=results, device=device, more=more)
+        for left in leftovers.end_descendants():
+            print(f"still running after {lane.name}, ended now: {left}", flush=True)
         seconds[lane.name] = time.monotonic() - lane_began
         total.add(outcome)
         print(
@@ -227,6 +232,7 @@ def run_pytest(places: Places, lane: Lane, *, results: Path, device: str, more: 
     for (chosen, ignored), report in zip(parts, reports, strict=True):
         report.unlink(missing_ok=True)
         words = [str(python), "-m", "pytest", "-q", "-rs", f"--junitxml={report}", *chosen]
+        words += [f"--timeout={lane.test_limit_seconds}"]
         words += [f"--ignore={path}" for path in ignored] + more
         if lane.in_node_environment or len(parts) > 1:
             words += ["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestConfigWarning"]

@@ -25,6 +25,7 @@ import psycopg
 
 from control_plane.common import metrics
 from control_plane.common.database import connect_parameters
+from control_plane.common.endings import end_tasks
 from control_plane.common.live import CHANNEL
 
 logger = logging.getLogger(__name__)
@@ -184,9 +185,7 @@ class Hub:
         for feed in list(self._feeds.values()):
             for subscription in list(feed.subscriptions):
                 self.unsubscribe(subscription.mailbox, feed.topic)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         self._tasks = []
         if self._reader is not None:
             await self._reader.close()

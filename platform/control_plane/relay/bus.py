@@ -16,6 +16,8 @@ from typing import Any
 import redis.asyncio as valkey
 from redis.exceptions import RedisError
 
+from control_plane.common.endings import end_tasks
+
 log = logging.getLogger(__name__)
 
 RECONNECT_SECONDS = 1.0
@@ -100,9 +102,7 @@ class Bus:
         await self._call(self._client.delete(key))
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         self._tasks = []
         if self._pubsub is not None:
             await self._pubsub.aclose()

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from django.conf import settings
 
+from control_plane.common.endings import end_tasks
 from control_plane.relay.bus import Bus, BusDown
 from oolong.contracts.relay.frames import (
     AnyFrame,
@@ -265,9 +266,7 @@ class Exchange:
             caller.pipe.deliver(frame)
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         self._tasks = []
         for socket in list(self.sockets.values()):
             await self.detach(socket)

@@ -24,7 +24,7 @@ from oolong.contracts.lifecycle import EndReason, JobKind, JobState
 from tests.support.scripted_control_plane import CREDENTIAL, ENROLMENT_TOKEN, Fault, ScriptedControlPlane
 from tests.support.small_jobs import start_agent
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = pytest.mark.timeout(300)
 
 
 def until(condition: Callable[[], object], seconds: float = 25.0) -> None:

@@ -29,7 +29,7 @@ from oolong.client.models import Run
 from tests.support.control_plane import ControlPlane
 from tests.support.small_jobs import ROOT, start_agent
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 
 NODE_LEASE_SECONDS = 4
 ORPHAN_SECONDS = 600

@@ -68,6 +68,7 @@ class Site:
         self.world = world
         self.url = f"http://127.0.0.1:{port}"
         self.tokens: dict[tuple[str, ...], str] = {}
+        self._ends: dict[str, Callable[[], Awaitable[None]]] = {}  # by node
 
     async def job(self, answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> SmallJob:
         return await self._stack.enter_async_context(SmallJob(answer).serve())
@@ -75,12 +76,15 @@ class Site:
     async def node(
         self, *jobs: SmallJob, world: Any = None, attempt_id: str = "", token: str = JOB_TOKEN
     ) -> Callable[[], Awaitable[None]]:
-        """An agent's end of the relay with these jobs; returns what ends it."""
+        """An agent's end of the relay with these jobs, in place of the node's end before; returns what ends it."""
         from gpu_agents.agent.relay import RelayClient
 
         world = world or self.world
         attempts = [desired(attempt_id or world.attempt.pk, *(job.port for job in jobs), token=token)]
         await save_ports(world, attempts[0].ports)
+        if world.node.pk in self._ends:  # two at once would take the node from each other
+            await self._ends[world.node.pk]()
+            await self.until_connected(world.node.pk, gone=True)
         client = RelayClient(self.url, world.credential, lambda: attempts)
         task = asyncio.create_task(client.run())
 
@@ -88,6 +92,7 @@ class Site:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+        self._ends[world.node.pk] = end
         self._stack.push_async_callback(end)
         await self.until_connected(world.node.pk)
         return end

@@ -12,7 +12,7 @@
 # GATE_TIMEOUT               seconds (default: 21600)
 # GATE_OUT                   folder for the reports and the checkpoint (default: oolong-out)
 #
-# Exits as `oolong run wait`: 0 passed, 2 wrong usage, 3 timeout, 5 failed, 6 gate, 7 stopped, 8 try again.
+# Exits as `oolong run wait`: 0 passed, 2 wrong usage, 3 timeout, 4 token, 5 failed, 6 gate, 7 stopped, 8 try again.
 set -euo pipefail
 
 data=${1:?DATASET_FILE}
@@ -33,6 +33,14 @@ patiently() {
     echo "trying again in $pause s" >&2
     sleep "$pause"
   done
+}
+
+meaning() {
+  case $1 in
+    2) echo "wrong usage" ;; 3) echo "GATE_TIMEOUT is over" ;; 4) echo "the token" ;; 5) echo "the run failed" ;;
+    6) echo "a check does not hold, see $out/summary.md" ;; 7) echo "the run was stopped" ;;
+    8) echo "infrastructure: safe to try again" ;; 130 | 143) echo "cancelled" ;; *) echo "unexpected" ;;
+  esac
 }
 
 # An option for each line of a text.
@@ -71,7 +79,11 @@ while kill -0 "$waiter" 2> /dev/null; do  # the wait was interrupted by the sign
   wait "$waiter" || status=$?
 done
 trap - INT TERM
-[ "$status" -eq 0 ] || exit "$status"
+if [ "$status" -ne 0 ]; then
+  echo "== not promoted: exit $status ($(meaning "$status")); $alias stays as it was" >&2
+  echo "the run: $OOLONG_URL/runs/$run, its last words: oolong run logs $run --tail 4000" >&2
+  exit "$status"
+fi
 
 echo "== checkpoint" >&2
 checkpoint=$run@latest

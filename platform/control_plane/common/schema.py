@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 from drf_spectacular.openapi import AutoSchema
@@ -79,7 +81,18 @@ class ProblemAwareSchema(AutoSchema):
         if "default" not in bodies:
             problem = OpenApiResponse(ProblemSerializer, description="what went wrong (RFC 9457)")
             bodies["default"] = self._get_response_for_code(problem, "default", ["application/problem+json"])
+        if example := examples().get(self.get_operation_id()):
+            for code, body in bodies.items():
+                if code.startswith("2") and "application/json" in body.get("content", {}):
+                    body["content"]["application/json"]["example"] = example
         return bodies
+
+
+@cache
+def examples() -> dict[str, Any]:
+    """Operation → an answer that it gave. Made, and held against what it answers now, by test_examples.py."""
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("examples.json").read_text())
+    return found
 
 
 @cache  # two lists of one thing have one page in the schema

@@ -44,6 +44,10 @@ def commands(tmp_path: Path) -> Path:
 
 
 def gate(commands: Path, **variables: str) -> tuple[int, list[str]]:
+    return gate_that_says(commands, **variables)[:2]
+
+
+def gate_that_says(commands: Path, **variables: str) -> tuple[int, list[str], str]:
     calls = commands / "calls"
     done = subprocess.run(
         [str(FOLDER / "gate.sh"), "my rows.jsonl", "run.yaml", "prod"],
@@ -53,7 +57,7 @@ def gate(commands: Path, **variables: str) -> tuple[int, list[str]]:
         },
         cwd=commands, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    return done.returncode, calls.read_text().splitlines()
+    return done.returncode, calls.read_text().splitlines(), done.stderr
 
 
 def test_what_does_not_pass_is_not_promoted(commands: Path) -> None:
@@ -67,6 +71,21 @@ def test_what_does_not_pass_is_not_promoted(commands: Path) -> None:
     assert calls[-2] == "run create -f run.yaml --dedupe-key a b"
     assert "--assert x >= 1 --assert y < 2 --baseline alias:prod" in calls[-1]
     assert "--cancel-on-interrupt" in calls[-1]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ("5", "the run failed"),
+        ("6", "oolong-out/summary.md"),
+        ("8", "safe to try again"),
+        ("9", "unexpected"),
+    ],
+)
+def test_it_says_why_nothing_was_promoted_and_where_to_look(commands: Path, status: str, said: str) -> None:
+    code, _, words = gate_that_says(commands, WAIT_STATUS=status)
+    assert code == int(status)
+    assert said in words and "prod stays as it was" in words and "http://x/runs/run_1" in words
 
 
 def test_a_cancelled_job_cancels_its_run(commands: Path) -> None:

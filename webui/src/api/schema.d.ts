@@ -5659,6 +5659,65 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "aud_000000000004",
+                     *           "at": "2026-01-01T12:00:00.000Z",
+                     *           "action": "run.create",
+                     *           "actor": {
+                     *             "kind": "user",
+                     *             "id": "usr_01m7zrp44a2cn2qexwqwcyh3yk",
+                     *             "name": "alice",
+                     *             "token_id": "tok_01m7zrp46163xp7p6w78dajc93"
+                     *           },
+                     *           "address": "127.0.0.1",
+                     *           "request_id": "req_01m7zrp66ybrbvy3x2k23ya8qh",
+                     *           "target": {
+                     *             "kind": "run",
+                     *             "id": "run_01m7zrp6dpfrnrk7r0xf3vttps",
+                     *             "name": "letters"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "status": "QUEUED"
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000001",
+                     *           "at": "2026-01-01T12:00:00.000Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m7zrp46163xp7p6w78dajc93",
+                     *             "name": "test"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "*"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["AuditEntryPage"];
                 };
             };
@@ -6259,6 +6318,39 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "ckpt_01m7zrp8hneq29n9mgtwztm3pm",
+                     *           "run": {
+                     *             "id": "run_01m7zrp6dpfrnrk7r0xf3vttps",
+                     *             "name": "letters"
+                     *           },
+                     *           "attempt_number": 1,
+                     *           "step": 2,
+                     *           "kind": "training",
+                     *           "sha256": "9021b0f9baf1c9873e580052bef56106452759452611cb4768ff471e11fe5e14",
+                     *           "tar_sha256": "",
+                     *           "bytes": 1,
+                     *           "state": "LOCAL",
+                     *           "final": false,
+                     *           "metrics": {
+                     *             "reward_mean": 0.5,
+                     *             "staleness_mean": null
+                     *           },
+                     *           "parent": null,
+                     *           "aliases": [],
+                     *           "pinned": false,
+                     *           "created_at": "1970-01-01T00:00:00.000Z",
+                     *           "stored_at": null,
+                     *           "freed_at": null
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["CheckpointPage"];
                 };
             };
@@ -6289,6 +6381,33 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "ckpt_01m7zrp8hneq29n9mgtwztm3pm",
+                     *       "run": {
+                     *         "id": "run_01m7zrp6dpfrnrk7r0xf3vttps",
+                     *         "name": "letters"
+                     *       },
+                     *       "attempt_number": 1,
+                     *       "step": 2,
+                     *       "kind": "training",
+                     *       "sha256": "9021b0f9baf1c9873e580052bef56106452759452611cb4768ff471e11fe5e14",
+                     *       "tar_sha256": "",
+                     *       "bytes": 1,
+                     *       "state": "LOCAL",
+                     *       "final": false,
+                     *       "metrics": {
+                     *         "reward_mean": 0.5,
+                     *         "staleness_mean": null
+                     *       },
+                     *       "parent": null,
+                     *       "aliases": [],
+                     *       "pinned": false,
+                     *       "created_at": "1970-01-01T00:00:00.000Z",
+                     *       "stored_at": null,
+                     *       "freed_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Checkpoint"];
                 };
             };
@@ -6975,6 +7094,80 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "ds_01m7zrp5mcbngzgejxh6ndmd17",
+                     *           "name": "sums",
+                     *           "description": "",
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-11-21T19:17:47.789Z",
+                     *           "versions": [
+                     *             {
+                     *               "id": "dsv_01m7zrp5nkpfr2bppgjvp808wg",
+                     *               "dataset": {
+                     *                 "id": "ds_01m7zrp5mcbngzgejxh6ndmd17",
+                     *                 "name": "sums"
+                     *               },
+                     *               "number": 1,
+                     *               "ref": "sums@1",
+                     *               "sha256": "8a50e8102a6c1175c724f849311c70247a8301021f20defddab7729b19262d26",
+                     *               "bytes": 13432,
+                     *               "rows": 128,
+                     *               "splits": {
+                     *                 "eval": 64,
+                     *                 "train": 64
+                     *               },
+                     *               "with_completion": {},
+                     *               "mapping": {
+                     *                 "system": "",
+                     *                 "template": "{prompt}",
+                     *                 "split_column": "split",
+                     *                 "answer_column": "answer",
+                     *                 "default_split": "train",
+                     *                 "prompt_column": "question",
+                     *                 "completion_column": null
+                     *               },
+                     *               "derived": null,
+                     *               "created_at": "2026-11-21T19:17:47.827Z"
+                     *             }
+                     *           ],
+                     *           "latest": {
+                     *             "id": "dsv_01m7zrp5nkpfr2bppgjvp808wg",
+                     *             "dataset": {
+                     *               "id": "ds_01m7zrp5mcbngzgejxh6ndmd17",
+                     *               "name": "sums"
+                     *             },
+                     *             "number": 1,
+                     *             "ref": "sums@1",
+                     *             "sha256": "8a50e8102a6c1175c724f849311c70247a8301021f20defddab7729b19262d26",
+                     *             "bytes": 13432,
+                     *             "rows": 128,
+                     *             "splits": {
+                     *               "eval": 64,
+                     *               "train": 64
+                     *             },
+                     *             "with_completion": {},
+                     *             "mapping": {
+                     *               "system": "",
+                     *               "template": "{prompt}",
+                     *               "split_column": "split",
+                     *               "answer_column": "answer",
+                     *               "default_split": "train",
+                     *               "prompt_column": "question",
+                     *               "completion_column": null
+                     *             },
+                     *             "derived": null,
+                     *             "created_at": "2026-11-21T19:17:47.827Z"
+                     *           },
+                     *           "aliases": {}
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["DatasetPage"];
                 };
             };
@@ -7580,6 +7773,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "user": {
+                     *         "id": "usr_01m7zrp44a2cn2qexwqwcyh3yk",
+                     *         "username": "alice"
+                     *       },
+                     *       "team": {
+                     *         "id": "team_01m7zrp45p40cc6zpfdy5ge599",
+                     *         "name": "red"
+                     *       },
+                     *       "project": {
+                     *         "id": "prj_01m7zrp45z7zwsbzwq55q08wxw",
+                     *         "name": "default"
+                     *       },
+                     *       "role": "admin",
+                     *       "scopes": [
+                     *         "audit:read",
+                     *         "checkpoints:admin",
+                     *         "checkpoints:read",
+                     *         "checkpoints:write",
+                     *         "datasets:read",
+                     *         "datasets:write",
+                     *         "functions:read",
+                     *         "functions:write",
+                     *         "members:admin",
+                     *         "members:read",
+                     *         "members:write",
+                     *         "models:read",
+                     *         "models:write",
+                     *         "pool:admin",
+                     *         "pool:read",
+                     *         "project:admin",
+                     *         "project:read",
+                     *         "runs:admin",
+                     *         "runs:read",
+                     *         "runs:write",
+                     *         "secrets:read",
+                     *         "secrets:write",
+                     *         "sessions:write",
+                     *         "tokens:admin",
+                     *         "tokens:read",
+                     *         "tokens:write",
+                     *         "webhooks:admin"
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Me"];
                 };
             };
@@ -7608,6 +7847,21 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "usr_01m7zrp44a2cn2qexwqwcyh3yk",
+                     *           "username": "alice",
+                     *           "role": "admin",
+                     *           "project_role": "admin",
+                     *           "team_role": null
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["MemberPage"];
                 };
             };
@@ -7905,6 +8159,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "bm_01m7zrp5pmsrydf43yt7xk5tqq",
+                     *           "name": "tiny",
+                     *           "source": "path",
+                     *           "origin": "",
+                     *           "path": "/models/tiny",
+                     *           "family": "",
+                     *           "parameters": null,
+                     *           "sha256": "",
+                     *           "bytes": 0,
+                     *           "config": {},
+                     *           "created_at": "2026-11-21T19:17:47.871Z"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["ModelPage"];
                 };
             };
@@ -8134,6 +8409,72 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "nodes": [
+                     *         {
+                     *           "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *           "name": "node-1",
+                     *           "status": "READY",
+                     *           "hostname": "node-1",
+                     *           "agent_version": "0",
+                     *           "cpu_count": 2,
+                     *           "memory_bytes": 1,
+                     *           "disk_free_bytes": 1,
+                     *           "slots": 2,
+                     *           "enrolled_at": "2026-11-21T19:17:47.925Z",
+                     *           "last_seen_at": "2026-01-01T12:00:01.000Z"
+                     *         }
+                     *       ],
+                     *       "slots": [
+                     *         {
+                     *           "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg:cpu-0",
+                     *           "name": "cpu-0",
+                     *           "node": {
+                     *             "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *             "name": "node-1"
+                     *           },
+                     *           "device": "cpu",
+                     *           "model": "",
+                     *           "memory_bytes": 0,
+                     *           "state": "held",
+                     *           "reason": "",
+                     *           "held_by": {
+                     *             "run_id": "run_01m7zrp6dpfrnrk7r0xf3vttps",
+                     *             "run_name": "letters",
+                     *             "job": "trainer"
+                     *           }
+                     *         },
+                     *         {
+                     *           "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg:cpu-1",
+                     *           "name": "cpu-1",
+                     *           "node": {
+                     *             "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *             "name": "node-1"
+                     *           },
+                     *           "device": "cpu",
+                     *           "model": "",
+                     *           "memory_bytes": 0,
+                     *           "state": "held",
+                     *           "reason": "",
+                     *           "held_by": {
+                     *             "run_id": "run_01m7zrp6dpfrnrk7r0xf3vttps",
+                     *             "run_name": "letters",
+                     *             "job": "rollout-0"
+                     *           }
+                     *         }
+                     *       ],
+                     *       "quota": {
+                     *         "team": {
+                     *           "id": "team_01m7zrp45p40cc6zpfdy5ge599",
+                     *           "name": "red"
+                     *         },
+                     *         "limit_slots": null,
+                     *         "used_slots": 2
+                     *       },
+                     *       "queue": []
+                     *     }
+                     */
                     "application/json": components["schemas"]["Pool"];
                 };
             };
@@ -8335,6 +8676,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "since": "2025-12-02T12:00:01.000Z",
+                     *       "until": "2026-01-01T12:00:01.000Z",
+                     *       "by": "run",
+                     *       "data": [],
+                     *       "left_out": 0,
+                     *       "total": {
+                     *         "runs": 0,
+                     *         "slot_seconds": 0,
+                     *         "gpu_seconds": 0,
+                     *         "phases": {
+                     *           "generate": 0,
+                     *           "train": 0,
+                     *           "wait": 0,
+                     *           "sync": 0,
+                     *           "other": 0
+                     *         },
+                     *         "tokens": {
+                     *           "generated": 0,
+                     *           "trained": 0,
+                     *           "wasted": 0
+                     *         }
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["Usage"];
                     "text/csv": string;
                 };
@@ -8493,6 +8860,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "prj_01m7zrp45z7zwsbzwq55q08wxw",
+                     *           "name": "default",
+                     *           "team": {
+                     *             "id": "team_01m7zrp45p40cc6zpfdy5ge599",
+                     *             "name": "red"
+                     *           },
+                     *           "trainer_code": false,
+                     *           "tested_rewards": false
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["ProjectPage"];
                 };
             };
@@ -9017,6 +9402,225 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "run_01m7zrp6dpfrnrk7r0xf3vttps",
+                     *           "name": "letters",
+                     *           "kind": "rl",
+                     *           "status": "RUNNING",
+                     *           "status_at": "2026-01-01T12:00:01.000Z",
+                     *           "reason": "",
+                     *           "reason_message": "",
+                     *           "advice": "",
+                     *           "fault": "",
+                     *           "conditions": [],
+                     *           "waiting_why": "",
+                     *           "queue_position": null,
+                     *           "priority": 500,
+                     *           "slots_needed": 2,
+                     *           "attempt_number": 1,
+                     *           "train_step": 2,
+                     *           "total_train_steps": 60,
+                     *           "policy_version": 0,
+                     *           "progress": null,
+                     *           "reward_mean": 0.5,
+                     *           "staleness_mean": null,
+                     *           "spec": {
+                     *             "sft": {
+                     *               "steps": 1250,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.95
+                     *               ],
+                     *               "batch_size": 16,
+                     *               "seed_retries": 1,
+                     *               "warmup_steps": 20,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 0.005,
+                     *               "max_grad_norm": 1,
+                     *               "validation_rows": 128,
+                     *               "validation_split": "validation",
+                     *               "validate_from_step": 1000,
+                     *               "validate_every_steps": 200,
+                     *               "stop_at_greedy_accuracy": 0.95,
+                     *               "required_greedy_accuracy": 0.85,
+                     *               "final_learning_rate_fraction": 0.1
+                     *             },
+                     *             "kind": "rl",
+                     *             "name": "letters",
+                     *             "seed": 1,
+                     *             "bench": null,
+                     *             "model": {
+                     *               "base_model": "bm_01m7zrp5pmsrydf43yt7xk5tqq",
+                     *               "checkpoint": null
+                     *             },
+                     *             "notes": "",
+                     *             "budget": {
+                     *               "max_attempts": 3,
+                     *               "max_wall_seconds": null
+                     *             },
+                     *             "reward": {
+                     *               "bias": 0,
+                     *               "name": "exact_match",
+                     *               "scale": 1,
+                     *               "options": {},
+                     *               "function": null,
+                     *               "max_error_share": 0.01,
+                     *               "timeout_seconds": 15
+                     *             },
+                     *             "dataset": {
+                     *               "split": "train",
+                     *               "version": "dsv_01m7zrp5nkpfr2bppgjvp808wg"
+                     *             },
+                     *             "rollout": {
+                     *               "min_p": 0,
+                     *               "top_k": -1,
+                     *               "top_p": 1,
+                     *               "filter": {
+                     *                 "low": 0,
+                     *                 "high": 1,
+                     *                 "kind": "none",
+                     *                 "max_in_a_row": 512,
+                     *                 "success_score": 1
+                     *               },
+                     *               "engines": 1,
+                     *               "group_size": 8,
+                     *               "logit_bias": {},
+                     *               "temperature": 1,
+                     *               "interruption": "retract",
+                     *               "interruptible": true,
+                     *               "max_new_tokens": 112,
+                     *               "presence_penalty": 0,
+                     *               "frequency_penalty": 0,
+                     *               "max_prompt_tokens": 512,
+                     *               "group_wall_seconds": null,
+                     *               "repetition_penalty": 1,
+                     *               "max_concurrent_groups": 64,
+                     *               "engine_memory_fraction": null,
+                     *               "engine_max_total_tokens": 32768,
+                     *               "engine_max_running_requests": 64
+                     *             },
+                     *             "secrets": [],
+                     *             "trainer": {
+                     *               "dtype": "float32",
+                     *               "ranks": 1,
+                     *               "compile": false,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.99
+                     *               ],
+                     *               "minibatches": 4,
+                     *               "adam_epsilon": 1e-8,
+                     *               "warmup_steps": 0,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 0.0002,
+                     *               "max_grad_norm": 1,
+                     *               "groups_per_step": 32,
+                     *               "microbatch_tokens": 4096,
+                     *               "offload_optimizer": false,
+                     *               "total_train_steps": 60,
+                     *               "reshard_after_forward": true,
+                     *               "activation_checkpointing": "none"
+                     *             },
+                     *             "workflow": {
+                     *               "name": "single_turn",
+                     *               "options": {},
+                     *               "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *               "function": null,
+                     *               "max_turns": 3,
+                     *               "retry_below": 1,
+                     *               "tool_format": "tool_call",
+                     *               "tool_seconds": 5,
+                     *               "turn_discount": 1,
+                     *               "max_tool_calls": 4,
+                     *               "session_export": "concatenated",
+                     *               "tool_output_tokens": 256,
+                     *               "max_trajectory_tokens": null,
+                     *               "session_timeout_seconds": 600
+                     *             },
+                     *             "algorithm": {
+                     *               "kl": null,
+                     *               "critic": null,
+                     *               "options": {},
+                     *               "clip_low": 0.2,
+                     *               "overlong": null,
+                     *               "proximal": "recompute",
+                     *               "advantage": {
+                     *                 "std": "group",
+                     *                 "mean": "group",
+                     *                 "gamma": 1,
+                     *                 "epsilon": 0.0001,
+                     *                 "estimator": "outcome",
+                     *                 "gae_lambda": 1,
+                     *                 "leave_one_out": false
+                     *               },
+                     *               "clip_high": 0.2,
+                     *               "dual_clip": null,
+                     *               "objective": "decoupled_ppo",
+                     *               "entropy_bonus": 0,
+                     *               "loss_function": null,
+                     *               "mask_truncated": false,
+                     *               "behaviour_weight": {
+                     *                 "mode": "mask",
+                     *                 "level": "token",
+                     *                 "limit": 5
+                     *               },
+                     *               "loss_normalisation": "tokens",
+                     *               "loss_constant_tokens": null
+                     *             },
+                     *             "placement": {
+                     *               "pool": "default",
+                     *               "priority": 500
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4,
+                     *               "on_straggler": null
+                     *             },
+                     *             "checkpoint": {
+                     *               "keep_last": 2,
+                     *               "every_steps": 20
+                     *             },
+                     *             "evaluation": null,
+                     *             "playground": null,
+                     *             "weight_sync": {
+                     *               "transport": "disk",
+                     *               "probe_every": 10,
+                     *               "probe_tolerance": null,
+                     *               "probe_first_versions": 20
+                     *             }
+                     *           },
+                     *           "dataset": {
+                     *             "id": "dsv_01m7zrp5nkpfr2bppgjvp808wg",
+                     *             "ref": "sums@1"
+                     *           },
+                     *           "model": {
+                     *             "kind": "base_model",
+                     *             "id": "bm_01m7zrp5pmsrydf43yt7xk5tqq",
+                     *             "name": "tiny"
+                     *           },
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-01-01T12:00:00.000Z",
+                     *           "started_at": "2026-01-01T12:00:01.000Z",
+                     *           "ended_at": null,
+                     *           "live": {
+                     *             "max_staleness": null,
+                     *             "max_concurrent_groups": null,
+                     *             "learning_rate": null,
+                     *             "engines": null
+                     *           },
+                     *           "notes": "",
+                     *           "tags": [],
+                     *           "parent": null,
+                     *           "latest_checkpoint": null,
+                     *           "summary": {}
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunPage"];
                 };
             };
@@ -9095,6 +9699,220 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "metrics_seq": 14,
+                     *       "id": "run_01m7zrp6dpfrnrk7r0xf3vttps",
+                     *       "name": "letters",
+                     *       "kind": "rl",
+                     *       "status": "RUNNING",
+                     *       "status_at": "2026-01-01T12:00:01.000Z",
+                     *       "reason": "",
+                     *       "reason_message": "",
+                     *       "advice": "",
+                     *       "fault": "",
+                     *       "conditions": [],
+                     *       "waiting_why": "",
+                     *       "queue_position": null,
+                     *       "priority": 500,
+                     *       "slots_needed": 2,
+                     *       "attempt_number": 1,
+                     *       "train_step": 2,
+                     *       "total_train_steps": 60,
+                     *       "policy_version": 0,
+                     *       "progress": null,
+                     *       "reward_mean": 0.5,
+                     *       "staleness_mean": null,
+                     *       "spec": {
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 16,
+                     *           "seed_retries": 1,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 0.005,
+                     *           "max_grad_norm": 1,
+                     *           "validation_rows": 128,
+                     *           "validation_split": "validation",
+                     *           "validate_from_step": 1000,
+                     *           "validate_every_steps": 200,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
+                     *         "kind": "rl",
+                     *         "name": "letters",
+                     *         "seed": 1,
+                     *         "bench": null,
+                     *         "model": {
+                     *           "base_model": "bm_01m7zrp5pmsrydf43yt7xk5tqq",
+                     *           "checkpoint": null
+                     *         },
+                     *         "notes": "",
+                     *         "budget": {
+                     *           "max_attempts": 3,
+                     *           "max_wall_seconds": null
+                     *         },
+                     *         "reward": {
+                     *           "bias": 0,
+                     *           "name": "exact_match",
+                     *           "scale": 1,
+                     *           "options": {},
+                     *           "function": null,
+                     *           "max_error_share": 0.01,
+                     *           "timeout_seconds": 15
+                     *         },
+                     *         "dataset": {
+                     *           "split": "train",
+                     *           "version": "dsv_01m7zrp5nkpfr2bppgjvp808wg"
+                     *         },
+                     *         "rollout": {
+                     *           "min_p": 0,
+                     *           "top_k": -1,
+                     *           "top_p": 1,
+                     *           "filter": {
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "kind": "none",
+                     *             "max_in_a_row": 512,
+                     *             "success_score": 1
+                     *           },
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "logit_bias": {},
+                     *           "temperature": 1,
+                     *           "interruption": "retract",
+                     *           "interruptible": true,
+                     *           "max_new_tokens": 112,
+                     *           "presence_penalty": 0,
+                     *           "frequency_penalty": 0,
+                     *           "max_prompt_tokens": 512,
+                     *           "group_wall_seconds": null,
+                     *           "repetition_penalty": 1,
+                     *           "max_concurrent_groups": 64,
+                     *           "engine_memory_fraction": null,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_running_requests": 64
+                     *         },
+                     *         "secrets": [],
+                     *         "trainer": {
+                     *           "dtype": "float32",
+                     *           "ranks": 1,
+                     *           "compile": false,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "minibatches": 4,
+                     *           "adam_epsilon": 1e-8,
+                     *           "warmup_steps": 0,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 0.0002,
+                     *           "max_grad_norm": 1,
+                     *           "groups_per_step": 32,
+                     *           "microbatch_tokens": 4096,
+                     *           "offload_optimizer": false,
+                     *           "total_train_steps": 60,
+                     *           "reshard_after_forward": true,
+                     *           "activation_checkpointing": "none"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "options": {},
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "function": null,
+                     *           "max_turns": 3,
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "tool_seconds": 5,
+                     *           "turn_discount": 1,
+                     *           "max_tool_calls": 4,
+                     *           "session_export": "concatenated",
+                     *           "tool_output_tokens": 256,
+                     *           "max_trajectory_tokens": null,
+                     *           "session_timeout_seconds": 600
+                     *         },
+                     *         "algorithm": {
+                     *           "kl": null,
+                     *           "critic": null,
+                     *           "options": {},
+                     *           "clip_low": 0.2,
+                     *           "overlong": null,
+                     *           "proximal": "recompute",
+                     *           "advantage": {
+                     *             "std": "group",
+                     *             "mean": "group",
+                     *             "gamma": 1,
+                     *             "epsilon": 0.0001,
+                     *             "estimator": "outcome",
+                     *             "gae_lambda": 1,
+                     *             "leave_one_out": false
+                     *           },
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "objective": "decoupled_ppo",
+                     *           "entropy_bonus": 0,
+                     *           "loss_function": null,
+                     *           "mask_truncated": false,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5
+                     *           },
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "keep_last": 2,
+                     *           "every_steps": 20
+                     *         },
+                     *         "evaluation": null,
+                     *         "playground": null,
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null,
+                     *           "probe_first_versions": 20
+                     *         }
+                     *       },
+                     *       "dataset": {
+                     *         "id": "dsv_01m7zrp5nkpfr2bppgjvp808wg",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "model": {
+                     *         "kind": "base_model",
+                     *         "id": "bm_01m7zrp5pmsrydf43yt7xk5tqq",
+                     *         "name": "tiny"
+                     *       },
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-01-01T12:00:00.000Z",
+                     *       "started_at": "2026-01-01T12:00:01.000Z",
+                     *       "ended_at": null,
+                     *       "live": {
+                     *         "max_staleness": null,
+                     *         "max_concurrent_groups": null,
+                     *         "learning_rate": null,
+                     *         "engines": null
+                     *       },
+                     *       "notes": "",
+                     *       "tags": [],
+                     *       "parent": null,
+                     *       "latest_checkpoint": null,
+                     *       "summary": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunDetail"];
                 };
             };
@@ -9228,6 +10046,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "att_01m7zrp6tcvx0kwgv6cjbmjpv6",
+                     *           "number": 1,
+                     *           "epoch": 1,
+                     *           "status": "RUNNING",
+                     *           "node": {
+                     *             "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *             "name": "node-1"
+                     *           },
+                     *           "reason": "",
+                     *           "message": "",
+                     *           "resume_checkpoint": null,
+                     *           "created_at": "2026-01-01T12:00:01.000Z",
+                     *           "running_at": "2026-01-01T12:00:01.000Z",
+                     *           "ended_at": null
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["AttemptPage"];
                 };
             };
@@ -9402,6 +10244,112 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "evt_000000000008",
+                     *           "kind": "checkpoint_local",
+                     *           "message": "checkpoint of step 2 committed on the node",
+                     *           "attempt_number": 1,
+                     *           "at": "1970-01-01T00:00:00.000Z",
+                     *           "data": {}
+                     *         },
+                     *         {
+                     *           "id": "evt_000000000007",
+                     *           "kind": "status",
+                     *           "message": "every job of attempt 1 runs",
+                     *           "attempt_number": 1,
+                     *           "at": "2026-01-01T12:00:01.000Z",
+                     *           "data": {
+                     *             "after": "RUNNING",
+                     *             "before": "STARTING"
+                     *           }
+                     *         },
+                     *         {
+                     *           "id": "evt_000000000006",
+                     *           "kind": "job",
+                     *           "message": "trainer runs",
+                     *           "attempt_number": 1,
+                     *           "at": "2026-01-01T12:00:01.000Z",
+                     *           "data": {
+                     *             "job": {
+                     *               "id": "job_01m7zrp6v058k20gfjj047yd79",
+                     *               "name": "trainer",
+                     *               "state": "running",
+                     *               "incarnation": 0
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "id": "evt_000000000005",
+                     *           "kind": "job",
+                     *           "message": "rollout-0 runs",
+                     *           "attempt_number": 1,
+                     *           "at": "2026-01-01T12:00:01.000Z",
+                     *           "data": {
+                     *             "job": {
+                     *               "id": "job_01m7zrp6twg9snz8f62ewh7jnp",
+                     *               "name": "rollout-0",
+                     *               "state": "running",
+                     *               "incarnation": 0
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "id": "evt_000000000004",
+                     *           "kind": "job",
+                     *           "message": "reward runs",
+                     *           "attempt_number": 1,
+                     *           "at": "2026-01-01T12:00:01.000Z",
+                     *           "data": {
+                     *             "job": {
+                     *               "id": "job_01m7zrp6tp3xjk9tyn6yj4q9vc",
+                     *               "name": "reward",
+                     *               "state": "running",
+                     *               "incarnation": 0
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "id": "evt_000000000003",
+                     *           "kind": "job",
+                     *           "message": "controller runs",
+                     *           "attempt_number": 1,
+                     *           "at": "2026-01-01T12:00:01.000Z",
+                     *           "data": {
+                     *             "job": {
+                     *               "id": "job_01m7zrp6tn7sp1h2cpz8jp9z74",
+                     *               "name": "controller",
+                     *               "state": "running",
+                     *               "incarnation": 0
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "id": "evt_000000000002",
+                     *           "kind": "status",
+                     *           "message": "attempt 1 on node-1",
+                     *           "attempt_number": 1,
+                     *           "at": "2026-01-01T12:00:01.000Z",
+                     *           "data": {
+                     *             "after": "STARTING",
+                     *             "before": "QUEUED"
+                     *           }
+                     *         },
+                     *         {
+                     *           "id": "evt_000000000001",
+                     *           "kind": "created",
+                     *           "message": "submitted by alice",
+                     *           "attempt_number": 0,
+                     *           "at": "2026-01-01T12:00:00.000Z",
+                     *           "data": {}
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["EventPage"];
                 };
             };
@@ -9501,6 +10449,94 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "job_01m7zrp6tn7sp1h2cpz8jp9z74",
+                     *           "name": "controller",
+                     *           "kind": "controller",
+                     *           "attempt_number": 1,
+                     *           "state": "running",
+                     *           "node": {
+                     *             "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *             "name": "node-1"
+                     *           },
+                     *           "slots": [],
+                     *           "incarnation": 0,
+                     *           "pid": 1,
+                     *           "exit_code": null,
+                     *           "reason": "",
+                     *           "message": "",
+                     *           "started_at": "2026-01-01T12:00:01.000Z",
+                     *           "ended_at": null
+                     *         },
+                     *         {
+                     *           "id": "job_01m7zrp6tp3xjk9tyn6yj4q9vc",
+                     *           "name": "reward",
+                     *           "kind": "reward",
+                     *           "attempt_number": 1,
+                     *           "state": "running",
+                     *           "node": {
+                     *             "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *             "name": "node-1"
+                     *           },
+                     *           "slots": [],
+                     *           "incarnation": 0,
+                     *           "pid": 1,
+                     *           "exit_code": null,
+                     *           "reason": "",
+                     *           "message": "",
+                     *           "started_at": "2026-01-01T12:00:01.000Z",
+                     *           "ended_at": null
+                     *         },
+                     *         {
+                     *           "id": "job_01m7zrp6twg9snz8f62ewh7jnp",
+                     *           "name": "rollout-0",
+                     *           "kind": "rollout",
+                     *           "attempt_number": 1,
+                     *           "state": "running",
+                     *           "node": {
+                     *             "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *             "name": "node-1"
+                     *           },
+                     *           "slots": [
+                     *             "cpu-1"
+                     *           ],
+                     *           "incarnation": 0,
+                     *           "pid": 1,
+                     *           "exit_code": null,
+                     *           "reason": "",
+                     *           "message": "",
+                     *           "started_at": "2026-01-01T12:00:01.000Z",
+                     *           "ended_at": null
+                     *         },
+                     *         {
+                     *           "id": "job_01m7zrp6v058k20gfjj047yd79",
+                     *           "name": "trainer",
+                     *           "kind": "trainer",
+                     *           "attempt_number": 1,
+                     *           "state": "running",
+                     *           "node": {
+                     *             "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *             "name": "node-1"
+                     *           },
+                     *           "slots": [
+                     *             "cpu-0"
+                     *           ],
+                     *           "incarnation": 0,
+                     *           "pid": 1,
+                     *           "exit_code": null,
+                     *           "reason": "",
+                     *           "message": "",
+                     *           "started_at": "2026-01-01T12:00:01.000Z",
+                     *           "ended_at": null
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["JobPage"];
                 };
             };
@@ -9703,6 +10739,65 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "series": [
+                     *         {
+                     *           "name": "reward/mean",
+                     *           "unit": "",
+                     *           "axis": "step",
+                     *           "source": "trainer",
+                     *           "attempt": 1,
+                     *           "x": [
+                     *             1,
+                     *             2
+                     *           ],
+                     *           "value": [
+                     *             0.5,
+                     *             0.5
+                     *           ],
+                     *           "at": [
+                     *             1700000001,
+                     *             1700000002
+                     *           ],
+                     *           "min": null,
+                     *           "max": null,
+                     *           "last": null,
+                     *           "count": null,
+                     *           "nonfinite": null,
+                     *           "against": null,
+                     *           "parts": null
+                     *         },
+                     *         {
+                     *           "name": "time/train_seconds",
+                     *           "unit": "seconds",
+                     *           "axis": "step",
+                     *           "source": "trainer",
+                     *           "attempt": 1,
+                     *           "x": [
+                     *             1,
+                     *             2
+                     *           ],
+                     *           "value": [
+                     *             2,
+                     *             2
+                     *           ],
+                     *           "at": [
+                     *             1700000001,
+                     *             1700000002
+                     *           ],
+                     *           "min": null,
+                     *           "max": null,
+                     *           "last": null,
+                     *           "count": null,
+                     *           "nonfinite": null,
+                     *           "against": null,
+                     *           "parts": null
+                     *         }
+                     *       ],
+                     *       "seq": 14
+                     *     }
+                     */
                     "application/json": components["schemas"]["Metrics"];
                 };
             };
@@ -10987,6 +12082,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "tok_01m7zrp46163xp7p6w78dajc93",
+                     *           "name": "test",
+                     *           "prefix": "ool_HEykOt",
+                     *           "scopes": [
+                     *             "*"
+                     *           ],
+                     *           "created_at": "2026-11-21T19:17:46.306Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": "2026-01-01T12:00:00.000Z",
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["TokenPage"];
                 };
             };

@@ -77,7 +77,7 @@ class PolicySerializer(StrictSerializer):
         help_text="steps that are a multiple of it",
     )
     kinds = serializers.ListField(
-        child=serializers.ChoiceField(choices=CHECKPOINT_KINDS), required=False, default=tuple, max_length=2,
+        child=serializers.ChoiceField(choices=CHECKPOINT_KINDS), required=False, default=list, max_length=2,
         help_text="only checkpoints of these kinds are freed; none given: of every kind",
     )  # fmt: skip
     ttl_days = serializers.IntegerField(

@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from gpu_agents.agent.agent import Agent
 from gpu_agents.agent.api import Unreachable
@@ -18,6 +18,7 @@ from gpu_agents.agent.end_jobs import AgentIsRunning, end_jobs, serving
 from gpu_agents.agent.identity import EnrolmentError, enrol
 from gpu_agents.agent.inventory import InventoryError
 from gpu_agents.agent.settings import AgentSettings, DataDirectory, check_server_url
+from oolong.contracts.model_paths import faults_of_path
 from oolong.logs import formatter
 from oolong.tracing import TracingUnavailable, start_tracing, stop_tracing
 
@@ -100,7 +101,14 @@ def _settings(options: argparse.Namespace) -> AgentSettings:
         stop_jobs_on_exit=options.stop_jobs_on_exit,
         cache_limit_bytes=int(options.cache_limit_gb * 1024**3),
         hub_hosts=tuple(options.hub_host),
+        model_roots=tuple(options.model_root),
     )
+
+
+def _model_root(text: str) -> str:
+    if fault := faults_of_path(text):
+        raise argparse.ArgumentTypeError(f"{text!r}: {fault}")
+    return str(PurePosixPath(text))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -124,6 +132,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--slots", type=int, default=0, help="CPU slots to offer (default: one per core)")
     run.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     run.add_argument("--cache-limit-gb", type=float, default=50.0, help="size limit of the artifact cache")
+    run.add_argument(
+        "--model-root", action="append", default=[], metavar="DIRECTORY", type=_model_root,
+        help="offer the models below this directory to projects, by their paths; may be given again",
+    )  # fmt: skip
     run.add_argument(
         "--hub-host", action="append", default=[], metavar="HOST",
         help="a host of your own network that a hub may redirect downloads to, again for each; others must be public",

@@ -24,6 +24,7 @@ from gpu_agents.agent.heartbeat import Heart
 from gpu_agents.agent.imports import ModelImports
 from gpu_agents.agent.job_secrets import JobSecrets, NotGiven
 from gpu_agents.agent.launch import COMMANDS, Command, write_live
+from gpu_agents.agent.model_checks import ModelChecks
 from gpu_agents.agent.node_jobs import NodeJobs
 from gpu_agents.agent.preparation import Preparer
 from gpu_agents.agent.reconcile import (
@@ -77,6 +78,7 @@ class Agent:
         )
         self._secrets = JobSecrets(self._api)
         self._imports = ModelImports(self._api, self._data, settings.hub_hosts)
+        self._model_checks = ModelChecks(self._api, self._data, settings.model_roots)
         self._relay = RelayClient(settings.server, node.credential, lambda: self._desired or [])
         self._desired = read_desired(self._data)
         self._revision = -1  # of the desired state
@@ -95,6 +97,7 @@ class Agent:
         finally:
             await self._preparer.close()
             await self._imports.close()
+            await self._model_checks.close()
             await self._api.close()
 
     async def _loop(self) -> None:
@@ -145,6 +148,7 @@ class Agent:
 
     def _receive(self, reply: HeartbeatReply) -> None:
         self._imports.wanted(reply.imports)
+        self._model_checks.wanted(reply.model_checks)
         self._data.contact.touch(mode=0o600)
         os.utime(self._data.contact)
         self._acknowledged = set(reply.acknowledged)

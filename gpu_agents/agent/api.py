@@ -23,6 +23,7 @@ from oolong.contracts.agent import (
     UploadReply,
 )
 from oolong.contracts.model_imports import ImportOrder, ImportProgress
+from oolong.contracts.model_report import CheckOrder, ModelReport
 from oolong.public_address import is_loopback
 from oolong.tracing import headers as traced_headers
 from oolong.tracing import span
@@ -139,6 +140,15 @@ class AgentApi:
 
     async def complete_upload(self, upload_id: str) -> UploadReply:
         return await self._json(f"uploads/{upload_id}/complete", {}, UploadReply, timeout=300.0)
+
+    async def begin_model_check(self, check_id: str) -> CheckOrder:
+        return await self._json(f"model-checks/{check_id}/begin", {}, CheckOrder)
+
+    async def report_model_check(self, check_id: str) -> None:
+        await self._json(f"model-checks/{check_id}/progress", {}, dict)
+
+    async def complete_model_check(self, check_id: str, report: ModelReport) -> None:
+        await self._json(f"model-checks/{check_id}/complete", report, dict, timeout=60.0)
 
     async def begin_import(self, import_id: str) -> ImportOrder:
         return await self._json(f"imports/{import_id}/begin", {}, ImportOrder)

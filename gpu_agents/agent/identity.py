@@ -53,8 +53,9 @@ async def enrol(settings: AgentSettings) -> Node:
 
 def inventory_of(settings: AgentSettings) -> Inventory:
     return take_inventory(
-        settings.data_directory, device=settings.device, slots=settings.slots, version=agent_version()
-    )
+        settings.data_directory, device=settings.device, slots=settings.slots, version=agent_version(),
+        model_roots=settings.model_roots,
+    )  # fmt: skip
 
 
 def agent_version() -> str:

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpu_agents.agent.processes import boot_id
@@ -18,7 +19,9 @@ class InventoryError(Exception):
     """The machine cannot offer what was asked of it; the message says what to do."""
 
 
-def take_inventory(data_directory: Path, *, device: str, slots: int, version: str) -> Inventory:
+def take_inventory(
+    data_directory: Path, *, device: str, slots: int, version: str, model_roots: Sequence[str] = ()
+) -> Inventory:
     """Look at the machine. `slots` counts CPU slots (0: one per core) and is ignored for device=cuda."""
     return Inventory(
         hostname=socket.gethostname(),
@@ -28,6 +31,7 @@ def take_inventory(data_directory: Path, *, device: str, slots: int, version: st
         memory_bytes=memory_bytes(),
         disk_free_bytes=shutil.disk_usage(data_directory).free,
         slots=gpu_slots() if device == "cuda" else cpu_slots(slots),
+        model_roots=list(model_roots),
     )
 
 

@@ -15,6 +15,7 @@ from gpu_agents.agent.reconcile import Inputs, Preparation
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from oolong.contracts.agent import Artifact, DesiredAttempt
 from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.model_paths import root_of
 
 log = logging.getLogger(__name__)
 
@@ -107,11 +108,23 @@ class Preparer:
                 return model_directory(content)
             except ArtifactError as error:
                 raise ModelUnusable(str(error)) from error
-        path = Path(attempt.model_path)
-        if not attempt.model_path or not (path / "config.json").is_file():
-            raise ModelUnusable(
-                f"model path {attempt.model_path!r} has no config.json on node {self._settings.name}"
-            )
+        return self._offered_model(attempt)
+
+    def _offered_model(self, attempt: DesiredAttempt) -> Path:
+        """The path came over the network: it lies below a directory that this node offers, and is what was checked."""
+        path, node = Path(attempt.model_path), self._settings.name
+        if root_of(attempt.model_path, self._settings.model_roots) is None:
+            raise ModelUnusable(f"node {node} offers no directory with {attempt.model_path!r} (--model-root)")
+        if not (path / "config.json").is_file():
+            raise ModelUnusable(f"model path {attempt.model_path!r} has no config.json on node {node}")
+        for name, size in attempt.model_files.items():
+            file = path / name
+            found = file.stat().st_size if file.is_file() else None
+            if found != size:
+                said = "is not there" if found is None else f"has {found} bytes"
+                raise ModelUnusable(
+                    f"{file} {said} on node {node}, it had {size} bytes when the model was checked: register it again"
+                )
         return path
 
     def _evict(self, wanted: Sequence[DesiredAttempt]) -> None:

@@ -22,6 +22,7 @@ class AgentSettings:
     cache_limit_bytes: int = 50 * 1024**3
     kept_attempts: int = 20  # job directories of this many ended attempts stay for reading
     hub_hosts: tuple[str, ...] = ()  # not on the open internet, and a hub may lead there all the same
+    model_roots: tuple[str, ...] = ()  # directories whose models projects may register by their paths
     long_poll_seconds: float = 8.0  # how long a heartbeat may wait at the server for news
 
 
@@ -75,6 +76,11 @@ class DataDirectory:
         return self.root / "imports"
 
     @property
+    def model_checks(self) -> Path:
+        """Models below this node's roots that are looked at."""
+        return self.root / "model-checks"
+
+    @property
     def supervisors(self) -> Path:
         return self.root / "supervisors"
 
@@ -96,6 +102,9 @@ class DataDirectory:
 
     def model_import(self, import_id: str) -> Path:
         return self.imports / _plain(import_id)
+
+    def model_check(self, check_id: str) -> Path:
+        return self.model_checks / _plain(check_id)
 
     def job_record(self, job_id: str) -> Path:
         return self.spool / f"{_plain(job_id)}.json"

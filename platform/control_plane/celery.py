@@ -63,6 +63,11 @@ app.conf.update(
             "schedule": 2.0,
             "options": {"expires": 5},
         },
+        "advance-model-checks": {
+            "task": "control_plane.catalog.tasks.advance_model_checks",
+            "schedule": 1.0,
+            "options": {"expires": 5},
+        },
         "advance-imports": {
             "task": "control_plane.catalog.tasks.advance_imports",
             "schedule": 30.0,

@@ -14,7 +14,6 @@ from control_plane.accounts.caller import Caller, caller_of
 from control_plane.catalog import derivation, selectors, services
 from control_plane.catalog.show import (
     dataset_as_json,
-    model_as_json,
     upload_as_json,
     version_as_json,
 )
@@ -117,35 +116,6 @@ class RenderedSerializer(serializers.Serializer[Any]):
 
 class CanonicalRowSerializer(RenderedSerializer):
     row = serializers.IntegerField()
-
-
-class ModelCreateSerializer(StrictSerializer):
-    name = name_field(
-        r"^[A-Za-z0-9][A-Za-z0-9_./ -]*$",
-        "letters, digits, spaces and . _ / - beginning with a letter or digit",
-        max_length=120,
-    )
-    upload_id = serializers.CharField(required=False)
-    path = serializers.CharField(required=False, max_length=1000)
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if ("upload_id" in attrs) == ("path" in attrs):
-            raise serializers.ValidationError("give either upload_id or path, not both and not neither")
-        return attrs
-
-
-class ModelSerializer(serializers.Serializer[Any]):
-    id = serializers.CharField()
-    name = serializers.CharField()
-    source = serializers.CharField(help_text="upload, path or hub")
-    origin = serializers.CharField(help_text="of a hub: its address, the model and the commit")
-    path = serializers.CharField()
-    family = serializers.CharField(help_text="config.json's model_type")
-    parameters = serializers.IntegerField(allow_null=True)
-    sha256 = serializers.CharField()
-    bytes = serializers.IntegerField()
-    config = serializers.DictField()
-    created_at = serializers.DateTimeField()
 
 
 class CheckpointSerializer(serializers.Serializer[Any]):
@@ -336,49 +306,3 @@ class RowsView(APIView):
         last = after + len(found)
         more = last + 1 < version.rows
         return Response({"data": found, "next_cursor": encode(str(last)) if more else None, "has_more": more})
-
-
-class ModelsView(APIView):
-    scopes = {"GET": "models:read", "POST": "models:write"}
-
-    @extend_schema(
-        operation_id="list_models",
-        parameters=[*PAGE_PARAMETERS, OpenApiParameter("name", str)],
-        responses=page_of(ModelSerializer),
-    )
-    def get(self, request: Request) -> Response:
-        found = selectors.models(caller_of(request))
-        if name := request.query_params.get("name"):
-            found = found.filter(name=name)
-        return Response(paginate(found, read_page(request), model_as_json))
-
-    @extend_schema(
-        operation_id="register_model",
-        request=ModelCreateSerializer,
-        responses={
-            201: ModelSerializer,
-            200: OpenApiResponse(ModelSerializer, description="it is registered under this name already"),
-        },
-    )
-    @idempotent
-    def post(self, request: Request) -> Response:
-        caller = caller_of(request)
-        form = ModelCreateSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        name = form.validated_data["name"]
-        if "path" in form.validated_data:
-            model, created = services.register_path(caller, name=name, path=form.validated_data["path"])
-        else:
-            upload = selectors.upload_for(caller, form.validated_data["upload_id"])
-            model, created = services.register_upload(
-                caller.project, caller.user, name=name, upload_sha256=upload.sha256
-            )
-        return Response(model_as_json(model), status=201 if created else 200)
-
-
-class ModelView(APIView):
-    scopes = {"GET": "models:read"}
-
-    @extend_schema(operation_id="get_model", responses=ModelSerializer)
-    def get(self, request: Request, model_id: str) -> Response:
-        return Response(model_as_json(selectors.model_for(caller_of(request), model_id)))

@@ -14,13 +14,14 @@ import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, Protocol, cast
 
-from control_plane.catalog.store import CHUNK, BlobWriter
-from oolong.model_files import Fault, Unusable
+from oolong.contracts.model_report import Fault
+from oolong.model_files import Unusable
 from oolong.model_files.directory import MAX_FILES
 from oolong.model_files.faults import escaped
 
+CHUNK = 1024 * 1024
 MAX_TOTAL_BYTES = 256 * 1024**3
 SMALL_BYTES = 256 * 1024**2  # whatever the archive, so much may unfold
 MOST_TIMES = 20
@@ -124,9 +125,13 @@ def _refuse(name: str, code: str, message: str) -> None:
     raise Unusable([Fault(f"/files/{escaped(name)}", code, message)])
 
 
-def write_tar(root: Path, target: BlobWriter) -> None:
+class Writer(Protocol):
+    def write(self, data: bytes, /) -> int: ...
+
+
+def write_tar(root: Path, target: Writer) -> None:
     """The same files always give the same bytes: sorted names, no times, no owners."""
-    with tarfile.open(fileobj=_WriteOnly(target), mode="w|", format=tarfile.PAX_FORMAT) as tar:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as tar:  # type: ignore[call-overload]
         for path in _files(root):
             info = tarfile.TarInfo(str(path.relative_to(root)))
             info.size, info.mode, info.mtime = path.stat().st_size, 0o644, 0
@@ -139,11 +144,3 @@ def _files(root: Path) -> Iterator[Path]:
         folders.sort()
         for name in sorted(names):
             yield Path(folder) / name
-
-
-class _WriteOnly:
-    def __init__(self, target: BlobWriter) -> None:
-        self._target = target
-
-    def write(self, data: bytes) -> int:
-        return self._target.write(data)

@@ -13,8 +13,8 @@ from rest_framework.views import APIView
 from control_plane.accounts.caller import caller_of
 from control_plane.catalog import import_services as services
 from control_plane.catalog import selectors
-from control_plane.catalog.api import ModelSerializer
-from control_plane.catalog.models import ModelImport
+from control_plane.catalog.model_api import ModelSerializer
+from control_plane.catalog.models import ImportState, ModelImport
 from control_plane.catalog.show import model_as_json
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
@@ -48,7 +48,7 @@ class ModelImportSerializer(serializers.Serializer[Any]):
     hub_model = serializers.CharField()
     revision = serializers.CharField()
     commit = serializers.CharField()
-    state = serializers.ChoiceField(choices=["QUEUED", "RUNNING", "DONE", "FAILED", "CANCELLED"])
+    state = serializers.ChoiceField(choices=["QUEUED", "RUNNING", "CHECKING", "DONE", "FAILED", "CANCELLED"])
     message = serializers.CharField(help_text="why it did not become a model")
     node_id = serializers.CharField()
     bytes_done = serializers.IntegerField()
@@ -66,7 +66,7 @@ def import_as_json(asked: ModelImport) -> dict[str, Any]:
         "id": asked.pk,
         **{name: getattr(asked, name) for name in plain},
         "state": str(asked.state),
-        "model": model_as_json(asked.model) if asked.model else None,
+        "model": model_as_json(asked.model) if asked.model and asked.state == ImportState.DONE else None,
         "created_at": rfc3339(asked.created_at),
         "ended_at": rfc3339(asked.ended_at),
     }

@@ -11,7 +11,7 @@ from django.db.models import Q
 
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.secret_services import missing, reveal_for_host
-from control_plane.catalog import completion, parts, services, store
+from control_plane.catalog import completion, model_services, parts, services, store
 from control_plane.catalog.models import ImportState, ModelImport
 from control_plane.common import clock
 from control_plane.common.errors import FieldError, Problem, conflict, not_found, unprocessable
@@ -22,7 +22,8 @@ from oolong.contracts.model_imports import ImportOrder, ImportProgress
 SILENCE = timedelta(minutes=5)  # after which another node may have it
 MOST_TRIES = 3
 MOST_OPEN = 20  # of a project
-OPEN = (ImportState.QUEUED, ImportState.RUNNING)
+OPEN = (ImportState.QUEUED, ImportState.RUNNING)  # for nodes
+ON_ITS_WAY = (*OPEN, ImportState.CHECKING)
 COMMIT = re.compile(r"[0-9a-f]{40}")
 HUB_MODEL = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
@@ -48,9 +49,9 @@ def ask_import(
     }  # fmt: skip
     with transaction.atomic():
         hold_until_commit(LockClass.QUOTA, f"imports {caller.project.pk}")
-        if (found := ModelImport.objects.filter(**asked, state__in=OPEN).first()) is not None:
+        if (found := ModelImport.objects.filter(**asked, state__in=ON_ITS_WAY).first()) is not None:
             return found, False
-        if ModelImport.objects.filter(project=caller.project, state__in=OPEN).count() >= MOST_OPEN:
+        if ModelImport.objects.filter(project=caller.project, state__in=ON_ITS_WAY).count() >= MOST_OPEN:
             raise conflict(
                 "too_many", f"{MOST_OPEN} imports of this project are on their way; wait for one to end"
             )
@@ -155,7 +156,7 @@ def put_part(
 
 
 def complete(node_id: str, import_id: str) -> ModelImport:
-    """Join, verify, check the files as those of an upload are, and register. A model that is unusable is FAILED."""
+    """Join and verify; its files are checked from now on as those of an upload are."""
     held_by(node_id, import_id)
     with completion.one_at_a_time(import_id):
         return _complete(held_by(node_id, import_id))  # it may have ended while we asked for our turn
@@ -168,28 +169,17 @@ def _complete(asked: ModelImport) -> ModelImport:
         touched_at=clock.now()
     )
     origin = f"{asked.hub}/{asked.hub_model}@{asked.commit}"
-    try:
-        model, _ = services.register_upload(
-            asked.project,
-            asked.created_by,
-            name=asked.name,
-            upload_sha256=blob.sha256,
-            source="hub",
-            origin=origin,
-        )
-    except store.StorageUnavailable:
-        raise  # not the model's fault: its node asks again
-    except Problem as refusal:
-        _end(asked, ImportState.FAILED, refusal.detail, now=clock.now())
-    else:
+    with store.freed_if_refused(blob.sha256), transaction.atomic():
         # These bytes are what it asked for, even if a tick has queued it meanwhile for another node.
-        done = ModelImport.objects.filter(pk=asked.pk, state__in=OPEN, tar_sha256=asked.tar_sha256).update(
-            state=ImportState.DONE, model=model, node_id=asked.node_id, bytes_done=asked.bytes_total,
-            ended_at=clock.now(),
-        )  # fmt: skip
-        if done:
-            store.drop_parts(asked.pk)
-    store.free(blob.sha256)  # unless it became the model as it is, or somebody else has these bytes
+        waiting = ModelImport.objects.filter(pk=asked.pk, state__in=OPEN, tar_sha256=asked.tar_sha256)
+        if waiting.update(
+            state=ImportState.CHECKING, node_id=asked.node_id, bytes_done=asked.bytes_total, touched_at=clock.now()
+        ):
+            model = model_services.register_import(asked, archive=blob, origin=origin)
+            ModelImport.objects.filter(pk=asked.pk).update(model=model)
+            transaction.on_commit(lambda: store.drop_parts(asked.pk))
+        else:
+            store.free_on_commit(blob.sha256)  # it was cancelled meanwhile
     asked.refresh_from_db()
     return asked
 

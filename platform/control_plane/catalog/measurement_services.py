@@ -16,9 +16,15 @@ from control_plane.accounts.caller import Caller
 from control_plane.catalog import processes, rows, store
 from control_plane.catalog.fair_shares import next_of, refuse_too_many_checks
 from control_plane.catalog.measuring.job import JOB_FILE, MeasureJob, read_result
-from control_plane.catalog.models import BaseModel, DatasetMeasurement, DatasetVersion, MeasurementState
+from control_plane.catalog.models import (
+    BaseModel,
+    DatasetMeasurement,
+    DatasetVersion,
+    MeasurementState,
+    ModelState,
+)
 from control_plane.common.apart import apart, unforeseen
-from control_plane.common.errors import FieldError, unprocessable
+from control_plane.common.errors import FieldError, conflict, unprocessable
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +40,8 @@ def ask_measurement(
 
     422 for a model whose tokenizer lies on the nodes only, 409 when too many wait already.
     """
+    if model.state != ModelState.READY:
+        raise conflict("not_validated", f"model {model.pk} is {model.state}; take one that is READY")
     if not model.sha256:
         message = (
             f"{model.name!r} is a path on the nodes, and its tokenizer lies only there; name a stored model"

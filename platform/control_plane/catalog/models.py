@@ -164,18 +164,33 @@ class FetchUnderWay(models.Model):
     until = models.DateTimeField()
 
 
+class ModelState(models.TextChoices):
+    VALIDATING = "VALIDATING"
+    READY = "READY"
+    UNUSABLE = "UNUSABLE"
+    DUPLICATE = "DUPLICATE"  # of `same_as`: the same files under the same name
+
+
 class BaseModel(models.Model):
-    """A Hugging Face directory: a deterministic tar in the store, or a path that the nodes know."""
+    """A Hugging Face directory: a deterministic tar in the store, or a path that nodes offer. Immutable once READY."""
 
     id = models.CharField(primary_key=True, max_length=40, default=ids.base_model_id, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="base_models")
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
     name = models.CharField(max_length=120)
+    number = models.PositiveIntegerField(null=True)  # of the version, name@2, once READY
     source = models.CharField(max_length=10)  # upload | path | hub
     origin = models.CharField(
         max_length=1000, default="", blank=True
     )  # of a hub: its address, model and commit
     path = models.CharField(max_length=1000, default="", blank=True)
+    state = models.CharField(max_length=10, default=ModelState.READY, db_default=ModelState.READY.value)
+    message = models.TextField(default="", db_default="", blank=True)  # why UNUSABLE
+    report = models.JSONField(null=True)  # contracts.model_report.ModelReport, without its config
+    manifest_sha256 = models.CharField(
+        max_length=64, default="", db_default="", blank=True
+    )  # of its files' names and hashes
+    same_as = models.ForeignKey("self", on_delete=models.CASCADE, null=True)
     sha256 = models.CharField(max_length=64, default="", blank=True)  # of the tar
     bytes = models.BigIntegerField(default=0)
     family = models.CharField(max_length=60, default="", blank=True)  # config.json's model_type
@@ -185,13 +200,45 @@ class BaseModel(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["project", "name", "sha256", "path"], name="same_model_once")
+            models.UniqueConstraint(fields=["project", "name", "number"], name="model_version_once")
         ]
+
+    @property
+    def ref(self) -> str:
+        return f"{self.name}@{self.number}" if self.number is not None else ""
+
+
+class CheckState(models.TextChoices):
+    QUEUED = "QUEUED"
+    RUNNING = "RUNNING"
+    ENDED = "ENDED"
+
+
+class ModelCheck(models.Model):
+    """The work of checking one model: of an archive by a process here, of a path by a node that offers it."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.model_check_id, editable=False)
+    model = models.OneToOneField(BaseModel, on_delete=models.CASCADE, related_name="model_check")
+    archive_sha256 = models.CharField(max_length=64, default="", blank=True)  # "" of a path
+    path = models.CharField(max_length=1000, default="", blank=True)
+    state = models.CharField(max_length=8, default=CheckState.QUEUED)
+    host = models.CharField(max_length=255, default="", blank=True)  # where its process runs
+    pid = models.PositiveIntegerField(default=0)
+    node_id = models.CharField(max_length=40, default="", blank=True)
+    tries = models.PositiveIntegerField(default=0)  # nodes that took it
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    touched_at = models.DateTimeField(null=True)  # when its node last spoke of it
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["state"])]
 
 
 class ImportState(models.TextChoices):
     QUEUED = "QUEUED"
     RUNNING = "RUNNING"  # a node fetches it, or sends it on
+    CHECKING = "CHECKING"  # it is here whole; its model is VALIDATING
     DONE = "DONE"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"

@@ -27,6 +27,7 @@ COLUMNS = (
     Column("catalog.DatasetValidation", "canonical_sha256"),
     Column("catalog.DatasetValidation", "report_sha256"),
     Column("catalog.BaseModel", "sha256", "bytes"),
+    Column("catalog.ModelCheck", "archive_sha256", only=~Q(state="ENDED")),
     Column("catalog.FunctionVersion", "sha256", "bytes"),
     Column("runs.RewardTest", "samples_sha256", "samples_bytes"),
     Column("catalog.Checkpoint", "tar_sha256", "bytes", Q(state="STORED")),
@@ -47,6 +48,7 @@ NO_BLOBS = frozenset(
         "catalog.UploadSession.sha256",  # announced by the client
         "catalog.Checkpoint.manifest_sha256",  # of a file inside the tar
         "catalog.CheckpointUpload.tar_sha256",  # of an upload that has not ended
+        "catalog.BaseModel.manifest_sha256",  # of names and hashes
         "catalog.ModelImport.tar_sha256",  # the same; once it has, the model names the blob
         "fleet.Node.credential_sha256",
         "fleet.EnrolmentToken.sha256",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from control_plane.accounts.caller import Caller
 from control_plane.catalog import store
@@ -22,6 +22,7 @@ from control_plane.catalog.models import (
     Function,
     FunctionVersion,
     ModelImport,
+    ModelState,
     Upload,
     UploadSession,
 )
@@ -129,19 +130,30 @@ def _rows_from(version: DatasetVersion, first: int, limit: int) -> Iterator[dict
 
 
 def models(caller: Caller) -> QuerySet[BaseModel]:
-    return BaseModel.objects.filter(project=caller.project)
+    return BaseModel.objects.filter(project=caller.project).select_related("same_as")
 
 
 def model_for(caller: Caller, model_id: str) -> BaseModel:
     return or_not_found(models(caller).filter(pk=model_id).first(), "model", model_id)
 
 
+def state_of_model(model_id: str) -> str | None:
+    """For who may see the model already."""
+    return BaseModel.objects.filter(pk=model_id).values_list("state", flat=True).first()
+
+
 def find_model(caller: Caller, reference: str) -> BaseModel | None:
-    """By id, or the newest of that name."""
+    """By id, `name@3`, `name@latest`; a bare name means its latest version, or what is not one yet."""
     own = models(caller)
     if reference.startswith("bm_"):
-        return own.filter(pk=reference).first()
-    return own.filter(name=reference).order_by("-created_at").first()
+        found = own.filter(pk=reference).first()
+        return found.same_as if found is not None and found.same_as is not None else found
+    name, number = split_reference(reference)
+    named = own.filter(name=name).exclude(state=ModelState.DUPLICATE)
+    if number != "latest":
+        return named.filter(number=int(number)).first() if _is_number(number) else None
+    newest = F("number").desc(nulls_last=True), "-created_at", "-pk"
+    return named.filter(state=ModelState.READY).order_by(*newest).first() or named.order_by(*newest).first()
 
 
 def model_imports(caller: Caller) -> QuerySet[ModelImport]:

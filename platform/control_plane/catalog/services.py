@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from django.db import IntegrityError, transaction
 
 from control_plane.accounts.caller import Caller
-from control_plane.accounts.models import Project, User
 from control_plane.accounts.secret_services import reveal_for_host
 from control_plane.catalog import archives, store
 from control_plane.catalog.fair_shares import fetching
 from control_plane.catalog.models import (
-    BaseModel,
     Checkpoint,
     CheckpointState,
     CheckpointUpload,
@@ -25,7 +22,6 @@ from control_plane.catalog.models import (
 )
 from control_plane.common.errors import FieldError, Problem, conflict, unprocessable
 from control_plane.common.outbound import AddressRefused, FetchFailed, fetch
-from oolong.model_files import Unusable, check_directory, find_root, render_preview
 
 MAX_UPLOAD_BYTES = {"dataset": 8 * 1024**3, "model": archives.MAX_TOTAL_BYTES}
 PREVIEW_ROWS = 200
@@ -138,60 +134,6 @@ def create_dataset(caller: Caller, *, name: str, description: str = "") -> Datas
             f"there is a dataset {name!r} already ({existing.pk}); add a version to it",
             id=existing.pk,
         ) from error
-
-
-# --- base models ------------------------------------------------------------------------------------------
-
-
-def register_upload(
-    project: Project, user: User, *, name: str, upload_sha256: str, source: str = "upload", origin: str = ""
-) -> tuple[BaseModel, bool]:
-    """Check an uploaded archive and keep it as a deterministic tar. 422 names every faulty file."""
-    folder = store.temporary_path()
-    folder.mkdir()
-    try:
-        with store.open_blob(upload_sha256) as archive:
-            archives.extract(archive, folder, packed_bytes=store.size_of(upload_sha256))
-        root = find_root(folder)
-        facts = check_directory(root)
-        assert facts.chat is not None  # else the check would have refused it
-        if fault := render_preview(facts.chat).fault:
-            raise Unusable([fault])
-        with store.new_blob() as target:
-            archives.write_tar(root, target)
-    except Unusable as refusal:
-        errors = [FieldError(fault.pointer, fault.code, fault.message) for fault in refusal.faults]
-        raise unprocessable("model_unusable", str(refusal), errors) from refusal
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return _model_once(
-        project, user, name=name, source=source, origin=origin, path="",
-        sha256=target.blob.sha256, bytes=target.blob.bytes, family=facts.family,
-        parameters=facts.parameters, config=facts.config,
-    )  # fmt: skip
-
-
-def register_path(caller: Caller, *, name: str, path: str) -> tuple[BaseModel, bool]:
-    """A directory that every node has at this path. The nodes check it when they use it."""
-    if not path.startswith("/") or ".." in Path(path).parts:
-        raise unprocessable(
-            "invalid",
-            f"path={path!r}: an absolute path on the nodes",
-            [FieldError("/path", "not_absolute", "absolute")],
-        )
-    return _model_once(caller.project, caller.user, name=name, source="path", path=str(Path(path)))
-
-
-def _model_once(project: Project, user: User, *, name: str, **fields: Any) -> tuple[BaseModel, bool]:
-    key = {"name": name, "sha256": fields.get("sha256", ""), "path": fields["path"]}
-    defaults = {
-        "created_by": user,
-        **{field: value for field, value in fields.items() if field not in key},
-    }
-    with transaction.atomic():
-        if key["sha256"]:
-            store.hold(key["sha256"])
-        return BaseModel.objects.get_or_create(project=project, **key, defaults=defaults)
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------

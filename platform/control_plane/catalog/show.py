@@ -56,10 +56,17 @@ def version_as_json(version: DatasetVersion) -> dict[str, Any]:
 
 
 def model_as_json(model: BaseModel) -> dict[str, Any]:
+    report = model.report or {}
     return {
         "id": model.pk,
         "name": model.name,
         "source": model.source,
+        "number": model.number,
+        "ref": model.ref,
+        "state": str(model.state),
+        "message": model.message,
+        "errors": report.get("faults", []),
+        "same_as": model.same_as_id,
         "origin": model.origin,
         "path": model.path,
         "family": model.family,
@@ -67,6 +74,12 @@ def model_as_json(model: BaseModel) -> dict[str, Any]:
         "sha256": model.sha256,
         "bytes": model.bytes,
         "config": model.config,
+        "manifest_sha256": model.manifest_sha256,
+        "files": report.get("files", []),
+        "tensors": report.get("tensors"),
+        "dtypes": report.get("dtypes", {}),
+        "tokens": report.get("tokens"),
+        "prompt": report.get("prompt", ""),
         "created_at": rfc3339(model.created_at),
     }
 

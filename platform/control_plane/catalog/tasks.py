@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from control_plane.catalog import import_services, measurement_services, validation_services
+from control_plane.catalog import (
+    import_services,
+    measurement_services,
+    model_check_services,
+    validation_services,
+)
 from control_plane.common import clock
 from control_plane.common.locks import only_one
 
@@ -25,3 +30,9 @@ def advance_measurements() -> None:
 @only_one("advance-imports")
 def advance_imports() -> None:
     import_services.advance_imports(now=clock.now())
+
+
+@shared_task
+@only_one("advance-model-checks")
+def advance_model_checks() -> None:
+    model_check_services.advance_model_checks(now=clock.now())

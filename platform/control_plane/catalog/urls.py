@@ -6,6 +6,7 @@ from control_plane.catalog import (
     dataset_api,
     function_api,
     import_api,
+    model_api,
     selectors,
     upload_api,
     validation_api,
@@ -17,6 +18,14 @@ validation = long_poll(
     validation_api.ValidationView.as_view(), id="validation_id", shown="state", status=selectors.state_of_validation,
     bell=by_asking,
 )  # fmt: skip
+
+model = long_poll(
+    model_api.ModelView.as_view(),
+    id="model_id",
+    shown="state",
+    status=selectors.state_of_model,
+    bell=by_asking,
+)
 
 urlpatterns = [
     path("uploads", api.UploadsView.as_view()),
@@ -40,10 +49,11 @@ urlpatterns = [
     path("dataset-versions/<str:version_id>/derive", version_api.DeriveView.as_view()),
     path("dataset-versions/<str:version_id>/diff", version_api.DifferenceView.as_view()),
     path("dataset-versions/<str:version_id>/leaks", version_api.LeaksView.as_view()),
-    path("models", api.ModelsView.as_view()),
+    path("models", model_api.ModelsView.as_view()),
     path("model-imports", import_api.ModelImportsView.as_view()),
     path("model-imports/<str:import_id>", import_api.ModelImportView.as_view()),
-    path("models/<str:model_id>", api.ModelView.as_view()),
+    path("models/resolve", model_api.ResolveModelView.as_view()),
+    path("models/<str:model_id>", model),
     path("functions", function_api.FunctionsView.as_view()),
     path("functions/<str:function_id>", function_api.FunctionView.as_view()),
     path("function-versions/resolve", function_api.ResolveFunctionView.as_view()),

@@ -96,6 +96,10 @@ def model_import_id() -> str:
     return new_id("imp")
 
 
+def model_check_id() -> str:
+    return new_id("mchk")
+
+
 def user_id() -> str:
     return new_id("usr")
 

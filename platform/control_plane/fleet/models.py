@@ -50,6 +50,7 @@ class Node(models.Model):
     disk_free_bytes = models.BigIntegerField(default=0)
     liveness = models.CharField(max_length=16, choices=liveness_choices, default=Liveness.READY)
     intent = models.CharField(max_length=16, choices=intent_choices, default=Intent.ACTIVE)
+    model_roots = models.JSONField(null=True)  # directories of models that it offers; null: not said
     enrolled_at = models.DateTimeField(auto_now_add=True)
     last_seen_at = models.DateTimeField()
     desired_revision = models.BigIntegerField(

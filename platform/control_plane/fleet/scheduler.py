@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from oolong.contracts.agent import PROTOCOL
+from oolong.contracts.model_paths import root_of
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class NodeView:
     accepts: bool  # READY, not cordoned, not draining
     refusal: str = ""  # why it does not accept: "cordoned"
     protocol: int = PROTOCOL  # that its agent speaks
+    model_roots: tuple[str, ...] | None = ()  # directories of models; None: of an agent that takes any path
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Request:
     submitted_at: datetime
     not_before: datetime | None = None
     protocol: int = 1  # that an agent must speak for it
+    model_path: str = ""  # a directory below one that its node must offer
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,12 @@ def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str
     if not pool.nodes:
         return "no node has joined the pool"
 
+    offering = [node for node in pool.nodes.values() if _offers(node, request)]
+    if not offering:
+        return f"no node offers the model's directory {request.model_path}"
     fitting = [
         node
-        for node in pool.nodes.values()
+        for node in offering
         if node.id in pool.free
         and node.id not in pool.reserved
         and node.protocol >= request.protocol
@@ -123,13 +129,24 @@ def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str
         del pool.free[node.id][: request.slots]
         pool.used[request.team] = used + request.slots
         return Placement(request.id, node.id, slots)
-    return _wait(request, pool)
+    return _wait(request, pool, offering)
 
 
-def _wait(request: Request, pool: _Pool) -> str:
-    big_enough = [node for node in pool.nodes.values() if node.total >= request.slots]
+def _offers(node: NodeView, request: Request) -> bool:
+    if not request.model_path or node.model_roots is None:
+        return True
+    return root_of(request.model_path, node.model_roots) is not None
+
+
+def _wait(request: Request, pool: _Pool, offering: Sequence[NodeView]) -> str:
+    big_enough = [node for node in offering if node.total >= request.slots]
     if not big_enough:
-        largest = max(node.total for node in pool.nodes.values())
+        largest = max(node.total for node in offering)
+        if request.model_path:
+            return (
+                f"needs {request.slots} slots on one node that offers {request.model_path}; the largest such node "
+                f"has {largest}"
+            )
         return f"needs {request.slots} slots on one node; the largest node has {largest}"
     big_enough = [node for node in big_enough if node.protocol >= request.protocol]
     if not big_enough:

@@ -6,10 +6,10 @@ from typing import Any
 
 from django.db.models import Count, Prefetch
 
-from control_plane.accounts.models import Team
+from control_plane.accounts.models import Project, Team
 from control_plane.accounts.secrets import NODE_PREFIX, digest
 from control_plane.common.clock import rfc3339
-from control_plane.fleet.models import DEFAULT_POOL, Lease, Node, Quota, Slot
+from control_plane.fleet.models import DEFAULT_POOL, Lease, Liveness, Node, Quota, Slot
 from control_plane.fleet.scheduler import NodeView
 
 
@@ -30,9 +30,16 @@ def node_views(pool: str = DEFAULT_POOL) -> list[NodeView]:
             NodeView(
                 node.pk, node.name, free, len(slots), accepts, "" if accepts else node.status.lower(),
                 protocol=node.protocol,
+                model_roots=None if node.model_roots is None else tuple(node.model_roots),
             )
         )  # fmt: skip
     return views
+
+
+def model_roots(project: Project) -> set[str]:
+    """Directories of models that nodes offer to a project: those of every node that may be heard of again."""
+    nodes = Node.objects.exclude(liveness=Liveness.LOST)
+    return {root for roots in nodes.values_list("model_roots", flat=True) for root in roots or ()}
 
 
 def used_slots(pool: str = DEFAULT_POOL) -> dict[str, int]:
@@ -88,6 +95,7 @@ def node_as_json(node: Node) -> dict[str, Any]:
         "cpu_count": node.cpu_count,
         "memory_bytes": node.memory_bytes,
         "disk_free_bytes": node.disk_free_bytes,
+        "model_roots": node.model_roots or [],
         "slots": len(slots),
         "enrolled_at": rfc3339(node.enrolled_at),
         "last_seen_at": rfc3339(node.last_seen_at),

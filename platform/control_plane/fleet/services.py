@@ -30,6 +30,7 @@ from control_plane.fleet.models import (
     Watch,
 )
 from oolong.contracts.agent import PROTOCOL, Inventory
+from oolong.contracts.model_paths import MOST_ROOTS, faults_of_path
 
 ENROLMENT_LIFE = timedelta(minutes=15)
 PORTS_FROM, PORTS_TO = 20_000, 32_000  # below the range that Linux gives to outgoing connections
@@ -124,6 +125,8 @@ def _write_inventory(node: Node, inventory: Inventory) -> None:
     node.boot_id = inventory.boot_id[:80]
     node.cpu_count, node.memory_bytes = inventory.cpu_count, inventory.memory_bytes
     node.disk_free_bytes = inventory.disk_free_bytes
+    roots = inventory.model_roots
+    node.model_roots = None if roots is None else _plain_roots(roots)
     node.save()
     known = {slot.name: slot for slot in node.slots.all()}
     for item in inventory.slots:
@@ -139,6 +142,10 @@ def _write_inventory(node: Node, inventory: Inventory) -> None:
     gone = [slot.pk for slot in known.values() if slot.present]
     if gone:
         Slot.objects.filter(pk__in=gone).update(present=False)
+
+
+def _plain_roots(roots: list[str]) -> list[str]:
+    return sorted({root for root in roots if not faults_of_path(root)})[:MOST_ROOTS]
 
 
 def ring(nodes: Iterable[str]) -> None:

@@ -21,6 +21,7 @@ import oolong
 from control_plane.accounts.authentication import bearer
 from control_plane.catalog import parts, store
 from control_plane.catalog.import_services import imports_for
+from control_plane.catalog.model_check_services import checks_for
 from control_plane.catalog.serve import blob_response
 from control_plane.common import clock
 from control_plane.common.errors import Problem, not_found, unprocessable
@@ -74,6 +75,7 @@ class HeartbeatReplySerializer(serializers.Serializer[Any]):
     attempts = serializers.ListField(child=serializers.DictField())
     acknowledged = serializers.ListField(child=serializers.CharField())
     imports = serializers.ListField(child=serializers.CharField())
+    model_checks = serializers.ListField(child=serializers.CharField())
     heartbeat_seconds = serializers.FloatField()
     revision = serializers.IntegerField()
 
@@ -146,6 +148,7 @@ class HeartbeatView(NodeView):
                 attempts=attempts,
                 acknowledged=acknowledged,
                 imports=imports_for(node.pk, takes_work=node.takes_work),
+                model_checks=checks_for(node.pk, node.model_roots or [], takes_work=node.takes_work),
                 revision=node.desired_revision,
                 heartbeat_seconds=settings.ENVIRONMENT.heartbeat_seconds,
             )

@@ -68,6 +68,7 @@ def _desired(attempt: Attempt) -> DesiredAttempt:
         evaluation=_dataset_artifact(run.evaluation_version) if run.evaluation_version else None,
         model=_model_artifact(run),
         model_path=run.base_model.path if run.base_model else "",
+        model_files=_model_files(run),
         resume=_checkpoint_artifact(attempt.resume_checkpoint) if attempt.resume_checkpoint else None,
         sources=_sources(run),
         ports=attempt.ports,
@@ -128,6 +129,13 @@ def _model_artifact(run: Run) -> Artifact | None:
     if run.base_model.source == "path":
         return None
     return Artifact(sha256=run.base_model.sha256, bytes=run.base_model.bytes, kind="model")
+
+
+def _model_files(run: Run) -> dict[str, int]:
+    """Of a path: what its check found, by which a node sees at once that it is another directory by now."""
+    if run.base_model is None or not run.base_model.path or not run.base_model.report:
+        return {}
+    return {file["name"]: file["bytes"] for file in run.base_model.report["files"]}
 
 
 def may_read(node: Node, sha256: str) -> bool:

@@ -8,6 +8,9 @@ class RunsConfig(AppConfig):
     label = "runs"
 
     def ready(self) -> None:
+        from control_plane.catalog import model_roots
+        from control_plane.fleet.selectors import model_roots as offered_by_nodes
         from control_plane.runs.metrics import collect
 
         register(collect)
+        model_roots.source = offered_by_nodes

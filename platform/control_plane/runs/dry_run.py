@@ -42,7 +42,9 @@ def dry_run(caller: Caller, resolved: Resolved, *, now: datetime) -> DryRun:
     """Of a spec without errors. Nothing is written."""
     spec = resolved.spec
     assert spec is not None
-    fits = placement.preview(caller, spec, now=now)
+    fits = placement.preview(
+        caller, spec, model_path=resolved.base_model.path if resolved.base_model else "", now=now
+    )
     groups = spec.trainer.total_train_steps * spec.trainer.groups_per_step if spec.kind == "rl" else None
     most = groups * spec.rollout.group_size * spec.rollout.max_new_tokens if groups is not None else None
     return DryRun(

@@ -81,11 +81,12 @@ def fits_elsewhere(run: Run, node: Node, *, now: datetime) -> bool:
     return any(placement.request == run.pk for placement in decided.placements)
 
 
-def preview(caller: Caller, spec: RunSpec, *, now: datetime) -> dict[str, Any]:
+def preview(caller: Caller, spec: RunSpec, *, model_path: str = "", now: datetime) -> dict[str, Any]:
     """Where a run of this spec would stand if it were submitted now. Nothing is written."""
     asked = Request(
         id="preview", name=spec.name, team=caller.project.team_id, priority=spec.placement.priority,
         slots=spec.slots_needed, submitted_at=now, protocol=_protocol(bool(spec.secrets)),
+        model_path=model_path,
     )  # fmt: skip
     decided = plan(
         Snapshot(
@@ -108,6 +109,7 @@ def _request(run: Run) -> Request:
     return Request(
         id=run.pk, name=run.name, team=run.project.team_id, priority=run.priority, slots=run.slots_needed,
         submitted_at=run.created_at, not_before=run.not_before, protocol=_protocol(bool(run.spec.get("secrets"))),
+        model_path=run.base_model.path if run.base_model is not None else "",
     )  # fmt: skip
 
 

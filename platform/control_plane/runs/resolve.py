@@ -13,6 +13,7 @@ from control_plane.catalog.models import (
     CheckpointState,
     DatasetVersion,
     FunctionVersion,
+    ModelState,
 )
 from control_plane.catalog.rewards import known_rewards
 from control_plane.common.errors import FieldError
@@ -109,6 +110,17 @@ def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
             resolved.refuse(
                 "/model/base_model", "unknown_model",
                 f"there is no base model {spec.model.base_model!r}; register one, or see GET /api/v1/models",
+            )  # fmt: skip
+        elif resolved.base_model.state == ModelState.VALIDATING:
+            resolved.refuse(
+                "/model/base_model", "not_validated",
+                f"base model {resolved.base_model.pk} is being checked; wait until it is READY: "
+                f"GET /api/v1/models/{resolved.base_model.pk}?wait=30",
+            )  # fmt: skip
+        elif resolved.base_model.state == ModelState.UNUSABLE:
+            resolved.refuse(
+                "/model/base_model", "model_unusable",
+                f"base model {resolved.base_model.pk} cannot be used: {resolved.base_model.message}",
             )  # fmt: skip
         return
     checkpoint = catalog.find_checkpoint(caller, spec.model.checkpoint or "")

@@ -10,6 +10,8 @@ import typer
 from oolong.cli.output import JsonOption, byte_progress, show_json, show_table
 from oolong.client import Client
 
+WaitOption = Annotated[bool, typer.Option(help="wait until it is checked")]
+
 app = typer.Typer(no_args_is_help=True, help="Base models that runs start from.")
 
 
@@ -19,23 +21,30 @@ def upload(
         Path, typer.Argument(exists=True, help="Hugging Face directory, or a tar archive of one")
     ],
     name: Annotated[str, typer.Option(help="name of the base model")],
+    wait: WaitOption = True,
     json: JsonOption = False,
 ) -> None:
-    """Upload and register a base model. The same files under the same name give the model that is there."""
+    """Upload and register a base model. The same files under the same name give the version that is there."""
     with Client() as client, byte_progress(path.name) as progress:
-        model = client.models.upload(path, name=name, progress=progress)
+        model = client.models.begin_upload(path, name=name, progress=progress)
+    if wait:
+        with Client() as client:
+            model = client.models.checked(model)
     show_json(model) if json else print(model.id)
 
 
 @app.command()
 def register(
-    path: Annotated[str, typer.Argument(help="directory on the nodes")],
+    path: Annotated[str, typer.Argument(help="directory below one that nodes offer")],
     name: Annotated[str, typer.Option(help="name of the base model")],
+    wait: WaitOption = True,
     json: JsonOption = False,
 ) -> None:
-    """Register a model directory that lies on the nodes themselves."""
+    """Register a model directory that lies on the nodes themselves; such a node checks it."""
     with Client() as client:
-        model = client.models.register_path(path, name=name)
+        model = client.models.begin_register_path(path, name=name)
+        if wait:
+            model = client.models.checked(model)
     show_json(model) if json else print(model.id)
 
 
@@ -80,19 +89,23 @@ def list_imports(
 
 @app.command()
 def get(
-    model: Annotated[str, typer.Argument(help="id, or name: the newest of that name")],
+    model: Annotated[str, typer.Argument(help="id, name@2, or name: its latest version")],
     json: JsonOption = False,
 ) -> None:
     """One base model: where it is from and what it is."""
     with Client() as client:
         found = client.models.get(model) if model.startswith("bm_") else client.models.named(model)
+    faults = [f"{error.pointer}: {error.message}" for error in found.errors]
     if json:
         show_json(found)
         return
     origin = found.origin or found.path
     for field, value in (
-        ("id", found.id), ("name", found.name), ("source", found.source), ("origin", origin), ("family", found.family),
+        ("id", found.id), ("name", found.ref or found.name), ("state", found.state), ("source", found.source),
+        ("origin", origin), ("family", found.family),
         ("parameters", found.parameters), ("bytes", found.bytes), ("sha256", found.sha256),
+        ("files", len(found.files)), ("tensors", found.tensors), ("dtypes", " ".join(found.dtypes)),
+        ("prompt", repr(found.prompt) if found.prompt else ""), *(("fault", fault) for fault in faults),
     ):  # fmt: skip
         print(f"{field:<12}{value if value is not None else ''}")
 
@@ -106,6 +119,16 @@ def list_models(json: JsonOption = False) -> None:
         show_json(found)
         return
     show_table(
-        ("ID", "NAME", "FAMILY", "PARAMETERS", "BYTES"),
-        ((model.id, model.name, model.family, model.parameters, model.bytes) for model in found),
+        ("ID", "NAME", "STATE", "FAMILY", "PARAMETERS", "BYTES"),
+        (
+            (model.id, model.ref or model.name, model.state, model.family, model.parameters, model.bytes)
+            for model in found
+        ),
     )
+
+
+@app.command()
+def remove(model: Annotated[str, typer.Argument(help="id of one that is UNUSABLE or DUPLICATE")]) -> None:
+    """Forget what is no model after all."""
+    with Client() as client:
+        client.models.remove(model)

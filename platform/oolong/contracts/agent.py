@@ -41,6 +41,8 @@ class Inventory(Wire, frozen=True, kw_only=True):
     memory_bytes: int
     disk_free_bytes: int
     slots: list[SlotInventory]
+    # Directories of models that its owner offers to projects. None: an agent of before, which takes any path.
+    model_roots: list[str] | None = None
 
 
 class EnrolRequest(Wire, frozen=True, kw_only=True):
@@ -141,7 +143,8 @@ class DesiredAttempt(Wire, frozen=True, kw_only=True):
     dataset: Artifact
     evaluation: Artifact | None
     model: Artifact | None  # None when the model is a path on the node
-    model_path: str  # "" or a declared path on the node
+    model_path: str  # "" or a path below a directory that the node offers
+    model_files: dict[str, int] = {}  # bytes of each file of that path, as they were when it was checked
     resume: Artifact | None  # a STORED checkpoint
     sources: dict[str, Artifact] = {}  # uploaded source by contracts.user_source.SourceKind
     ports: dict[str, int]  # controller, reward, engine-0, engine-1, rendezvous
@@ -155,6 +158,9 @@ class HeartbeatReply(Wire, frozen=True, kw_only=True):
     attempts: list[DesiredAttempt]
     acknowledged: list[str]  # job ids whose final state and outbox the server has read to the end
     imports: list[str] = []  # models to fetch: those of this node first, then one that waits for a node
+    model_checks: list[
+        str
+    ] = []  # models below this node's directories to look at: its own first, then one that waits
     heartbeat_seconds: float = 10.0
     revision: int = (
         0  # of the desired state; handed back as ?revision=, so that a waiting heartbeat knows what is new

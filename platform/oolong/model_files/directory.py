@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from oolong.contracts.model_report import Fault
 from oolong.model_files import chat_template, families, tensor_manifest
-from oolong.model_files.faults import Fault, Unusable, of_file
+from oolong.model_files.faults import Unusable, of_file
 from oolong.model_files.safetensors_header import Tensor, read_header
 
 MAX_FILES = 2_000

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
+from oolong.contracts.model_report import Fault
 
 MOST_SHOWN = 50  # a config that names other layers makes thousands of them
-
-
-class Fault(msgspec.Struct, frozen=True):
-    pointer: str  # "/files/config.json", "/tensors/model.norm.weight"
-    code: str
-    message: str
 
 
 class Unusable(Exception):

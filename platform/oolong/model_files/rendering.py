@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
+from oolong.contracts.model_report import Fault
 from oolong.model_files import chat_template
 from oolong.model_files.chat_template import Source
-from oolong.model_files.faults import Fault, of_file
+from oolong.model_files.faults import of_file
 from oolong.sandbox import MEBIBYTE, Limits, Program, SandboxRefused, Status, examine
 from oolong.sandbox.parts import reachable_packages
 

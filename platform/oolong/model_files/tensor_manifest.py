@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from oolong.contracts.model_report import Fault
 from oolong.model_files import families
 from oolong.model_files.families import ConfigFault, Shape, whole
-from oolong.model_files.faults import Fault, of_file, of_tensor
+from oolong.model_files.faults import of_file, of_tensor
 from oolong.model_files.safetensors_header import Tensor
 
 WEIGHTS = frozenset({"F64", "F32", "F16", "BF16"})

@@ -26,10 +26,12 @@ from control_plane.accounts import services as accounts
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import Membership, Project, Role, Team, User
 from control_plane.accounts.scopes import ROLE_SCOPES
-from control_plane.catalog import measurement_services, processes, validation_services
+from control_plane.catalog import measurement_services, model_check_services, processes, validation_services
 from control_plane.catalog import services as catalog
 from control_plane.catalog.measuring import __main__ as measuring_main
+from control_plane.catalog.models import BaseModel, ModelCheck
 from control_plane.catalog.parsing import __main__ as parsing_main
+from control_plane.catalog.unfolding import __main__ as unfolding_main
 from control_plane.common import clock as clock_module
 from control_plane.fleet import services as fleet
 from control_plane.fleet.receiver import note_alive
@@ -39,7 +41,7 @@ from control_plane.runs.placement import place_jobs
 from control_plane.runs.progress import advance_runs
 from control_plane.runs.sweep import sweep_leases
 from oolong.cli.app import main as cli_main
-from oolong.client.sync import connection, datasets, runs
+from oolong.client.sync import connection, datasets, models, runs
 from oolong.contracts.agent import (
     PROTOCOL,
     HeartbeatReply,
@@ -51,6 +53,10 @@ from oolong.contracts.agent import (
 )
 from oolong.contracts.lifecycle import EndReason, JobState
 from oolong.contracts.telemetry import CheckpointLine
+from oolong.model_files import report
+from oolong.model_files.chat_template import Source, rendered
+from oolong.model_files.faults import of_file
+from oolong.model_files.rendering import CONVERSATION, Preview
 from oolong.sandbox import SandboxRefused
 
 MAPPING = {"prompt_column": "question", "answer_column": "answer", "split_column": "split"}
@@ -65,11 +71,35 @@ def validate_here() -> None:
             validation_services.advance_validations(now=clock_module.now())
 
 
+def check_models_here() -> None:
+    """Every archive of a model that waits to be checked, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        _without_processes(patch)
+        while ModelCheck.objects.filter(state="QUEUED").exclude(archive_sha256="").exists():
+            for _ in range(2):  # one tick starts it, the next settles it
+                model_check_services.advance_model_checks(now=clock_module.now())
+
+
+def render_here(source: Source) -> Preview:
+    asked = {"template": source.text, "special": source.special, "messages": CONVERSATION}
+    found = rendered(asked)
+    fault = of_file(source.file, found["code"], found["message"]) if found["code"] else None
+    return Preview(text=found["text"], isolation="none", fault=fault)
+
+
+def ready_model(owner: Any, name: str = "tiny", path: str = "/models/tiny") -> BaseModel:
+    """As if a node had looked at it."""
+    return BaseModel.objects.create(
+        project=owner.project, created_by=owner.user, name=name, source="path", path=path, number=1
+    )
+
+
 def _without_processes(patch: pytest.MonkeyPatch) -> None:
     def at_once(words: list[str], **_: Any) -> Any:
         work = {
             validation_services.MODULE: parsing_main.work,
             measurement_services.MODULE: measuring_main.work,
+            model_check_services.MODULE: unfolding_main.work,
         }
         work[words[2]](Path(words[-1]))
         return SimpleNamespace(pid=0)
@@ -79,6 +109,7 @@ def _without_processes(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(processes, "subprocess", SimpleNamespace(Popen=at_once, DEVNULL=-3))
     patch.setattr(parsing_main, "examine", refuse)
+    patch.setattr(report, "render_preview", render_here)
 
 
 class Clock:
@@ -140,6 +171,14 @@ class Person:
         validate_here()
         return self.post(f"/datasets/{dataset_id}/versions", {"validation_id": asked.json()["id"]})
 
+    def model(self, name: str, data: bytes) -> Any:
+        """A model of an archive, when its check has ended; or the refusal."""
+        asked = self.post("/models", {"name": name, "upload_id": self.upload(data, "model")})
+        if asked.status_code not in (200, 201):
+            return asked
+        check_models_here()
+        return self.get(f"/models/{asked.json()['id']}")
+
     def spec(self, **changes: Any) -> dict[str, Any]:
         return {
             "kind": "rl",
@@ -181,6 +220,7 @@ class SimulatedNode:
         return Inventory(
             hostname=self.name, agent_version="0", boot_id=self.boot_id, cpu_count=2, memory_bytes=1, disk_free_bytes=1,
             slots=[SlotInventory(slot=f"cpu-{n}", device="cpu") for n in range(self.slots)],
+            model_roots=["/models"],
         )  # fmt: skip
 
     def post(self, path: str, body: Any, **headers: str) -> Any:
@@ -297,7 +337,7 @@ def alice(person: Callable[..., Person], clock: Clock) -> Person:
     validation.refresh_from_db()
     dataset = catalog.create_dataset(caller, name="sums")
     validation_services.create_version_of(caller, dataset, validation)
-    catalog.register_path(caller, name="tiny", path="/models/tiny")
+    ready_model(alice)
     return alice
 
 
@@ -407,10 +447,11 @@ def oolong(
     def tick(seconds: float) -> None:
         validation_services.advance_validations(now=clock.now)
         measurement_services.advance_measurements(now=clock.now)
+        model_check_services.advance_model_checks(now=clock.now)
 
-    for waits in (connection, datasets, runs):
+    for waits in (connection, datasets, models, runs):
         monkeypatch.setattr(waits, "sleep", tick)
-    for waits in (datasets, runs):  # here nothing moves while a request waits
+    for waits in (datasets, models, runs):  # here nothing moves while a request waits
         monkeypatch.setattr(waits, "LONG_POLL_SECONDS", 0)
     monkeypatch.setattr(httpx, "Client", connected)
     monkeypatch.setenv("OOLONG_URL", "http://testserver")

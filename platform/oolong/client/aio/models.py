@@ -11,7 +11,10 @@ from oolong.client.aio.connection import AsyncConnection
 from oolong.client.aio.uploads import upload
 from oolong.client.aio.waiting import sleep
 from oolong.client.archives import Progress
-from oolong.client.errors import NotFound, OolongError
+from oolong.client.checked_models import refuse_unusable
+from oolong.client.errors import OolongError
+
+LONG_POLL_SECONDS = 30  # that one request waits for a model to be checked
 
 
 class AsyncModels:
@@ -25,19 +28,65 @@ class AsyncModels:
         return await self._connection.send(calls.models.get(model_id))
 
     async def named(self, name: str) -> models.Model:
-        """The newest of that name. Raises NotFound."""
-        async for model in self._connection.pages(calls.models.page(name=name)):
-            return model
-        raise NotFound(404, code="not_found", detail=f"no model is named {name!r}")
+        """A version by its reference, name@2 or name@latest; a bare name means the latest. Raises NotFound."""
+        return await self._connection.send(calls.models.resolve(name))
 
-    async def upload(self, path: str | Path, *, name: str, progress: Progress | None = None) -> models.Model:
-        """Register a Hugging Face directory (or an archive of one) as a base model."""
+    async def upload(
+        self,
+        path: str | Path,
+        *,
+        name: str,
+        timeout_seconds: float = 4 * 3600.0,
+        progress: Progress | None = None,
+    ) -> models.Model:
+        """Register a Hugging Face directory (or an archive of one) as a base model, and wait until it is checked.
+
+        Raises Invalid with every fault of a model that is unusable, and TimeoutError.
+        """
+        asked = await self.begin_upload(path, name=name, progress=progress)
+        return await self.checked(asked, timeout_seconds=timeout_seconds)
+
+    async def register_path(
+        self, path: str, *, name: str, timeout_seconds: float = 4 * 3600.0
+    ) -> models.Model:
+        """Register a directory below one that nodes offer, and wait until such a node has checked it.
+
+        Raises Invalid for a path that no node offers and with every fault of a model that is unusable, and
+        TimeoutError.
+        """
+        asked = await self.begin_register_path(path, name=name)
+        return await self.checked(asked, timeout_seconds=timeout_seconds)
+
+    async def checked(
+        self, model: models.Model, *, timeout_seconds: float = 4 * 3600.0, poll_seconds: float = 0.3
+    ) -> models.Model:
+        """Wait until the model is checked; the version that it is. Raises Invalid and TimeoutError."""
+        began = time.monotonic()
+        while model.state == "VALIDATING":
+            if time.monotonic() - began > timeout_seconds:
+                raise TimeoutError(f"model {model.id} is {model.state} after {timeout_seconds:g} s")
+            asked = time.monotonic()
+            call = calls.models.get(model.id, wait=LONG_POLL_SECONDS or None, seen=model.state)
+            model = await self._connection.send(call)
+            if model.state == "VALIDATING" and (took := time.monotonic() - asked) < poll_seconds:
+                await sleep(poll_seconds - took)
+        refuse_unusable(model)
+        return model if model.same_as is None else await self.get(model.same_as)
+
+    async def begin_upload(
+        self, path: str | Path, *, name: str, progress: Progress | None = None
+    ) -> models.Model:
+        """Upload and ask for the check without waiting for it."""
         uploaded = await upload(self._connection, Path(path), purpose="model", progress=progress)
         return await self._connection.send(calls.models.register_upload(name, uploaded.id))
 
-    async def register_path(self, path: str, *, name: str) -> models.Model:
-        """Register a directory that lies on the nodes themselves."""
+    async def begin_register_path(self, path: str, *, name: str) -> models.Model:
+        """Ask for the check of a path without waiting for it."""
         return await self._connection.send(calls.models.register_path(name, path))
+
+    async def remove(self, model_id: str) -> None:
+        """Forget one that is UNUSABLE or DUPLICATE."""
+        await self._connection.send(calls.models.remove(model_id))
 
     async def import_from_hub(
         self,

@@ -11,8 +11,17 @@ def page(*, name: str | None = None) -> Call[Page[Model]]:
     return call.page("models", Model, name=name)
 
 
-def get(model_id: str) -> Call[Model]:
-    return call.get("models/{}", Model, model_id)
+def get(model_id: str, *, wait: int | None = None, seen: str | None = None) -> Call[Model]:
+    """With `wait` the answer comes when the state is another than `seen`, or after so many seconds."""
+    return call.get("models/{}", Model, model_id, wait=wait, seen=seen)
+
+
+def resolve(reference: str) -> Call[Model]:
+    return call.get("models/resolve", Model, ref=reference)
+
+
+def remove(model_id: str) -> Call[None]:
+    return call.delete("models/{}", model_id)
 
 
 def register_upload(name: str, upload_id: str) -> Call[Model]:

@@ -6,11 +6,24 @@ from datetime import datetime
 from typing import Any
 
 from oolong.client.models.answer import Answer
+from oolong.contracts.run_spec import SpecError
+
+
+class ModelFile(Answer):
+    name: str
+    bytes: int
+    sha256: str
 
 
 class Model(Answer):
     id: str
     name: str
+    number: int | None = None  # of the version, once READY
+    ref: str = ""  # name@2
+    state: str = "READY"  # VALIDATING, READY, UNUSABLE, DUPLICATE
+    message: str = ""  # why UNUSABLE
+    errors: list[SpecError] = []  # every fault, by file or tensor
+    same_as: str | None = None  # of a DUPLICATE: the version with the same files
     family: str
     parameters: int | None
     sha256: str
@@ -19,6 +32,12 @@ class Model(Answer):
     source: str  # upload, path or hub
     path: str = ""  # on the nodes
     origin: str = ""  # of a hub: address, model and commit
+    manifest_sha256: str = ""  # of the names and hashes of its files
+    files: list[ModelFile] = []
+    tensors: int | None = None
+    dtypes: dict[str, int] = {}  # parameters by dtype
+    tokens: int | None = None  # ids of the tokenizer
+    prompt: str = ""  # what its chat template makes of a small conversation
     created_at: datetime
 
 
@@ -31,7 +50,7 @@ class ModelImport(Answer):
     hub_model: str
     revision: str
     commit: str = ""
-    state: str  # QUEUED, RUNNING, DONE, FAILED, CANCELLED
+    state: str  # QUEUED, RUNNING, CHECKING, DONE, FAILED, CANCELLED
     message: str = ""
     bytes_done: int = 0
     bytes_total: int = 0

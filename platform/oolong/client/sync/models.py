@@ -8,10 +8,13 @@ from pathlib import Path
 
 from oolong.client import calls, models
 from oolong.client.archives import Progress
-from oolong.client.errors import NotFound, OolongError
+from oolong.client.checked_models import refuse_unusable
+from oolong.client.errors import OolongError
 from oolong.client.sync.connection import Connection
 from oolong.client.sync.uploads import upload
 from oolong.client.sync.waiting import sleep
+
+LONG_POLL_SECONDS = 30  # that one request waits for a model to be checked
 
 
 class Models:
@@ -25,19 +28,61 @@ class Models:
         return self._connection.send(calls.models.get(model_id))
 
     def named(self, name: str) -> models.Model:
-        """The newest of that name. Raises NotFound."""
-        for model in self._connection.pages(calls.models.page(name=name)):
-            return model
-        raise NotFound(404, code="not_found", detail=f"no model is named {name!r}")
+        """A version by its reference, name@2 or name@latest; a bare name means the latest. Raises NotFound."""
+        return self._connection.send(calls.models.resolve(name))
 
-    def upload(self, path: str | Path, *, name: str, progress: Progress | None = None) -> models.Model:
-        """Register a Hugging Face directory (or an archive of one) as a base model."""
+    def upload(
+        self,
+        path: str | Path,
+        *,
+        name: str,
+        timeout_seconds: float = 4 * 3600.0,
+        progress: Progress | None = None,
+    ) -> models.Model:
+        """Register a Hugging Face directory (or an archive of one) as a base model, and wait until it is checked.
+
+        Raises Invalid with every fault of a model that is unusable, and TimeoutError.
+        """
+        asked = self.begin_upload(path, name=name, progress=progress)
+        return self.checked(asked, timeout_seconds=timeout_seconds)
+
+    def register_path(self, path: str, *, name: str, timeout_seconds: float = 4 * 3600.0) -> models.Model:
+        """Register a directory below one that nodes offer, and wait until such a node has checked it.
+
+        Raises Invalid for a path that no node offers and with every fault of a model that is unusable, and
+        TimeoutError.
+        """
+        asked = self.begin_register_path(path, name=name)
+        return self.checked(asked, timeout_seconds=timeout_seconds)
+
+    def checked(
+        self, model: models.Model, *, timeout_seconds: float = 4 * 3600.0, poll_seconds: float = 0.3
+    ) -> models.Model:
+        """Wait until the model is checked; the version that it is. Raises Invalid and TimeoutError."""
+        began = time.monotonic()
+        while model.state == "VALIDATING":
+            if time.monotonic() - began > timeout_seconds:
+                raise TimeoutError(f"model {model.id} is {model.state} after {timeout_seconds:g} s")
+            asked = time.monotonic()
+            call = calls.models.get(model.id, wait=LONG_POLL_SECONDS or None, seen=model.state)
+            model = self._connection.send(call)
+            if model.state == "VALIDATING" and (took := time.monotonic() - asked) < poll_seconds:
+                sleep(poll_seconds - took)
+        refuse_unusable(model)
+        return model if model.same_as is None else self.get(model.same_as)
+
+    def begin_upload(self, path: str | Path, *, name: str, progress: Progress | None = None) -> models.Model:
+        """Upload and ask for the check without waiting for it."""
         uploaded = upload(self._connection, Path(path), purpose="model", progress=progress)
         return self._connection.send(calls.models.register_upload(name, uploaded.id))
 
-    def register_path(self, path: str, *, name: str) -> models.Model:
-        """Register a directory that lies on the nodes themselves."""
+    def begin_register_path(self, path: str, *, name: str) -> models.Model:
+        """Ask for the check of a path without waiting for it."""
         return self._connection.send(calls.models.register_path(name, path))
+
+    def remove(self, model_id: str) -> None:
+        """Forget one that is UNUSABLE or DUPLICATE."""
+        self._connection.send(calls.models.remove(model_id))
 
     def import_from_hub(
         self,

@@ -15,7 +15,7 @@ from control_plane.accounts import selectors, service_accounts
 from control_plane.accounts import services as accounts
 from control_plane.accounts.models import ApiToken, Membership, Project, Role, Team, TeamMembership, User
 from control_plane.accounts.scopes import SCOPES
-from control_plane.catalog.models import Checkpoint, DatasetValidation, ModelImport
+from control_plane.catalog.models import BaseModel, Checkpoint, DatasetValidation, ModelCheck, ModelImport
 from control_plane.common import clock
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node
@@ -103,6 +103,8 @@ def build_world() -> World:
         project=home, created_by=users["alice"], name="secret plan", hub="https://hub.test", hub_model="a/b",
         revision="main", state="RUNNING", node_id=node.pk, tar_bytes=len(b"checkpoint 2"), touched_at=clock.now(),
     ).pk  # fmt: skip
+    ModelCheck.objects.update(state="RUNNING", node_id=node.pk, touched_at=clock.now())
+    ids["check_id"] = ModelCheck.objects.get().pk
     ids["token_id"] = ApiToken.objects.get(user=users["alice"], name="test").pk
     ids["user_id"] = users[ROLES[5]].pk
     ids["invitation_id"] = api(alice, "POST", "/invitations", {"role": "viewer"}, status=201)["id"]
@@ -129,7 +131,7 @@ def _dead_tokens(person: Any, home: Project, tokens: dict[str, str], users: dict
 def _node(tokens: dict[str, str], name: str, slots: int = 2) -> Node:
     inventory = Inventory(
         hostname=name, agent_version="0", boot_id="boot", cpu_count=2, memory_bytes=1, disk_free_bytes=1,
-        slots=[SlotInventory(slot=f"cpu-{n}", device="cpu") for n in range(slots)],
+        slots=[SlotInventory(slot=f"cpu-{n}", device="cpu") for n in range(slots)], model_roots=["/models"],
     )  # fmt: skip
     enrolment, _ = fleet.create_enrolment_token(now=clock.now())
     node, tokens[name] = fleet.enrol(token=enrolment, name=name, inventory=inventory, now=clock.now())
@@ -148,6 +150,7 @@ def _catalog(alice: str) -> dict[str, str]:
     version = api(alice, "POST", f"/datasets/{dataset['id']}/versions", body, status=201)
     api(alice, "PUT", f"/datasets/{dataset['id']}/aliases/gold", {"version": "1"}, status=200)
     model = api(alice, "POST", "/models", {"name": "tiny", "path": "/models/tiny"}, status=201)
+    BaseModel.objects.update(state="READY", number=1)  # as if the check below had ended well
     function = {"name": "one", "kind": "reward", "source": REWARD}
     function = api(alice, "POST", "/functions", function, status=201)
     session = {"filename": "f", "purpose": "dataset", "bytes": 1}

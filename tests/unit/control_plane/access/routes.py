@@ -110,7 +110,9 @@ ROUTES = {
     "POST /dataset-versions/{version_id}/statistics": "datasets:write",
     "GET /models": "models:read",
     "POST /models": "models:write",
+    "GET /models/resolve": "models:read",
     "GET /models/{model_id}": "models:read",
+    "DELETE /models/{model_id}": "models:write",
     "GET /model-imports": "models:read",
     "POST /model-imports": "models:write",
     "GET /model-imports/{import_id}": "models:read",
@@ -221,6 +223,9 @@ ROUTES = {
     "POST /agent/heartbeat": NODE,
     "GET /agent/artifacts/{sha256}": NODE,
     "POST /agent/attempts/{attempt_id}/checkpoints": NODE,
+    "POST /agent/model-checks/{check_id}/begin": NODE,
+    "POST /agent/model-checks/{check_id}/progress": NODE,
+    "POST /agent/model-checks/{check_id}/complete": NODE,
     "POST /agent/imports/{import_id}/begin": NODE,
     "POST /agent/imports/{import_id}/progress": NODE,
     "POST /agent/imports/{import_id}/failed": NODE,
@@ -290,6 +295,9 @@ STALE = {
     "POST /agent/attempts/{attempt_id}/checkpoints": 409,
     "PUT /agent/uploads/{upload_id}/parts/{number}": 200,  # bytes only: completing them is refused
     "POST /agent/uploads/{upload_id}/complete": 409,
+    "POST /agent/model-checks/{check_id}/begin": 200,  # nor have checks of models
+    "POST /agent/model-checks/{check_id}/progress": 200,
+    "POST /agent/model-checks/{check_id}/complete": 422,  # without a body
     "POST /agent/imports/{import_id}/begin": 200,  # imports have nothing to do with runs
     "POST /agent/imports/{import_id}/progress": 200,
     "POST /agent/imports/{import_id}/failed": 422,  # without a body

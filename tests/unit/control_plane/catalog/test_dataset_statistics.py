@@ -19,6 +19,7 @@ from control_plane.catalog.measuring.job import lengths_of
 from control_plane.catalog.measuring.lengths import EXACT_UP_TO, measure, rounded
 from control_plane.catalog.models import DatasetMeasurement
 from tests.support.model_files import archive, files
+from tests.unit.control_plane.conftest import ready_model
 
 
 def words() -> bytes:
@@ -42,8 +43,7 @@ ROWS = [
 @pytest.fixture
 def version(alice: Any, monkeypatch: pytest.MonkeyPatch, quick_validations: None) -> str:
     """A version of 110 rows and a model `worded`; the sandbox is left out, tests/sandbox has it."""
-    model = alice.upload(archive(files(tokenizer__json=words())), "model")
-    assert alice.post("/models", {"name": "worded", "upload_id": model}).status_code == 201
+    assert alice.model("worded", archive(files(tokenizer__json=words()))).json()["state"] == "READY"
     made = alice.dataset("lengths", ROWS, completion_column="how")
     assert made.status_code == 201, made.content
 
@@ -84,7 +84,11 @@ def test_lengths_are_counted_once_by_split_with_percentiles_and_a_share(
 
 
 def test_odd_questions_are_refused_with_the_way(alice: Any, version: str, person: Any) -> None:
-    alice.post("/models", {"name": "elsewhere", "path": "/models/x"})
+    ready_model(alice, "elsewhere", "/models/x")
+    upload = alice.upload(archive(files()), "model")
+    alice.post("/models", {"name": "not yet", "upload_id": upload})
+    reply = ask(alice, version, "not yet")
+    assert (reply.status_code, reply.json()["code"]) == (409, "not_validated")
     reply = ask(alice, version, "elsewhere")
     assert (reply.status_code, reply.json()["code"]) == (422, "no_tokenizer")
     assert ask(alice, version, "nobody").status_code == 404
@@ -95,10 +99,7 @@ def test_odd_questions_are_refused_with_the_way(alice: Any, version: str, person
 def test_a_tokenizer_that_cannot_be_loaded_is_told_and_may_be_asked_again(
     alice: Any, version: str, clock: Any
 ) -> None:
-    broken = alice.upload(
-        archive(files(tokenizer__json=b'{"model": {"type": "NoSuch", "vocab": {}}}')), "model"
-    )
-    alice.post("/models", {"name": "broken", "upload_id": broken})
+    alice.model("broken", archive(files(tokenizer__json=b'{"model": {"type": "NoSuch", "vocab": {}}}')))
     ask(alice, version, "broken")
     found = done(alice, version, clock)
     assert (found["state"], "cannot be loaded" in found["message"]) == ("FAILED", True)

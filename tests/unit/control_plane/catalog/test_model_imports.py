@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from control_plane.catalog import parts, services, store
+from control_plane.catalog import parts, store
 from control_plane.catalog.import_services import MOST_TRIES, SILENCE, advance_imports
 from control_plane.catalog.models import BaseModel, ModelImport
 from control_plane.catalog.storage.local import LocalStorage
 from control_plane.common.locks import LockClass, held_meanwhile
 from control_plane.fleet.models import Node
 from tests.support.model_files import archive, files
+from tests.unit.control_plane.conftest import check_models_here
 
 COMMIT = "c" * 40
 
@@ -47,6 +48,14 @@ def send(node: Any, import_id: str, data: bytes) -> Any:
     return call(node, import_id, "complete")
 
 
+def send_and_check(alice: Any, node: Any, import_id: str, data: bytes) -> Any:
+    """The import when what was sent is checked."""
+    assert send(node, import_id, data).json()["state"] == "CHECKING"
+    assert node.beat().imports == [], "the node has done its part"
+    check_models_here()
+    return alice.get(f"/model-imports/{import_id}").json()
+
+
 def test_a_node_hears_of_it_takes_it_and_it_becomes_a_model_with_its_commit(alice: Any, node: Any) -> None:
     asked = ask(alice)
     assert (asked.status_code, asked.json()["state"], asked.json()["revision"]) == (202, "QUEUED", "main")
@@ -60,8 +69,9 @@ def test_a_node_hears_of_it_takes_it_and_it_becomes_a_model_with_its_commit(alic
     call(first, identity, "progress", {"bytes_done": 5, "bytes_total": 10})
     seen = alice.get(f"/model-imports/{identity}").json()
     assert (seen["state"], seen["bytes_done"], seen["bytes_total"]) == ("RUNNING", 5, 10)
-    assert send(first, identity, archive(files())).json()["state"] == "DONE"
-    model = alice.get(f"/model-imports/{identity}").json()["model"]
+    done = send_and_check(alice, first, identity, archive(files()))
+    assert done["state"] == "DONE"
+    model = done["model"]
     assert (model["name"], model["source"], model["family"]) == ("tiny-hub", "hub", "qwen3")
     assert model["origin"] == f"https://hub.example.org/acme/tiny@{COMMIT}"
     assert first.beat().imports == []
@@ -99,10 +109,10 @@ def test_what_the_node_sends_is_checked_as_every_upload_is(
 ) -> None:
     identity, first = ask(alice).json()["id"], node()
     call(first, identity, "begin")
-    assert send(first, identity, archive(contents)).json()["state"] == "FAILED"
-    seen = alice.get(f"/model-imports/{identity}").json()
+    seen = send_and_check(alice, first, identity, archive(contents))
+    assert seen["state"] == "FAILED"
     assert said in seen["message"] and seen["model"] is None
-    assert not BaseModel.objects.filter(source="hub").exists()
+    assert BaseModel.objects.get(source="hub").state == "UNUSABLE"
     assert not store.has_blob(hashlib.sha256(archive(contents)).hexdigest()), "nobody would ever name it"
 
 
@@ -117,7 +127,7 @@ def test_an_import_is_put_together_by_one_request_at_a_time(alice: Any, node: An
             "being_completed",
             "10",
         )
-    assert call(first, identity, "complete").json()["state"] == "DONE"
+    assert call(first, identity, "complete").json()["state"] == "CHECKING"
     assert call(first, identity, "complete").status_code == 409, "it has ended, and begins no work again"
 
 
@@ -127,14 +137,23 @@ def test_a_storage_that_is_away_is_not_the_models_fault(
     identity, first = ask(alice).json()["id"], node()
     call(first, identity, "begin")
 
-    def away(self: Any, sha256: str) -> Any:
+    def away(self: Any, sha256: str) -> bool:
         raise store.StorageUnavailable("the bucket does not answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalStorage, "open", away)
+        patch.setattr(LocalStorage, "has", away)
         assert send(first, identity, archive(files())).status_code == 503
     assert alice.get(f"/model-imports/{identity}").json()["state"] == "RUNNING"
-    assert call(first, identity, "complete").json()["state"] == "DONE"
+    assert call(first, identity, "complete").json()["state"] == "CHECKING"
+
+
+def test_the_same_files_again_are_the_version_that_is_there(alice: Any, node: Any) -> None:
+    first = node()
+    for _ in range(2):
+        identity = ask(alice).json()["id"]
+        call(first, identity, "begin")
+        seen = send_and_check(alice, first, identity, archive(files()))
+        assert (seen["state"], seen["model"]["ref"]) == ("DONE", "tiny-hub@1")
 
 
 def test_what_the_node_says_of_a_failure_is_shown(alice: Any, node: Any) -> None:
@@ -177,45 +196,21 @@ def test_a_node_that_falls_silent_loses_it_to_another_a_few_times(alice: Any, no
     assert "fell silent" in alice.get(f"/model-imports/{identity}").json()["message"]
 
 
-def test_what_a_tick_gives_away_while_it_is_completed_is_done_all_the_same(
+def test_what_a_tick_gives_away_while_it_is_joined_is_checked_all_the_same(
     alice: Any, node: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     identity, first = ask(alice).json()["id"], node()
     call(first, identity, "begin")
-    plain = services.register_upload
-
-    def slow(*args: Any, **fields: Any) -> Any:
-        made = plain(*args, **fields)
-        advance_imports(now=clock.forward((SILENCE + timedelta(seconds=1)).total_seconds()))
-        assert ModelImport.objects.get().state == "QUEUED"
-        return made
-
-    monkeypatch.setattr(services, "register_upload", slow)
-    assert send(first, identity, archive(files())).json()["state"] == "DONE"
-    seen = alice.get(f"/model-imports/{identity}").json()
-    assert (seen["state"], seen["model"]["name"]) == ("DONE", "tiny-hub")
-    assert first.beat().imports == []
-
-
-def test_joining_for_long_is_no_silence(
-    alice: Any, node: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    identity, first = ask(alice).json()["id"], node()
-    call(first, identity, "begin")
-    join, register = parts.join, services.register_upload
+    join = parts.join
 
     def slow_join(*args: Any, **fields: Any) -> Any:
-        clock.forward((SILENCE + timedelta(seconds=1)).total_seconds())
+        advance_imports(now=clock.forward((SILENCE + timedelta(seconds=1)).total_seconds()))
+        assert ModelImport.objects.get().state == "QUEUED"
         return join(*args, **fields)
 
-    def checked(*args: Any, **fields: Any) -> Any:
-        advance_imports(now=clock.now)
-        assert ModelImport.objects.get().state == "RUNNING"
-        return register(*args, **fields)
-
     monkeypatch.setattr(parts, "join", slow_join)
-    monkeypatch.setattr(services, "register_upload", checked)
-    assert send(first, identity, archive(files())).json()["state"] == "DONE"
+    seen = send_and_check(alice, first, identity, archive(files()))
+    assert (seen["state"], seen["model"]["name"]) == ("DONE", "tiny-hub")
 
 
 @pytest.mark.parametrize(
@@ -270,7 +265,7 @@ def test_a_commit_that_is_none_or_another_ends_the_import(
 def test_the_commit_that_was_asked_for_is_taken(alice: Any, node: Any) -> None:
     identity, first = ask(alice, revision=COMMIT).json()["id"], node()
     call(first, identity, "begin")
-    assert send(first, identity, archive(files())).json()["state"] == "DONE"
+    assert send_and_check(alice, first, identity, archive(files()))["state"] == "DONE"
 
 
 def test_a_cancelled_import_is_taken_by_nobody(alice: Any, node: Any) -> None:

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from control_plane.catalog import archives, store
-from control_plane.catalog.models import BaseModel
+from control_plane.catalog import archives, processes, store
+from control_plane.catalog.model_check_services import LONGEST, advance_model_checks
 from tests.support.archives import sparse
 from tests.support.model_files import CONFIG, PARAMETERS, archive, config, files, safetensors, with_header
-
-
-@pytest.fixture
-def alice(person: Any, clock: Any) -> Any:
-    """Here she has nothing yet."""
-    return person("alice")
+from tests.unit.control_plane.conftest import check_models_here
 
 
 def register(alice: Any, data: bytes, name: str = "model") -> Any:
-    return alice.post("/models", {"name": name, "upload_id": alice.upload(data, "model")})
+    """The model when its check has ended."""
+    return alice.model(name, data).json()
 
 
 def test_a_model_is_kept_with_its_facts_as_a_tar_of_plain_files(alice: Any) -> None:
-    reply = register(alice, archive(files()))
-    assert reply.status_code == 201, reply.content
-    model = reply.json()
+    model = register(alice, archive(files()))
+    assert (model["state"], model["ref"], model["errors"]) == ("READY", "model@1", [])
     assert (model["family"], model["parameters"], model["config"]) == ("qwen3", PARAMETERS, CONFIG)
+    assert (model["tensors"], model["tokens"], model["dtypes"]) == (13, 3, {"F32": PARAMETERS})
+    assert model["prompt"].endswith("<user>And twice that?<assistant>")
+    assert [file["name"] for file in model["files"]] == sorted(files())
     with tarfile.open(Path(store.lend(model["sha256"]))) as tar:
         assert tar.getnames() == ["chat_template.jinja", "config.json", "model.safetensors", "tokenizer.json"]
         kept = tar.extractfile("model.safetensors")
@@ -37,14 +36,44 @@ def test_a_model_is_kept_with_its_facts_as_a_tar_of_plain_files(alice: Any) -> N
         assert kept.read() == safetensors()
 
 
-def test_the_same_files_are_the_same_model_however_they_were_packed(alice: Any) -> None:
+def test_a_model_is_validating_until_a_process_has_looked_at_it(alice: Any, clock: Any) -> None:
+    upload = alice.upload(archive(files()), "model")
+    asked = alice.post("/models", {"name": "model", "upload_id": upload})
+    assert (asked.status_code, asked.json()["state"], asked.json()["number"]) == (201, "VALIDATING", None)
+    again = alice.post("/models", {"name": "model", "upload_id": upload})
+    assert (again.status_code, again.json()["id"]) == (200, asked.json()["id"])
+    spec = alice.spec(model={"base_model": "model"})
+    told = {error["pointer"]: error for error in alice.post("/runs", {"spec": spec}).json()["errors"]}
+    assert told["/model/base_model"]["code"] == "not_validated"
+    assert alice.call("DELETE", f"/models/{asked.json()['id']}").status_code == 409
+    check_models_here()
+    assert alice.get(f"/models/{asked.json()['id']}").json()["state"] == "READY"
+    assert alice.post("/models", {"name": "model", "upload_id": upload}).json()["ref"] == "model@1"
+
+
+def test_the_same_files_are_the_same_version_however_they_were_packed(alice: Any) -> None:
     first = register(alice, archive(files()))
     packed = archive(dict(reversed(files().items())), mode="w:gz", prefix="tiny-model/", mtime=99)
     again = register(alice, packed)
-    assert (first.status_code, again.status_code) == (201, 200)
-    assert again.json() == first.json()
+    assert (again["state"], again["same_as"], again["number"]) == ("DUPLICATE", first["id"], None)
+    assert alice.get(f"/models/resolve?ref={again['id']}").json() == first
     other = register(alice, packed, "another name")
-    assert (other.status_code, other.json()["sha256"]) == (201, first.json()["sha256"])
+    assert (other["ref"], other["sha256"]) == ("another name@1", first["sha256"])
+
+
+def test_versions_of_a_name_have_numbers_and_references(alice: Any, person: Any) -> None:
+    first = register(alice, archive(files()))
+    register(alice, archive(files(model__safetensors=b"no")))  # which is no version
+    second = register(alice, archive(files(generation_config__json=b"{}")))
+    assert (first["ref"], second["ref"]) == ("model@1", "model@2")
+    for reference, model in (
+        ("model@1", first), ("model@2", second), ("model", second), ("model@latest", second), (first["id"], first),
+    ):  # fmt: skip
+        assert alice.get(f"/models/resolve?ref={reference}").json() == model, reference
+    for reference in ("model@3", "model@x", "nobody", ""):
+        assert alice.get(f"/models/resolve?ref={reference}").status_code == 404, reference
+    charlie = person("charlie", team="blue")
+    assert charlie.get("/models/resolve?ref=model@1").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -77,28 +106,54 @@ def test_the_same_files_are_the_same_model_however_they_were_packed(alice: Any) 
 def test_an_unusable_model_is_refused_by_file(
     alice: Any, contents: dict[str, bytes], pointer: str, code: str, tmp_path: Path
 ) -> None:
-    reply = register(alice, archive(contents))
-    assert (reply.status_code, reply.json()["code"]) == (422, "model_unusable")
+    model = register(alice, archive(contents))
+    assert (model["state"], model["number"], model["sha256"]) == ("UNUSABLE", None, "")
     assert {"pointer": pointer, "code": code} in [
-        {"pointer": error["pointer"], "code": error["code"]} for error in reply.json()["errors"]
+        {"pointer": error["pointer"], "code": error["code"]} for error in model["errors"]
     ]
-    assert BaseModel.objects.filter(source="upload").count() == 0
-    assert not list((tmp_path / "tmp").iterdir())
+    assert model["message"]
+    assert not list((tmp_path / "validations").iterdir()), "nothing of it stays"
+
+
+def test_an_unusable_model_starts_no_run_and_is_removed(alice: Any) -> None:
+    model = register(alice, archive(files(model__safetensors=b"no")))
+    spec = alice.spec(model={"base_model": model["id"]})
+    told = {error["pointer"]: error for error in alice.post("/runs", {"spec": spec}).json()["errors"]}
+    assert told["/model/base_model"]["code"] == "model_unusable"
+    assert "truncated" in told["/model/base_model"]["message"]
+    assert alice.call("DELETE", f"/models/{model['id']}").status_code == 204
+    assert alice.get(f"/models/{model['id']}").status_code == 404
+    good = register(alice, archive(files()))
+    refusal = alice.call("DELETE", f"/models/{good['id']}")
+    assert (refusal.status_code, refusal.json()["code"]) == (409, "in_use")
 
 
 def test_all_faults_of_a_model_are_told_at_once(alice: Any) -> None:
-    reply = register(alice, archive({"pytorch_model.bin": b"x"}))
-    assert {error["code"] for error in reply.json()["errors"]} == {"pickle", "missing_file"}
-    assert len(reply.json()["errors"]) == 4
+    model = register(alice, archive({"pytorch_model.bin": b"x"}))
+    assert {error["code"] for error in model["errors"]} == {"pickle", "missing_file"}
+    assert len(model["errors"]) == 4
 
 
 def test_what_the_config_and_the_template_say_is_checked_too(alice: Any) -> None:
-    reply = register(alice, archive(files(config__json=config(vocab_size=9))))
-    (fault,) = reply.json()["errors"]
-    assert (reply.status_code, fault["pointer"]) == (422, "/tensors/model.embed_tokens.weight")
+    (fault,) = register(alice, archive(files(config__json=config(vocab_size=9))))["errors"]
+    assert fault["pointer"] == "/tensors/model.embed_tokens.weight"
     assert fault["message"].endswith("has shape [8, 4], by config.json it has [9, 4]")
-    reply = register(alice, archive(files(chat_template__jinja=b"{{ ''.__class__.__mro__ }}")))
-    assert (reply.status_code, reply.json()["errors"][0]["code"]) == (422, "template_forbidden")
+    model = register(alice, archive(files(chat_template__jinja=b"{{ ''.__class__.__mro__ }}")))
+    assert model["errors"][0]["code"] == "template_forbidden"
+
+
+def test_a_process_that_dies_or_takes_for_ever_ends_the_check(
+    alice: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here nothing is started at all: the pid is nobody's."""
+    monkeypatch.setattr(processes, "start", lambda module, folder: 2**22 + 1)
+    for forward, code in ((0, "check_died"), (LONGEST.total_seconds() + 1, "took_too_long")):
+        data = archive(files(extra__txt=code.encode()))
+        asked = alice.post("/models", {"name": "m", "upload_id": alice.upload(data, "model")}).json()
+        advance_model_checks(now=clock.now)
+        advance_model_checks(now=clock.forward(forward))
+        model = alice.get(f"/models/{asked['id']}").json()
+        assert (model["state"], model["errors"][0]["code"]) == ("UNUSABLE", code)
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:
@@ -127,11 +182,10 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:
 def test_a_hostile_or_broken_archive_is_refused_before_it_is_unpacked(
     alice: Any, data: bytes, code: str, tmp_path: Path
 ) -> None:
-    reply = register(alice, data)
-    assert reply.status_code == 422
-    assert reply.json()["errors"][0]["code"] == code
+    model = register(alice, data)
+    assert (model["state"], model["errors"][0]["code"]) == ("UNUSABLE", code)
     assert not (tmp_path.parent / "outside.json").exists()
-    assert not list((tmp_path / "tmp").iterdir())
+    assert not list((tmp_path / "validations").iterdir())
 
 
 @pytest.mark.parametrize("mode", ["w:gz", "w:bz2", "w:xz"])
@@ -139,10 +193,10 @@ def test_a_small_archive_that_unfolds_to_a_large_one_is_refused(
     alice: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str
 ) -> None:
     monkeypatch.setattr(archives, "SMALL_BYTES", 1024**2)
-    reply = register(alice, archive(files(**{"model.safetensors": bytes(8 * 1024**2)}), mode=mode))
-    assert (reply.status_code, reply.json()["errors"][0]["code"]) == (422, "too_large")
-    assert not list((tmp_path / "tmp").iterdir())
-    assert register(alice, archive(files(), mode=mode)).status_code == 201, "an honest one is taken"
+    model = register(alice, archive(files(**{"model.safetensors": bytes(8 * 1024**2)}), mode=mode))
+    assert (model["state"], model["errors"][0]["code"]) == ("UNUSABLE", "too_large")
+    assert not list((tmp_path / "validations").iterdir())
+    assert register(alice, archive(files(), mode=mode))["state"] == "READY", "an honest one is taken"
 
 
 @pytest.mark.parametrize("form", ["gnu", "pax"])
@@ -151,10 +205,10 @@ def test_a_sparse_file_of_an_archive_is_refused_before_its_holes_are_written(
 ) -> None:
     data = sparse("model.safetensors", 64 * 1024**2, form=form)
     assert len(data) == 10_240
-    reply = register(alice, data)
-    assert (reply.status_code, reply.json()["errors"][0]["code"]) == (422, "sparse")
-    assert "pack it without --sparse" in reply.json()["errors"][0]["message"]
-    assert not list((tmp_path / "tmp").iterdir())
+    (fault,) = register(alice, data)["errors"]
+    assert fault["code"] == "sparse"
+    assert "pack it without --sparse" in fault["message"]
+    assert not list((tmp_path / "validations").iterdir())
 
 
 def test_headers_of_an_archive_count_as_well(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,14 +219,28 @@ def test_headers_of_an_archive_count_as_well(alice: Any, monkeypatch: pytest.Mon
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
         tar.addfile(info)
-    reply = register(alice, buffer.getvalue())
-    assert (reply.status_code, reply.json()["errors"][0]["code"]) == (422, "too_large")
+    assert register(alice, buffer.getvalue())["errors"][0]["code"] == "too_large"
 
 
-def test_a_path_is_taken_as_declared_and_an_odd_one_refused(alice: Any) -> None:
-    assert alice.post("/models", {"name": "tiny", "path": "/models/tiny"}).status_code == 201
-    again = alice.post("/models", {"name": "tiny", "path": "/models/tiny"})
-    assert (again.status_code, again.json()["source"], again.json()["parameters"]) == (200, "path", None)
-    for path in ("models/tiny", "/models/../etc"):
-        assert alice.post("/models", {"name": "x", "path": path}).status_code == 422
-    assert alice.post("/models", {"name": "x", "path": "/m", "upload_id": "upl_x"}).status_code == 422
+def test_the_command_waits_and_tells_every_fault(oolong: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "work" / "m"
+    folder.mkdir()
+    for name, data in files().items():
+        (folder / name).write_bytes(data)
+    first = oolong("model", "upload", "m", "--name", "m", "--json")
+    assert (first.code, json.loads(first.out)["ref"]) == (0, "m@1"), first.err
+    again = oolong("model", "upload", "m", "--name", "m", "--json")
+    assert json.loads(again.out)["id"] == json.loads(first.out)["id"]
+    (folder / "generation_config.json").write_text("{}")
+    begun = oolong("model", "upload", "m", "--name", "m", "--no-wait", "--json")
+    assert json.loads(begun.out)["state"] == "VALIDATING"
+    (folder / "modeling.py").write_text("import os")
+    refused = oolong("model", "upload", "m", "--name", "m")
+    assert refused.code == 2 and "modeling.py is code" in refused.err, refused
+    shown = oolong("model", "list").out
+    assert "m@1" in shown and "UNUSABLE" in shown
+    listed = json.loads(oolong("model", "list", "--json").out)
+    (unusable,) = [model["id"] for model in listed if model["state"] == "UNUSABLE"]
+    assert "modeling.py is code" in oolong("model", "get", unusable).out
+    assert oolong("model", "remove", unusable).code == 0
+    assert oolong("model", "get", "m@1").code == 0

@@ -1,0 +1,52 @@
+"""`python -m gpu_agents.model_check FOLDER ROOT…`: checks what order.json names, leaves result.json last."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+
+import msgspec
+
+from oolong.contracts.model_paths import root_of
+from oolong.contracts.model_report import ORDER_FILE, RESULT_FILE, CheckOrder, Fault, ModelReport
+from oolong.model_files import refused, report_on
+from oolong.sandbox import MEBIBYTE
+
+MEMORY_BYTES = 4 * 1024 * MEBIBYTE
+
+
+def main() -> int:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    folder, roots = Path(sys.argv[1]), sys.argv[2:]
+    order = msgspec.json.decode((folder / ORDER_FILE).read_bytes(), type=CheckOrder)
+    unfinished = folder / f"{RESULT_FILE}.tmp"
+    unfinished.write_bytes(msgspec.json.encode(look(order.path, roots)))
+    unfinished.rename(folder / RESULT_FILE)
+    return 0
+
+
+def look(path: str, roots: list[str]) -> ModelReport:
+    """The order comes over the network, so the roots are this node's own."""
+    root = root_of(path, roots)
+    if root is None:
+        return _no("path_not_offered", f"this node does not offer {path}")
+    directory = Path(path)
+    if not directory.exists():
+        return _no("not_there", f"{path} is not there")
+    if not directory.resolve().is_relative_to(Path(root).resolve()):
+        return _no("link_outside", f"{path} leads out of {root}, the directory that the node offers")
+    if not directory.is_dir():
+        return _no("not_a_directory", f"{path} is no directory")
+    try:
+        return report_on(directory.resolve(), within=Path(root))
+    except OSError as error:
+        return _no("not_readable", f"{error.filename or path} cannot be read: {error.strerror or error}")
+
+
+def _no(code: str, message: str) -> ModelReport:
+    return refused(message, [Fault("/path", code, message)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""`python -m control_plane.catalog.unfolding FOLDER`: does the job of job.json, leaves result.json last."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+import shutil
+import sys
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from control_plane.catalog import archives
+from control_plane.catalog.fetched import at_hand
+from control_plane.catalog.unfolding.job import JOB_FILE, TAR_FILE, UnfoldJob
+from oolong.contracts.model_report import RESULT_FILE, ModelReport
+from oolong.model_files import Unusable, find_root, refused, report_on
+from oolong.sandbox import MEBIBYTE
+
+MEMORY_BYTES = 4 * 1024 * MEBIBYTE
+FILE_BYTES = 300 * 10**9
+
+
+def main() -> int:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    work(Path(sys.argv[1]))
+    return 0
+
+
+def work(folder: Path) -> None:
+    """Do the job that lies in the folder; its result appears at once and last."""
+    job = msgspec.json.decode((folder / JOB_FILE).read_bytes(), type=UnfoldJob)
+    unfinished = folder / f"{RESULT_FILE}.tmp"
+    unfinished.write_bytes(msgspec.json.encode(unfold(job, folder)))
+    unfinished.rename(folder / RESULT_FILE)
+
+
+def unfold(job: UnfoldJob, folder: Path) -> ModelReport:
+    """Unpack, check, and pack again; the tar is kept only when there is no fault."""
+    archive, unpacked = at_hand(job.archive, folder / "archive"), folder / "unpacked"
+    unpacked.mkdir()
+    try:
+        with archive.open("rb") as source:
+            archives.extract(source, unpacked, packed_bytes=archive.stat().st_size)
+        root = find_root(unpacked)
+        report = report_on(root)
+        if report.faults:
+            return report
+        with (folder / TAR_FILE).open("wb") as file:
+            tar = _Hashed(file)
+            archives.write_tar(root, tar)
+            file.flush()
+            os.fsync(file.fileno())
+        return msgspec.structs.replace(report, tar_sha256=tar.digest.hexdigest(), tar_bytes=tar.bytes)
+    except Unusable as unusable:
+        return refused(str(unusable), unusable.faults)
+    finally:
+        shutil.rmtree(unpacked)
+
+
+class _Hashed:
+    """A file whose bytes are hashed on their way."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.bytes, self.digest = file, 0, hashlib.sha256()
+
+    def write(self, data: bytes, /) -> int:
+        self.bytes += len(data)
+        self.digest.update(data)
+        return self._file.write(data)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

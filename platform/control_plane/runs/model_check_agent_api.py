@@ -1,0 +1,64 @@
+"""The agent's side of a model below a directory that it offers: take the check, report, say what was found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.catalog import model_check_services as services
+from control_plane.common import clock
+from control_plane.common.errors import unprocessable
+from control_plane.fleet.authentication import node_of
+from control_plane.runs.agent_api import NodeView
+from oolong.contracts.model_report import ModelReport
+
+MOST_BYTES = 80 * 1024 * 1024  # a config may have 64 MiB
+
+
+class CheckOrderSerializer(serializers.Serializer[Any]):
+    check_id = serializers.CharField()
+    path = serializers.CharField()
+
+
+class CheckBeginView(NodeView):
+    @extend_schema(
+        operation_id="agent_begin_model_check", request=None, responses={200: CheckOrderSerializer}
+    )
+    def post(self, request: Request, check_id: str) -> Response:
+        node = node_of(request)
+        order = services.begin(
+            node.pk, check_id, node.model_roots or [], takes_work=node.takes_work, now=clock.now()
+        )
+        return Response(msgspec.to_builtins(order))
+
+
+class CheckProgressView(NodeView):
+    @extend_schema(
+        operation_id="agent_report_model_check", request=None, responses={200: OpenApiTypes.OBJECT}
+    )
+    def post(self, request: Request, check_id: str) -> Response:
+        services.report_alive(node_of(request).pk, check_id, now=clock.now())
+        return Response({})
+
+
+class CheckCompleteView(NodeView):
+    @extend_schema(
+        operation_id="agent_complete_model_check",
+        request=OpenApiTypes.OBJECT,
+        responses={200: OpenApiTypes.OBJECT},
+    )
+    def post(self, request: Request, check_id: str) -> Response:
+        node = node_of(request)
+        services.held_by(node.pk, check_id)  # before anything of it is read
+        try:
+            report = msgspec.json.decode(request._request.read(MOST_BYTES), type=ModelReport)
+        except msgspec.MsgspecError as error:
+            raise unprocessable("invalid", f"the report of the check is malformed: {error}") from error
+        check = services.complete(node.pk, check_id, report, now=clock.now())
+        return Response({"state": str(check.model.state), "message": check.model.message})

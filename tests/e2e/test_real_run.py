@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, WebSocket, expect
 
+from oolong.client import Client
 from tests.support.control_plane import ROOT, ControlPlane
 
 pytestmark = [pytest.mark.browser, pytest.mark.engine, pytest.mark.slow]
@@ -77,8 +78,8 @@ def test_upload_start_watch_and_stop(
         "OMP_NUM_THREADS": "1",
     }
     subprocess.run(command, check=True, timeout=180, env=environment, cwd=ROOT)
-    with plane.client(token) as client:
-        client.post("/models", json={"name": "tiny", "path": str(model)}).raise_for_status()
+    with Client(plane.url, token) as oolong:
+        oolong.models.upload(model, name="tiny")
     plane.start_agent(node_python=node_python, slots=2)
     frames: list[dict[str, Any]] = []
 

@@ -7,6 +7,7 @@ import json
 import math
 import struct
 import tarfile
+from pathlib import Path
 from typing import Any
 
 from oolong.model_files import families
@@ -53,6 +54,14 @@ def files(**changes: bytes | None) -> dict[str, bytes]:
         **{name.replace("__", "."): data for name, data in changes.items()},
     }  # fmt: skip
     return {name: data for name, data in given.items() if data is not None}
+
+
+def write(folder: Path) -> Path:
+    """The right model, as a directory."""
+    folder.mkdir(parents=True)
+    for name, data in files().items():
+        (folder / name).write_bytes(data)
+    return folder
 
 
 def config(**changes: Any) -> bytes:

@@ -74,6 +74,7 @@ async def _main(server: str, directory: str, token: str, name: str, slots: str) 
         name=name,
         slots=int(slots),
         enrol_token=token,
+        model_roots=("/",),
     )
     data = DataDirectory(settings.data_directory)
     data.create()

@@ -113,7 +113,7 @@ class Node:
         module = "tests.support.switched_agent" if self.switches else "gpu_agents.agent"
         words = [sys.executable, "-m", module, "run", "--server", self.url, "--data-dir", str(self.data)]
         words += ["--enrol-token", self.token, "--name", self.name, "--slots", str(self.slots)]
-        words += ["--device", "cpu", "--node-python", str(self.node_python)]
+        words += ["--device", "cpu", "--node-python", str(self.node_python), "--model-root", "/"]
         environment = {name: value for name, value in os.environ.items() if name not in SECRETS}
         environment |= {"PYTHONPATH": f"{ROOT / 'platform'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
         environment |= {"OOLONG_SWITCHES": json.dumps(self.switches)}

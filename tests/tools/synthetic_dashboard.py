@@ -27,6 +27,7 @@ sys.path[:0] = [str(ROOT / "platform"), str(ROOT)]
 from local_stack import postgres, valkey  # noqa: E402
 from local_stack.places import places_here  # noqa: E402
 from oolong.client import Client  # noqa: E402
+from tests.support import model_files  # noqa: E402
 from tests.support.control_plane import ControlPlane  # noqa: E402
 from tests.support.ports import reserve_port  # noqa: E402
 from tests.support.scripted_node import ScriptedNode  # noqa: E402
@@ -69,16 +70,7 @@ def services(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def submit_runs(plane: ControlPlane, folder: Path) -> str:
-    """A dataset, a model by path, a finished short run, one that goes on and one that waits; the second's id."""
-    model = folder / "model"
-    model.mkdir()
-    config = {
-        "model_type": "qwen3",
-        "architectures": ["Qwen3ForCausalLM"],
-        "hidden_size": 64,
-        "vocab_size": 264,
-    }
-    (model / "config.json").write_text(json.dumps(config))
+    """A dataset, a model, a finished short run, one that goes on and one that waits; the second's id."""
     rows = "".join(
         json.dumps(
             {"prompt": f"a{n % 9} b{n % 7} c{n % 5}", "answer": str(n % 9 + n % 7 + n % 5), "split": split}
@@ -95,6 +87,7 @@ def submit_runs(plane: ControlPlane, folder: Path) -> str:
             folder / "letters.jsonl", name="letter-sum", mapping=mapping,
             description="Synthetic rows for the dashboard",
         )  # fmt: skip
+        oolong.models.upload(model_files.write(folder / "model"), name="letter-sum-tiny")
     with plane.client(token) as client:
 
         def made(path: str, **body: Any) -> Any:
@@ -102,8 +95,6 @@ def submit_runs(plane: ControlPlane, folder: Path) -> str:
             if reply.status_code not in (200, 201):
                 raise RuntimeError(f"{path}: {reply.status_code} {reply.text}")
             return reply.json()
-
-        made("/models", json={"name": "letter-sum-tiny", "path": str(model)})
 
         def run(name: str, steps: int, priority: int) -> str:
             spec = {

@@ -24,8 +24,9 @@ import pytest
 from gpu_agents.agent import processes
 from gpu_agents.agent.end_jobs import end_jobs
 from gpu_agents.agent.settings import DataDirectory
-from oolong.client import Client
+from oolong.client import Client, Invalid
 from oolong.client.models import Run
+from tests.support import model_files
 from tests.support.control_plane import ControlPlane
 from tests.support.small_jobs import ROOT, start_agent
 
@@ -99,10 +100,7 @@ class Pool:
             "template": "{prompt}",
         }
         self.version = self.client.datasets.upload(rows, name="numbers", mapping=mapping)
-        model = folder / "model"
-        model.mkdir()
-        (model / "config.json").write_text("{}")
-        self.model = self.client.models.register_path(str(model), name="tiny")
+        self.model = self.client.models.upload(model_files.write(folder / "model"), name="tiny")
 
     def join(self, name: str) -> Node:
         node = Node(self.folder, name)
@@ -256,12 +254,31 @@ def test_what_is_refused_says_where_and_exits_2_or_4(pool: Pool, node: Node) -> 
     assert pool.oolong("run", "list", token="ool_wrong").returncode == 4
 
 
+def test_a_model_by_its_path_is_checked_by_the_node_and_a_run_starts_from_it(pool: Pool, node: Node) -> None:
+    offered = model_files.write(pool.folder / "offered")
+    model = pool.client.models.register_path(str(offered), name="by-path")
+    assert (model.ref, model.source, len(model.files)) == ("by-path@1", "path", 4)
+    (offered / "modeling.py").write_text("import os")
+    with pytest.raises(Invalid, match="is code"):
+        pool.client.models.register_path(str(offered), name="by-path")
+    (offered / "modeling.py").unlink()
+    starts = {"model": {"base_model": "by-path@1"}}
+    waited = pool.oolong("run", "wait", pool.run({"points": 2}, **starts).id, "--timeout", "90")
+    assert waited.returncode == 0, waited.stderr + pool.said()
+    (offered / "tokenizer.json").write_text("{}")
+    run = pool.run({"points": 2}, **starts)
+    pool.oolong("run", "wait", run.id, "--timeout", "90")
+    ended = pool.client.runs.get(run.id)
+    assert (ended.status, ended.reason) == ("FAILED", "model_unusable"), pool.said()
+    assert "register it again" in ended.reason_message
+
+
 def test_the_other_commands_answer(pool: Pool, node: Node) -> None:
     shown = json.loads(pool.oolong("pool", "nodes", "--json").stdout)
     assert [found["name"] for found in shown["nodes"]] == ["north"]
     assert pool.oolong("pool", "queue").stdout == ""
     assert pool.oolong("dataset", "list").stdout.split("\t")[1:] == ["numbers", "numbers@1", "32\n"]
-    assert pool.oolong("model", "list").stdout.split("\t")[1] == "tiny"
+    assert pool.oolong("model", "list").stdout.split("\t")[1] == "tiny@1"
     made = pool.oolong("token", "create", "--name", "ci", "--scope", "runs:read")
     assert made.returncode == 0, made.stderr
     assert pool.oolong("whoami", token=made.stdout.strip()).returncode == 0

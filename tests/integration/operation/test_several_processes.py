@@ -14,6 +14,7 @@ import httpx
 import psycopg
 import pytest
 
+from tests.support import model_files
 from tests.support.control_plane import ControlPlane
 from tests.support.scripted_node import ScriptedNode
 
@@ -82,8 +83,13 @@ def clients(planes: tuple[ControlPlane, ControlPlane]) -> Iterator[tuple[httpx.C
     )
     made = second.post(f"/datasets/{dataset}/versions", json={"validation_id": asked.json()["id"]})
     assert made.status_code == 201, (made.text, first.get(validation).text)
-    model = second.post("/models", json={"name": "tiny", "path": "/models/tiny"})
+    archive = model_files.archive(model_files.files())
+    upload = first.post("/uploads?filename=tiny.tar&purpose=model", content=archive).json()["id"]
+    model = second.post("/models", json={"name": "tiny", "upload_id": upload})
     assert model.status_code == 201, model.text
+    until(
+        lambda: first.get(f"/models/{model.json()['id']}").json()["state"] == "READY", "the model is checked"
+    )
     yield first, second
     first.close()
     second.close()

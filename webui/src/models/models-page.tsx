@@ -8,7 +8,7 @@ import { Link } from "react-router";
 
 import { post } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
-import type { Upload } from "../api/schema.d.ts";
+import type { Model, Upload } from "../api/schema.d.ts";
 import { CopyId } from "../common/copy-id.tsx";
 import { DropZone } from "../common/drop-zone.tsx";
 import { bytes, compact, moment } from "../common/format.ts";
@@ -16,7 +16,10 @@ import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
 
 export function ModelsPage() {
-  const { data, error, isPending, refetch } = useQuery(queries.models);
+  const { data, error, isPending, refetch } = useQuery({
+    ...queries.models,
+    refetchInterval: (query) => query.state.data?.data.some((model) => model.state === "VALIDATING") ? 2000 : false,
+  });
   const [isOpen, { open, close }] = useDisclosure(false);
   const list = data?.data ?? [];
   return (
@@ -31,19 +34,20 @@ export function ModelsPage() {
         ) : (
           <Table className="tabular" data-testid="models">
             <Table.Thead>
-              <Table.Tr><Table.Th>Name</Table.Th><Table.Th>Family</Table.Th><Table.Th ta="right">Parameters</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Source</Table.Th><Table.Th>sha256</Table.Th><Table.Th>Registered</Table.Th><Table.Th /></Table.Tr>
+              <Table.Tr><Table.Th>Name</Table.Th><Table.Th>State</Table.Th><Table.Th>Family</Table.Th><Table.Th ta="right">Parameters</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Source</Table.Th><Table.Th>sha256</Table.Th><Table.Th>Registered</Table.Th><Table.Th /></Table.Tr>
             </Table.Thead>
             <Table.Tbody>
               {list.map((model) => (
                 <Table.Tr key={model.id}>
-                  <Table.Td><span style={{ fontWeight: 580 }}>{model.name}</span><div style={{ color: "var(--ink-faint)" }}><CopyId id={model.id} /></div></Table.Td>
+                  <Table.Td><span style={{ fontWeight: 580 }}>{model.ref || model.name}</span><div style={{ color: "var(--ink-faint)" }}><CopyId id={model.id} /></div></Table.Td>
+                  <Table.Td><State model={model} /></Table.Td>
                   <Table.Td>{model.family}</Table.Td>
                   <Table.Td ta="right">{compact(model.parameters)}</Table.Td>
                   <Table.Td ta="right">{bytes(model.bytes)}</Table.Td>
                   <Table.Td>{model.source}</Table.Td>
                   <Table.Td>{model.sha256 ? <CopyId id={model.sha256} shown={model.sha256.slice(0, 12)} /> : null}</Table.Td>
                   <Table.Td c="dimmed">{moment(model.created_at)}</Table.Td>
-                  <Table.Td ta="right"><Link to={`/runs/new?model=${model.id}`}>Start a run</Link></Table.Td>
+                  <Table.Td ta="right">{model.state === "READY" ? <Link to={`/runs/new?model=${model.id}`}>Start a run</Link> : null}</Table.Td>
                 </Table.Tr>
               ))}
             </Table.Tbody>
@@ -57,6 +61,13 @@ export function ModelsPage() {
   );
 }
 
+/** One word, and of an unusable model every fault. */
+function State({ model }: { model: Model }) {
+  if (model.state !== "UNUSABLE") return <>{model.state}</>;
+  const faults = model.errors.map((fault) => `${fault.pointer}: ${fault.message}`).join("\n");
+  return <span title={faults}>{model.state}<div style={{ color: "var(--ink-faint)", maxWidth: 420, whiteSpace: "normal" }}>{model.message}</div></span>;
+}
+
 function Register({ onDone }: { onDone: () => void }) {
   const [door, setDoor] = useState<"upload" | "path">("upload");
   const [name, setName] = useState("");
@@ -67,7 +78,7 @@ function Register({ onDone }: { onDone: () => void }) {
     mutationFn: () => post("/api/v1/models", { body: door === "upload" ? { name, upload_id: uploaded?.id } : { name, path } }),
     onSuccess: (model) => {
       void client.invalidateQueries({ queryKey: queries.models.queryKey });
-      notifications.show({ message: `${model.name} is registered: ${model.family}, ${compact(model.parameters)} parameters` });
+      notifications.show({ message: `${model.name} is being checked; it can be used once it is READY` });
       onDone();
     },
   });
@@ -82,7 +93,7 @@ function Register({ onDone }: { onDone: () => void }) {
           onUploaded={(upload) => { setUploaded(upload); setName((old) => old || upload.filename.replace(/\.(tar|gz|tgz|zip)/g, "")); }}
         />
       ) : (
-        <TextInput label="Path" description="a directory that every node of the pool can read" placeholder="/models/qwen3-0.6b" value={path} onChange={(event) => setPath(event.currentTarget.value)} />
+        <TextInput label="Path" description="a directory below one that a node offers (--model-root of its agent); such a node checks it" placeholder="/models/qwen3-0.6b" value={path} onChange={(event) => setPath(event.currentTarget.value)} />
       )}
       <TextInput label="Name" required value={name} onChange={(event) => setName(event.currentTarget.value)} />
       <Group justify="flex-end"><Button disabled={!isReady} loading={register.isPending} onClick={() => register.mutate()}>Register</Button></Group>

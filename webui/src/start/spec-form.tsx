@@ -25,7 +25,7 @@ function useChoices(): Record<string, Option[]> {
   return {
     "/dataset/version": versions,
     "/evaluation/dataset": versions,
-    "/model/base_model": models.map((model) => ({ value: model.name, label: model.name })),
+    "/model/base_model": [...new Set(models.filter((model) => model.state === "READY").map((model) => model.name))].map((name) => ({ value: name, label: name })),
     "/model/checkpoint": checkpoints.filter((entry) => entry.state === "STORED").map((entry) => ({ value: entry.id, label: `${entry.run.name}, step ${entry.step} (${entry.id})` })),
   };
 }

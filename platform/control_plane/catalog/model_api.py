@@ -81,7 +81,7 @@ class ModelsView(APIView):
         responses=page_of(ModelSerializer),
     )
     def get(self, request: Request) -> Response:
-        found = selectors.models(caller_of(request))
+        found = selectors.models(caller_of(request)).exclude(state=ModelState.DUPLICATE)
         if name := request.query_params.get("name"):
             found = found.filter(name=name)
         return Response(paginate(found, read_page(request), model_as_json))

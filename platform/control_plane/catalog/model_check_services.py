@@ -25,7 +25,8 @@ from oolong.contracts.model_report import CheckOrder, Fault, ModelReport
 MODULE = "control_plane.catalog.unfolding"
 AT_ONCE = 1  # processes on this machine
 LONGEST = timedelta(hours=4)  # of a process: it reads and writes hundreds of gigabytes
-SILENCE = timedelta(minutes=5)  # of a node, after which another may have it
+SILENCE = timedelta(minutes=5)  # of a node, or of a machine with workers, after which another may have it
+TOLD_EVERY = timedelta(seconds=30)  # by a machine, that its process is alive
 LONGEST_WAIT = timedelta(hours=24)  # for a node that takes it
 MOST_TRIES = 3
 OF_ARCHIVES, OF_PATHS = ~Q(archive_sha256=""), Q(archive_sha256="")
@@ -60,10 +61,11 @@ def _apart(check: ModelCheck, *, now: datetime) -> Iterator[None]:
 
 def _start(check: ModelCheck, *, here: str, now: datetime) -> None:
     taken = ModelCheck.objects.filter(pk=check.pk, state=CheckState.QUEUED).update(
-        state=CheckState.RUNNING, host=here, started_at=now
+        state=CheckState.RUNNING, host=here, pid=0, tries=check.tries + 1, started_at=now, touched_at=now
     )
     if not taken:
         return
+    check.refresh_from_db()
     folder = _folder(check)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -73,7 +75,7 @@ def _start(check: ModelCheck, *, here: str, now: datetime) -> None:
 
 
 def _look_after(check: ModelCheck, *, here: str, now: datetime) -> None:
-    assert check.started_at is not None  # set with the state
+    assert check.started_at is not None and check.touched_at is not None  # set with the state
     folder = _folder(check)
     mine = check.host == here and check.pid > 0
     alive = mine and processes.is_alive(check.pid, folder)
@@ -84,9 +86,24 @@ def _look_after(check: ModelCheck, *, here: str, now: datetime) -> None:
         if alive:
             processes.kill(check.pid)
         _fail(check, "took_too_long", f"the check took longer than {LONGEST.total_seconds():.0f} s", now=now)
-    elif mine and not alive:
+    elif alive:
+        if now - check.touched_at > TOLD_EVERY:
+            ModelCheck.objects.filter(pk=check.pk, state=CheckState.RUNNING).update(touched_at=now)
+    elif mine:
         said = processes.last_words(folder)
         _fail(check, "check_died", f"the process that checked the archive died: {said}", now=now)
+    elif now - check.touched_at > SILENCE:
+        _begin_again(check, now=now)
+
+
+def _begin_again(check: ModelCheck, *, now: datetime) -> None:
+    """The machine that had it is gone, or was restarted under another name."""
+    if check.tries >= MOST_TRIES:
+        _fail(check, "check_died", f"{check.tries} machines began the check and fell silent", now=now)
+        return
+    ModelCheck.objects.filter(pk=check.pk, state=CheckState.RUNNING, tries=check.tries).update(
+        state=CheckState.QUEUED
+    )
 
 
 def _adopt_and_settle(check: ModelCheck, report: ModelReport, *, now: datetime) -> None:
@@ -105,7 +122,8 @@ def _fail(check: ModelCheck, code: str, message: str, *, now: datetime) -> None:
 
 
 def _folder(check: ModelCheck) -> Path:
-    return store.validation_folder(check.pk)
+    """Of this try: what an earlier one still writes elsewhere is nobody's."""
+    return store.validation_folder(f"{check.pk}-{check.tries}")
 
 
 # --- nodes ------------------------------------------------------------------------------------------------

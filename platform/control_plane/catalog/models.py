@@ -225,10 +225,10 @@ class ModelCheck(models.Model):
     host = models.CharField(max_length=255, default="", blank=True)  # where its process runs
     pid = models.PositiveIntegerField(default=0)
     node_id = models.CharField(max_length=40, default="", blank=True)
-    tries = models.PositiveIntegerField(default=0)  # nodes that took it
+    tries = models.PositiveIntegerField(default=0)  # nodes or machines that took it
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
-    touched_at = models.DateTimeField(null=True)  # when its node last spoke of it
+    touched_at = models.DateTimeField(null=True)  # when its node or machine last spoke of it
     ended_at = models.DateTimeField(null=True)
 
     class Meta:

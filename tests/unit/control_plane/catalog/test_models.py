@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from control_plane.catalog import archives, processes, store
-from control_plane.catalog.model_check_services import LONGEST, advance_model_checks
+from control_plane.catalog import archives, model_check_services, processes, store
+from control_plane.catalog.model_check_services import LONGEST, MOST_TRIES, SILENCE, advance_model_checks
+from control_plane.catalog.models import ModelCheck
 from tests.support.archives import sparse
 from tests.support.model_files import CONFIG, PARAMETERS, archive, config, files, safetensors, with_header
 from tests.unit.control_plane.conftest import check_models_here
@@ -140,6 +143,25 @@ def test_what_the_config_and_the_template_say_is_checked_too(alice: Any) -> None
     assert fault["message"].endswith("has shape [8, 4], by config.json it has [9, 4]")
     model = register(alice, archive(files(chat_template__jinja=b"{{ ''.__class__.__mro__ }}")))
     assert model["errors"][0]["code"] == "template_forbidden"
+
+
+def test_a_machine_that_is_gone_loses_the_check_to_another_a_few_times(
+    alice: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = alice.post("/models", {"name": "m", "upload_id": alice.upload(archive(files()), "model")}).json()
+    monkeypatch.setattr(processes, "start", lambda module, folder: 2**22 + 1)
+    for number in range(MOST_TRIES):
+        monkeypatch.setattr(
+            model_check_services, "socket", SimpleNamespace(gethostname=lambda at=number: f"w{at}")
+        )
+        advance_model_checks(now=clock.now)
+        assert (ModelCheck.objects.get().state, ModelCheck.objects.get().host) == ("RUNNING", f"w{number}")
+        monkeypatch.setattr(model_check_services, "socket", SimpleNamespace(gethostname=lambda: "other"))
+        if number + 1 < MOST_TRIES:
+            monkeypatch.setattr(model_check_services, "AT_ONCE", 0)  # it gives it away and does not take it
+        advance_model_checks(now=clock.forward((SILENCE + timedelta(seconds=1)).total_seconds()))
+        monkeypatch.setattr(model_check_services, "AT_ONCE", 1)
+    assert alice.get(f"/models/{asked['id']}").json()["errors"][0]["code"] == "check_died"
 
 
 def test_a_process_that_dies_or_takes_for_ever_ends_the_check(

@@ -13,10 +13,12 @@ from django.db.models import Count, Min, QuerySet
 
 from control_plane.accounts.models import Project
 from control_plane.catalog.models import (
+    CheckState,
     DatasetMeasurement,
     DatasetValidation,
     FetchUnderWay,
     MeasurementState,
+    ModelCheck,
     ValidationState,
 )
 from control_plane.common import clock
@@ -41,8 +43,8 @@ def whose_turn(waiting: Sequence[Waiting], under_way: Mapping[str, int]) -> Wait
 
 
 def next_of(
-    queued: QuerySet[DatasetValidation] | QuerySet[DatasetMeasurement],
-    running: QuerySet[DatasetValidation] | QuerySet[DatasetMeasurement],
+    queued: QuerySet[DatasetValidation] | QuerySet[DatasetMeasurement] | QuerySet[ModelCheck],
+    running: QuerySet[DatasetValidation] | QuerySet[DatasetMeasurement] | QuerySet[ModelCheck],
     *,
     project: str,
 ) -> str | None:
@@ -54,7 +56,10 @@ def next_of(
 
 
 def refuse_too_many_checks(project: Project) -> None:
-    """409 when it has as many validations and measurements open as it may. In the transaction of the new one."""
+    """409 when it has as many validations, measurements and checks of models open as it may.
+
+    In the transaction of the new one.
+    """
     hold_until_commit(LockClass.QUOTA, f"checks {project.pk}")
     most = settings.ENVIRONMENT.project_checks
     open_validations = DatasetValidation.objects.filter(
@@ -63,10 +68,11 @@ def refuse_too_many_checks(project: Project) -> None:
     open_measurements = DatasetMeasurement.objects.filter(
         version__dataset__project=project, state__in=[MeasurementState.QUEUED, MeasurementState.RUNNING]
     )
-    if open_validations.count() + open_measurements.count() >= most:
+    open_models = ModelCheck.objects.filter(model__project=project).exclude(state=CheckState.ENDED)
+    if open_validations.count() + open_measurements.count() + open_models.count() >= most:
         raise conflict(
             "too_many",
-            f"{most} validations and measurements of this project wait or run; wait for one to end",
+            f"{most} checks of datasets and models of this project wait or run; wait for one to end",
         )
 
 

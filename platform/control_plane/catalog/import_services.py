@@ -173,7 +173,10 @@ def _complete(asked: ModelImport) -> ModelImport:
         # These bytes are what it asked for, even if a tick has queued it meanwhile for another node.
         waiting = ModelImport.objects.filter(pk=asked.pk, state__in=OPEN, tar_sha256=asked.tar_sha256)
         if waiting.update(
-            state=ImportState.CHECKING, node_id=asked.node_id, bytes_done=asked.bytes_total, touched_at=clock.now()
+            state=ImportState.CHECKING,
+            node_id=asked.node_id,
+            bytes_done=asked.bytes_total,
+            touched_at=clock.now(),
         ):
             model = model_services.register_import(asked, archive=blob, origin=origin)
             ModelImport.objects.filter(pk=asked.pk).update(model=model)

@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from control_plane.catalog import processes, store
+from control_plane.catalog.fair_shares import next_of
 from control_plane.catalog.model_services import settle
 from control_plane.catalog.models import CheckState, ModelCheck
 from control_plane.catalog.unfolding.job import JOB_FILE, TAR_FILE, UnfoldJob, read_result
@@ -40,11 +41,15 @@ def advance_model_checks(*, now: datetime) -> None:
     for check in running:
         with _apart(check, now=now):
             _look_after(check, here=here, now=now)
-    free = max(0, AT_ONCE - running.filter(host=here).count())
-    for check in checks.filter(OF_ARCHIVES, state=CheckState.QUEUED).order_by("pk")[:free]:
+    _give_away(now=now)
+    queued = checks.filter(OF_ARCHIVES, state=CheckState.QUEUED)
+    for _ in range(max(0, AT_ONCE - running.filter(host=here).count())):
+        turn = next_of(queued, running, project="model__project_id")
+        if turn is None:
+            return
+        check = checks.get(pk=turn)
         with _apart(check, now=now):
             _start(check, here=here, now=now)
-    _give_away(now=now)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from django.db.models import Max, Q
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import Project, User
 from control_plane.catalog import model_roots, rows, store
+from control_plane.catalog.fair_shares import refuse_too_many_checks
 from control_plane.catalog.models import (
     BaseModel,
     CheckState,
@@ -21,11 +22,9 @@ from control_plane.catalog.models import (
     ModelState,
     Upload,
 )
-from control_plane.common.errors import FieldError, Problem, conflict, unprocessable
+from control_plane.common.errors import FieldError, conflict, unprocessable
 from oolong.contracts.model_paths import faults_of_path, root_of
 from oolong.contracts.model_report import ModelReport
-
-MOST_VALIDATING = 50  # of a project
 
 
 def register_upload(caller: Caller, *, name: str, upload: Upload) -> tuple[BaseModel, bool]:
@@ -77,12 +76,9 @@ def _validating(
     origin: str = "",
     archive_sha256: str = "",
 ) -> BaseModel:
-    validating = BaseModel.objects.filter(project=project, state=ModelState.VALIDATING)
-    if source != "hub" and validating.count() >= MOST_VALIDATING:
-        raise conflict(
-            "too_many", f"{MOST_VALIDATING} models of this project are being checked; wait for one"
-        )
     with transaction.atomic():
+        if source != "hub":  # which has a bound of its own, and has come all the way
+            refuse_too_many_checks(project)
         if archive_sha256:
             store.hold(archive_sha256)
         model = BaseModel.objects.create(
@@ -110,6 +106,8 @@ def settle(check: ModelCheck, report: ModelReport, *, now: datetime) -> None:
         model.family, model.parameters = document["family"][:60], report.parameters or None
         model.config, model.manifest_sha256 = config, report.manifest_sha256
         twin = None if report.faults else _twin(model, report)
+        for sha256 in filter(None, (check.archive_sha256, report.tar_sha256)):
+            store.free_on_commit(sha256)  # unless it is named: by its upload, or by the model that it is now
         if report.faults or report.message:
             model.state = ModelState.UNUSABLE
         elif twin is not None:
@@ -149,8 +147,7 @@ def remove(model: BaseModel) -> None:
         if found is None:
             return
         if found.state not in (ModelState.UNUSABLE, ModelState.DUPLICATE):
-            raise Problem(
-                409,
+            raise conflict(
                 "in_use",
                 f"model {found.pk} is {found.state}; only what is UNUSABLE or DUPLICATE is removed",
             )

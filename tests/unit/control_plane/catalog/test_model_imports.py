@@ -105,11 +105,12 @@ def test_only_the_node_that_took_it_may_go_on_with_it(alice: Any, node: Any) -> 
     ],
 )
 def test_what_the_node_sends_is_checked_as_every_upload_is(
-    alice: Any, node: Any, contents: dict[str, bytes], said: str
+    alice: Any, node: Any, contents: dict[str, bytes], said: str, django_capture_on_commit_callbacks: Any
 ) -> None:
     identity, first = ask(alice).json()["id"], node()
     call(first, identity, "begin")
-    seen = send_and_check(alice, first, identity, archive(contents))
+    with django_capture_on_commit_callbacks(execute=True):
+        seen = send_and_check(alice, first, identity, archive(contents))
     assert seen["state"] == "FAILED"
     assert said in seen["message"] and seen["model"] is None
     assert BaseModel.objects.get(source="hub").state == "UNUSABLE"

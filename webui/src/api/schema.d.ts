@@ -218,6 +218,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/agent/model-checks/{check_id}/begin": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["agent_begin_model_check"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/model-checks/{check_id}/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["agent_complete_model_check"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent/model-checks/{check_id}/progress": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["agent_report_model_check"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/agent/uploads/{upload_id}/complete": {
         parameters: {
             query?: never;
@@ -1103,6 +1151,22 @@ export interface paths {
             cookie?: never;
         };
         get: operations["get_model"];
+        put?: never;
+        post?: never;
+        delete: operations["remove_model"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models/resolve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["resolve_model"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2620,6 +2684,10 @@ export interface components {
             value: number | null;
             holds: boolean;
         };
+        CheckOrder: {
+            check_id: string;
+            path: string;
+        };
         Checkpoint: {
             id: string;
             run: components["schemas"]["Named"];
@@ -3146,6 +3214,7 @@ export interface components {
             }[];
             acknowledged: string[];
             imports: string[];
+            model_checks: string[];
             /** Format: double */
             heartbeat_seconds: number;
             revision: number;
@@ -3540,6 +3609,17 @@ export interface components {
         Model: {
             id: string;
             name: string;
+            /** @description of the version; null until READY */
+            number: number | null;
+            /** @description name@2 */
+            ref: string;
+            state: components["schemas"]["ModelStateEnum"];
+            /** @description why UNUSABLE */
+            message: string;
+            /** @description every fault, by file or tensor */
+            errors: components["schemas"]["FieldError"][];
+            /** @description of a DUPLICATE: the version with the same files */
+            same_as: string | null;
             /** @description upload, path or hub */
             source: string;
             /** @description of a hub: its address, the model and the commit */
@@ -3553,6 +3633,18 @@ export interface components {
             config: {
                 [key: string]: unknown;
             };
+            /** @description of the names and hashes of its files */
+            manifest_sha256: string;
+            files: components["schemas"]["ModelFile"][];
+            tensors: number | null;
+            /** @description parameters by dtype */
+            dtypes: {
+                [key: string]: number;
+            };
+            /** @description ids of the tokenizer */
+            tokens: number | null;
+            /** @description what its chat template makes of a small conversation */
+            prompt: string;
             /** Format: date-time */
             created_at: string;
         };
@@ -3561,6 +3653,11 @@ export interface components {
             name: string;
             upload_id?: string;
             path?: string;
+        };
+        ModelFile: {
+            name: string;
+            bytes: number;
+            sha256: string;
         };
         ModelImport: {
             id: string;
@@ -3588,7 +3685,7 @@ export interface components {
             has_more: boolean;
         };
         /** @enum {string} */
-        ModelImportStateEnum: "QUEUED" | "RUNNING" | "DONE" | "FAILED" | "CANCELLED";
+        ModelImportStateEnum: "QUEUED" | "RUNNING" | "CHECKING" | "DONE" | "FAILED" | "CANCELLED";
         /** @enum {string} */
         ModelKind: "base_model" | "checkpoint";
         ModelPage: {
@@ -3596,6 +3693,8 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        /** @enum {string} */
+        ModelStateEnum: "VALIDATING" | "READY" | "UNUSABLE" | "DUPLICATE";
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         NameRequest: {
             name: string;
@@ -4858,6 +4957,7 @@ export type CanonicalRow = components['schemas']['CanonicalRow'];
 export type CanonicalRowPage = components['schemas']['CanonicalRowPage'];
 export type ChangeRequest = components['schemas']['ChangeRequest'];
 export type Check = components['schemas']['Check'];
+export type CheckOrder = components['schemas']['CheckOrder'];
 export type Checkpoint = components['schemas']['Checkpoint'];
 export type CheckpointAnnouncementRequest = components['schemas']['CheckpointAnnouncementRequest'];
 export type CheckpointFiles = components['schemas']['CheckpointFiles'];
@@ -4965,11 +5065,13 @@ export type MetricNames = components['schemas']['MetricNames'];
 export type Metrics = components['schemas']['Metrics'];
 export type Model = components['schemas']['Model'];
 export type ModelCreateRequest = components['schemas']['ModelCreateRequest'];
+export type ModelFile = components['schemas']['ModelFile'];
 export type ModelImport = components['schemas']['ModelImport'];
 export type ModelImportPage = components['schemas']['ModelImportPage'];
 export type ModelImportStateEnum = components['schemas']['ModelImportStateEnum'];
 export type ModelKind = components['schemas']['ModelKind'];
 export type ModelPage = components['schemas']['ModelPage'];
+export type ModelStateEnum = components['schemas']['ModelStateEnum'];
 export type NameRequest = components['schemas']['NameRequest'];
 export type Named = components['schemas']['Named'];
 export type Node = components['schemas']['Node'];
@@ -5550,6 +5652,106 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SecretsReply"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    agent_begin_model_check: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                check_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckOrder"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    agent_complete_model_check: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                check_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": {
+                    [key: string]: unknown;
+                };
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    agent_report_model_check: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                check_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
                 };
             };
             /** @description what went wrong (RFC 9457) */
@@ -8210,7 +8412,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description it is registered under this name already */
+            /** @description the same is registered or being checked already */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8240,11 +8442,76 @@ export interface operations {
     };
     get_model: {
         parameters: {
+            query?: {
+                /** @description with wait: the status that you know; when it is another, the answer comes at once */
+                seen?: string;
+                /** @description seconds, up to 60: answer when the status moves, or when they are over */
+                wait?: number;
+            };
+            header?: never;
+            path: {
+                model_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Model"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_model: {
+        parameters: {
             query?: never;
             header?: never;
             path: {
                 model_id: string;
             };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resolve_model: {
+        parameters: {
+            query: {
+                /** @description id, name, name@3 or name@latest */
+                ref: string;
+            };
+            header?: never;
+            path?: never;
             cookie?: never;
         };
         requestBody?: never;

@@ -18,6 +18,7 @@ from tests.bench.device_model import DeviceModel, Lengths
 from tests.bench.emulated_engine import EmulatedEngine
 from tests.integration.rollout.conformance import CHECKS, LIMITS, Subject
 from tests.unit.rollout.model_files import write_model
+from tests.unit.rollout.scripted_engine import ScriptedRequest
 
 FAST = DeviceModel(
     step_seconds=0.001, sequence_seconds=0.0, context_token_seconds=0.0, prefill_token_seconds=0.0,
@@ -90,15 +91,28 @@ async def test_requests_beyond_the_batch_wait_their_turn(version_1: Path) -> Non
     assert engine.bursts["batch"] == tokens and engine.bursts["bursts"] >= tokens / 2
 
 
-async def test_an_interruption_costs_the_prefill_of_what_was_running(version_1: Path) -> None:
+async def test_an_interruption_costs_the_prefill_of_what_was_running(
+    version_1: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     device = replace(FAST, prefill_token_seconds=0.0005)
+    reached, go_on = asyncio.Event(), asyncio.Event()
     async with engine_of(device) as engine:
+        decode = engine._decode
+
+        async def held(batch: list[ScriptedRequest]) -> None:
+            """Stands still at 24 tokens until the pause has come, however late that is."""
+            if engine.emitted >= 24:
+                reached.set()
+                await go_on.wait()
+            await decode(batch)
+
+        monkeypatch.setattr(engine, "_decode", held)
         client = EngineClient(engine.port, "key", LIMITS)
         await client.update_weights(str(version_1), version=1, flush_cache=True)
         generation = asyncio.create_task(generate(client, [4, 5, 6], 4))
-        while engine.emitted < 24:
-            await asyncio.sleep(0.001)
+        await asyncio.wait_for(reached.wait(), 60)
         await client.pause("retract")
+        go_on.set()
         context = sum(1 + len(request.output) for request in engine.running)
         assert len(engine.running) == 4 and context > 20
         await client.update_weights(str(version_1), version=2, flush_cache=True)

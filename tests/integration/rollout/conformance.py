@@ -14,6 +14,7 @@ import pytest
 
 from gpu_agents.rollout.engines.client import EngineClient, Generation, ModelLimits, Sampling
 from gpu_agents.rollout.engines.errors import EngineError, EngineWouldBreak
+from tests.support.waiting import eventually
 
 LIMITS = ModelLimits(vocabulary=264, context_tokens=1024)
 PROMPT = [258, 97, 53, 32, 98, 55, 259]
@@ -28,6 +29,9 @@ class Subject:
     weights: dict[int, Path]  # 1 and 2
     a_moment: float  # seconds in which a request gets some tokens, but not 400
     a_step: float = 0.5  # seconds in which an abort comes back
+    outputs: Callable[[], list[list[int]]] | None = (
+        None  # of what runs, where a test can look into the engine
+    )
 
 
 def new_rid() -> str:
@@ -37,6 +41,16 @@ def new_rid() -> str:
 def long_request(subject: Subject, rid: str, *, tokens: int = 400) -> asyncio.Task[Generation]:
     sampling = Sampling(max_new_tokens=tokens, temperature=1.0, ignore_eos=True)
     return asyncio.create_task(subject.client.generate(PROMPT, sampling, rid=rid))
+
+
+async def tokens_come(subject: Subject, *, requests: int = 1) -> None:
+    """Until so many run and each has tokens; of a real server it is only known that a moment is enough."""
+    if (outputs := subject.outputs) is None:
+        await asyncio.sleep(subject.a_moment)
+        return
+    await eventually(
+        lambda: len(outputs()) == requests and all(outputs()), lambda: f"{requests} with tokens: {outputs()}"
+    )
 
 
 async def load(subject: Subject, version: int) -> None:
@@ -60,7 +74,7 @@ async def a_load_changes_the_label_and_tokens_carry_it(subject: Subject) -> None
 async def a_retract_load_splits_a_running_request_into_spans(subject: Subject) -> None:
     await load(subject, 1)
     request = long_request(subject, new_rid())
-    await asyncio.sleep(subject.a_moment)
+    await tokens_come(subject)
     await load(subject, 2)
     generation = await request
     assert set(generation.versions) == {1, 2}
@@ -87,9 +101,9 @@ async def an_aborted_running_request_returns_what_it_has(subject: Subject) -> No
     await load(subject, 1)
     rid = new_rid()
     request = long_request(subject, rid)
-    await asyncio.sleep(subject.a_moment)
+    await tokens_come(subject)
     await subject.client.abort(rid)
-    generation = await asyncio.wait_for(request, 10)
+    generation = await asyncio.wait_for(request, 60)
     assert generation.finish == "abort"
     assert 0 < len(generation.token_ids) < 400
     assert generation.versions == [1] * len(generation.token_ids)
@@ -100,11 +114,11 @@ async def a_retracted_request_can_be_aborted_during_the_pause(subject: Subject) 
     await load(subject, 1)
     rid = new_rid()
     request = long_request(subject, rid)
-    await asyncio.sleep(subject.a_moment)
+    await tokens_come(subject)
     await subject.client.pause("retract")
     await asyncio.sleep(subject.a_step)
     await subject.client.abort(rid)
-    generation = await asyncio.wait_for(request, 10)
+    generation = await asyncio.wait_for(request, 60)
     assert generation.finish == "abort" and generation.token_ids
     await subject.client.resume()
 
@@ -118,7 +132,7 @@ async def a_request_goes_on_from_its_tokens(subject: Subject) -> None:
     await load(subject, 1)
     rid = new_rid()
     request = long_request(subject, rid)
-    await asyncio.sleep(subject.a_moment)
+    await tokens_come(subject)
     await subject.client.abort(rid)
     first = await request
     left = 400 - len(first.token_ids)
@@ -133,7 +147,7 @@ async def a_request_goes_on_from_its_tokens(subject: Subject) -> None:
 async def a_duplicate_request_id_is_refused(subject: Subject) -> None:
     rid = new_rid()
     request = long_request(subject, rid)
-    await asyncio.sleep(subject.a_moment)
+    await tokens_come(subject)
     with pytest.raises(EngineError, match="400"):
         await subject.client.generate(PROMPT, Sampling(max_new_tokens=1, temperature=1.0), rid=rid)
     await subject.client.abort(rid)
@@ -173,9 +187,9 @@ async def an_abort_pause_returns_what_runs_and_holds_what_comes(subject: Subject
     """The pause mode of older servers; the worker goes on from the tokens with a new request."""
     await load(subject, 1)
     running = long_request(subject, new_rid())
-    await asyncio.sleep(subject.a_moment)
+    await tokens_come(subject)
     await subject.client.pause("abort")
-    first = await asyncio.wait_for(running, 10)
+    first = await asyncio.wait_for(running, 60)
     assert first.finish == "abort" and first.token_ids
     waiting = long_request(subject, new_rid(), tokens=3)
     await asyncio.sleep(subject.a_moment)
@@ -199,9 +213,9 @@ async def all_requests_are_taken_back_at_once(subject: Subject) -> None:
         )
         for _ in range(8)
     ]
-    await asyncio.sleep(subject.a_moment)
+    await tokens_come(subject, requests=8)
     await subject.client.abort_all()
-    for generation in await asyncio.wait_for(asyncio.gather(*requests), 10):
+    for generation in await asyncio.wait_for(asyncio.gather(*requests), 60):
         assert generation.finish == "abort"
         assert generation.versions == [1] * len(generation.token_ids)
 
@@ -255,7 +269,7 @@ async def an_engine_says_how_busy_it_is(subject: Subject) -> None:
     idle = await subject.client.load()
     assert idle is not None and idle.running_requests == 0
     requests = [long_request(subject, new_rid()) for _ in range(4)]
-    await asyncio.sleep(subject.a_moment)
+    await tokens_come(subject, requests=4)
     busy = await subject.client.load()
     assert busy is not None
     assert busy.running_requests + busy.waiting_requests == 4

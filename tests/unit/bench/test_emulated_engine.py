@@ -35,8 +35,10 @@ def engine_of(device: DeviceModel, *, max_running: int = 64) -> EmulatedEngine:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_the_emulated_device_has_the_shape_of_the_real_server(
-    check: Callable[[Subject], Awaitable[None]], tmp_path: Path
+    check: Callable[[Subject], Awaitable[None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Nothing is caught up: after a late turn of the loop one token comes, not all that are left.
+    monkeypatch.setattr("tests.bench.emulated_engine.FORGIVEN_SECONDS", 0.0)
     for version in (1, 2):
         (tmp_path / str(version)).mkdir()
         (tmp_path / str(version) / "config.json").write_text("{}")
@@ -44,7 +46,9 @@ async def test_the_emulated_device_has_the_shape_of_the_real_server(
         client = EngineClient(engine.port, "key", LIMITS)
         await client.update_weights(str(tmp_path / "1"), version=1, flush_cache=True)
         weights = {version: tmp_path / str(version) for version in (1, 2)}
-        await check(Subject(client, engine.port, weights, a_moment=0.05, a_step=0.02))
+        subject = Subject(client, engine.port, weights, a_moment=0.05, a_step=0.02)
+        subject.outputs = lambda: [request.output for request in engine.running]
+        await check(subject)
         await client.close()
 
 

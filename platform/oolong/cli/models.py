@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli.output import JsonOption, byte_progress, show_json, show_table
+from oolong.cli.output import JsonOption, byte_progress, show_done, show_json, show_table
 from oolong.client import Client
 
 WaitOption = Annotated[bool, typer.Option(help="wait until it is checked")]
@@ -128,7 +128,11 @@ def list_models(json: JsonOption = False) -> None:
 
 
 @app.command()
-def remove(model: Annotated[str, typer.Argument(help="id of one that is UNUSABLE or DUPLICATE")]) -> None:
+def remove(
+    model: Annotated[str, typer.Argument(help="id of one that is UNUSABLE or DUPLICATE")],
+    json: JsonOption = False,
+) -> None:
     """Forget what is no model after all."""
     with Client() as client:
         client.models.remove(model)
+    show_done(f"{model} is removed", {"removed": model}, json=json)

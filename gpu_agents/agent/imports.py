@@ -154,8 +154,19 @@ class ModelImports:
                 part = await asyncio.to_thread(archive.read, number * reply.part_bytes, reply.part_bytes)
                 checksum = hashlib.sha256(part).hexdigest()
                 await self._api.put_import_part(import_id, number, part, sha256=checksum)
-        await self._reporting(import_id, folder, self._api.complete_import(import_id))
+        await self._reporting(import_id, folder, self._complete(import_id))
         log.info("import %s is stored, %d bytes at %s", import_id, archive.size, commit)
+
+    async def _complete(self, import_id: str) -> None:
+        """Again, as long as the server asks for it: it may still be at what an earlier request of ours began."""
+        while True:
+            try:
+                await self._api.complete_import(import_id)
+                return
+            except Unreachable as error:
+                if error.retry_after is None:
+                    raise
+                await asyncio.sleep(error.retry_after)
 
     async def _failed(self, import_id: str, message: str) -> None:
         log.warning("import %s failed: %s", import_id, message)

@@ -29,4 +29,6 @@ def of_tensor(name: str, code: str, message: str) -> Fault:
 
 
 def escaped(name: str) -> str:
+    """As a part of a JSON pointer. A name that is no text in UTF-8 is shown with its bytes written out."""
+    name = name.encode(errors="backslashreplace").decode()
     return name.replace("~", "~0").replace("/", "~1")

@@ -45,6 +45,7 @@ class Plane:
     refused_upload: Refused | None = None
     reports: int = 0
     completes_after: int = 0  # reports that come while it completes
+    busy: int = 0  # times that it asks to come again, for it is still at it
 
     async def begin_import(self, import_id: str) -> ImportOrder:
         if self.refused:
@@ -74,6 +75,9 @@ class Plane:
         self.parts[number] = data
 
     async def complete_import(self, import_id: str) -> None:
+        if self.busy:
+            self.busy -= 1
+            raise Unreachable("503 being_completed", retry_after=0.001)
         wanted = self.reports + self.completes_after
         while self.reports < wanted:
             await asyncio.sleep(0.001)
@@ -123,6 +127,13 @@ def test_after_an_outage_it_goes_on_with_the_files_and_parts_that_are_there(data
         assert not list(data.imports.rglob("order.json")), "its token is not left lying about"
         run(plane, data)
         assert plane.completed and len(hub.asked) == asked, "nothing was fetched twice"
+
+
+def test_a_server_that_is_still_at_it_is_asked_again_and_nothing_begins_anew(data: DataDirectory) -> None:
+    with serving(ScriptedHub(MODEL)) as hub:
+        plane = Plane(order(hub), busy=3)
+        run(plane, data)
+    assert plane.completed and (plane.busy, plane.begun) == (0, 1)
 
 
 def test_what_the_hub_refuses_is_told_with_its_words(data: DataDirectory) -> None:

@@ -195,6 +195,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:
         (member("/etc/passwd"), "unsafe_name"),
         (member("config.json", tarfile.SYMTYPE, "/etc/passwd"), "not_a_file"),
         (member("config.json", tarfile.LNKTYPE, "other"), "not_a_file"),
+        (member("\udcff.json", tarfile.SYMTYPE, "other"), "not_a_file"),  # a name that is no text
         (member("pipe", tarfile.FIFOTYPE), "not_a_file"),
         (member("disk", tarfile.CHRTYPE), "not_a_file"),
         (archive(files()) and b"not a tar at all" * 100, "not_an_archive"),

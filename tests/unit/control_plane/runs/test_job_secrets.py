@@ -12,6 +12,7 @@ from control_plane.accounts.models import AuditEntry, ProjectSecret, Role
 from control_plane.fleet.models import Node
 from control_plane.runs.models import Attempt, Run
 from control_plane.telemetry.models import LogChunk
+from oolong.contracts.agent import SecretsReply, SecretsRequest
 from oolong.contracts.lifecycle import EndReason
 
 VALUE = "k3y-that-nobody-may-see"
@@ -30,7 +31,7 @@ def kept(alice: Any) -> Any:
 
 
 def ask(machine: Any, job: str, *, epoch: int = 1, incarnation: int = 0) -> Any:
-    body = json.dumps({"epoch": epoch, "incarnation": incarnation})
+    body = msgspec.json.encode(SecretsRequest(epoch=epoch, incarnation=incarnation))
     return machine.post(f"/jobs/{machine.job(job)}/secrets", body)
 
 
@@ -45,6 +46,7 @@ def test_the_node_that_starts_the_named_job_is_given_its_variable_and_no_other_j
     }  # fmt: skip
     reply = ask(machine, "trainer")
     assert (reply.status_code, reply.json()) == (200, {"variables": {"WANDB_API_KEY": VALUE}})
+    assert msgspec.json.decode(reply.content, type=SecretsReply).variables == {"WANDB_API_KEY": VALUE}
     assert reply.headers["Cache-Control"] == "no-store"
     for other in ("controller", "reward", "rollout-0"):
         assert ask(machine, other).json() == {"variables": {}}

@@ -66,6 +66,7 @@ def wait_for_points(page: Page, least: int, *, milliseconds: int) -> None:
     page.wait_for_function(script, arg=least, timeout=milliseconds)
 
 
+@pytest.mark.timeout(900)
 def test_upload_start_watch_and_stop(
     page: Page, plane: ControlPlane, log_in: Callable[[], None], node_python: Path, tmp_path: Path
 ) -> None:

@@ -51,11 +51,13 @@ class ModelSerializer(serializers.Serializer[Any]):
     ref = serializers.CharField(allow_blank=True, help_text="name@2")
     state = serializers.ChoiceField(choices=ModelState.values)
     message = serializers.CharField(help_text="why UNUSABLE")
-    errors = FieldErrorSerializer(many=True, help_text="every fault, by file or tensor")
+    errors = FieldErrorSerializer(  # type: ignore[assignment]  # a field, as in every answer with faults
+        many=True, help_text="every fault, by file or tensor"
+    )
     same_as = serializers.CharField(
         allow_null=True, help_text="of a DUPLICATE: the version with the same files"
     )
-    source = serializers.CharField(help_text="upload, path or hub")
+    source = serializers.CharField(help_text="upload, path or hub")  # type: ignore[assignment]
     origin = serializers.CharField(help_text="of a hub: its address, the model and the commit")
     path = serializers.CharField()
     family = serializers.CharField(help_text="config.json's model_type")

@@ -21,7 +21,7 @@ from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Points
 from tests.tools.local_attempt import LocalAttempt, letter_sum_file, tiny_model, warm_start
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 AGENTS, STEPS, GROUPS, GROUP_SIZE = 96, 30, 16, 8
 BOXED_AT_END = re.compile(r"\\boxed\{(\d+)\}\s*\Z")

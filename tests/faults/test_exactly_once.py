@@ -32,7 +32,7 @@ def test_the_database_equals_the_outbox_after_kills_of_agent_web_and_worker(stac
         stack.start(name)
     stack.wait_for_web()
     stack.start("agent")
-    stack.wait((stack.agent_data / "node.json").exists, seconds=30, what="enrolment")
+    stack.wait((stack.agent_data / "node.json").exists, seconds=60, what="enrolment")
     run_id = submit(stack, steps=STEPS, pause_seconds=0.005)
     follower = Follower(url=f"ws://127.0.0.1:{stack.port}/ws/v1", token=stack.token, topic=f"run:{run_id}")
     follower.start()
@@ -57,7 +57,7 @@ def test_the_database_equals_the_outbox_after_kills_of_agent_web_and_worker(stac
     assert not OutboxFile.objects.filter(bad_lines__gt=0).exists()
     assert not OutboxFile.objects.filter(conflicts__gt=0).exists()
 
-    stack.wait(lambda: follower.last == live.current_seq(f"run:{run_id}"), seconds=30, what="the last frame")
+    stack.wait(lambda: follower.last == live.current_seq(f"run:{run_id}"), seconds=60, what="the last frame")
     follower.close()
     assert follower.connections > 1
     assert not [frame for frame in follower.frames if frame["type"] == "gap"]

@@ -11,7 +11,7 @@ from tests.support import small_runs
 from tests.support.small_runs import Inputs
 from tests.support.stack import Node, Stack, until
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 def kill(node: Node, job: str) -> None:
@@ -36,12 +36,12 @@ def test_reward_service_and_worker_are_restarted_in_place_and_a_lost_controller_
 
     small_runs.wait_for_step(stack, run_id, 3)
     kill(node, "reward")
-    until(lambda: incarnation("reward") == 1, seconds=15, what="the reward service is back", said=stack.said)
+    until(lambda: incarnation("reward") == 1, seconds=60, what="the reward service is back", said=stack.said)
     small_runs.wait_for_step(stack, run_id, small_runs.last_step([node]) + 8)
 
     (engine,) = node.engines().values()
     kill(node, "rollout-0")
-    until(lambda: incarnation("rollout-0") == 1, seconds=15, what="the worker is back", said=stack.said)
+    until(lambda: incarnation("rollout-0") == 1, seconds=60, what="the worker is back", said=stack.said)
     assert engine not in node.job_processes(), "an engine outlived its worker"
     # More steps than the gate had groups for: the new engine made some of them.
     small_runs.wait_for_step(

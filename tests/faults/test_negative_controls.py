@@ -13,7 +13,7 @@ from tests.support import small_runs
 from tests.support.small_runs import Inputs, upload_inputs
 from tests.support.stack import Stack
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 SPANNING = "no trajectory spans two policy versions"
 

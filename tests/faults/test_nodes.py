@@ -11,7 +11,7 @@ from tests.support import small_runs
 from tests.support.small_runs import Inputs, upload_inputs
 from tests.support.stack import Stack, until
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 def test_a_run_goes_on_elsewhere_when_its_node_dies(new_stack: Callable[..., Stack], model: Path) -> None:

@@ -81,7 +81,7 @@ class Broker:
             self.process = subprocess.Popen(
                 self.server.argv(), cwd=self.folder, stdout=log, stderr=log, start_new_session=True, **dropped
             )
-        until(self.server.is_ready, seconds=20, what="Valkey answers")
+        until(self.server.is_ready, seconds=60, what="Valkey answers")
 
     def kill(self) -> None:
         assert self.process is not None
@@ -244,7 +244,7 @@ class Stack:
         wanted = "SELECT count(*) FROM fleet_slot s JOIN fleet_node n ON s.node_id = n.id WHERE n.name = %s"
         until(
             lambda: self.value(wanted, name) == slots,
-            seconds=30,
+            seconds=60,
             what=f"{name} is in the pool",
             said=node.said,
         )

@@ -105,7 +105,7 @@ def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str
     limit = snapshot.limits.get(request.team)
     used = pool.used.get(request.team, 0)
     if limit is not None and used + request.slots > limit:
-        return f"the team's limit is {limit} slots, {used} are in use and this run needs {request.slots}"
+        return f"the team's limit is {_slots(limit)}, {used} are in use and this run needs {request.slots}"
     if not pool.nodes:
         return "no node has joined the pool"
 
@@ -144,10 +144,10 @@ def _wait(request: Request, pool: _Pool, offering: Sequence[NodeView]) -> str:
         largest = max(node.total for node in offering)
         if request.model_path:
             return (
-                f"needs {request.slots} slots on one node that offers {request.model_path}; the largest such node "
+                f"needs {_slots(request.slots)} on one node that offers {request.model_path}; the largest such node "
                 f"has {largest}"
             )
-        return f"needs {request.slots} slots on one node; the largest node has {largest}"
+        return f"needs {_slots(request.slots)} on one node; the largest node has {largest}"
     big_enough = [node for node in big_enough if node.protocol >= request.protocol]
     if not big_enough:
         return "needs an agent of a newer version; upgrade those of the nodes that are large enough for it"
@@ -161,4 +161,8 @@ def _wait(request: Request, pool: _Pool, offering: Sequence[NodeView]) -> str:
         return f"waits behind {ahead!r}, for which the slots of {open_nodes[0].name} are kept"
     best = max(unreserved, key=lambda node: (len(pool.free[node.id]), node.total, node.id))
     pool.reserved[best.id] = request.name
-    return f"needs {request.slots} slots on one node; {len(pool.free[best.id])} of {best.total} are free on {best.name}"
+    return f"needs {_slots(request.slots)} on one node; {len(pool.free[best.id])} of {best.total} are free on {best.name}"
+
+
+def _slots(count: int) -> str:
+    return "1 slot" if count == 1 else f"{count} slots"

@@ -43,6 +43,8 @@ def test_a_gang_is_placed_whole_on_one_node_or_waits() -> None:
     decided = plan(snapshot([node("a", 1, 4), node("b", 1, 1)], [request("gang", 2)]))
     assert not decided.placements
     assert decided.waiting["gang"] == "needs 2 slots on one node; 1 of 4 are free on a"
+    alone = plan(snapshot([node("a", 0, 4)], [request("alone", 1)]))
+    assert alone.waiting["alone"] == "needs 1 slot on one node; 0 of 4 are free on a"
 
 
 def test_the_tightest_node_is_taken_so_that_big_holes_stay() -> None:

@@ -5,7 +5,7 @@ import uPlot from "uplot";
 
 import { clock, number } from "../common/format.ts";
 import classes from "./line-chart.module.css";
-import { extremes, paddingOf, smooth, type Points } from "./series.ts";
+import { axisLabels, extremes, paddingOf, smooth, type Points } from "./series.ts";
 
 export type Line = { key: string; label: string; points: Points; /** 1 to 6, a colour of the palette */ colour: number; dashed?: boolean; /** never smoothed: whole numbers such as versions and maxima */ exact?: boolean };
 
@@ -23,6 +23,7 @@ type Props = {
   floor?: number;
   ceiling?: number;
   height?: number;
+  whole?: boolean;
 };
 
 function colourOf(name: string): string {
@@ -74,13 +75,15 @@ function boundPlugin(bound: Bound): uPlot.Plugin {
   };
 }
 
-type Look = Pick<Props, "axis" | "smoothing" | "bound" | "format" | "logarithmic" | "floor" | "ceiling" | "height">;
+type Look = Pick<Props, "axis" | "smoothing" | "bound" | "format" | "logarithmic" | "floor" | "ceiling" | "height" | "whole">;
+
+/** Distances of ticks where only whole numbers mean something. */
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
 
 function options(lines: Line[], look: Look, width: number, onCursor: (index: number | null) => void): uPlot.Options {
   const ink = colourOf("--ink-faint");
   const grid = { stroke: colourOf("--grid"), width: 1 };
   const font = "11px Inter Variable, sans-serif";
-  const format = look.format ?? ((value: number) => number(value, 2));
   const isFaint = (line: Line) => look.smoothing > 0 && !line.exact;
   const series: uPlot.Series[] = [{}];
   for (const line of lines) {
@@ -124,13 +127,14 @@ function options(lines: Line[], look: Look, width: number, onCursor: (index: num
       {
         stroke: ink, grid, font, ticks: { show: false }, size: 24, gap: 4,
         space: 46,
-        incrs: look.axis === "step" ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] : [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200],
+        incrs: look.axis === "step" ? WHOLE : [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200],
         values: (_plot, splits) => splits.map((value) => (look.axis === "time" ? clock(value) : String(value))),
       },
       {
         stroke: ink, grid, font, ticks: { show: false }, gap: 4, space: 30,
         size: (_plot, values) => 14 + 6.1 * Math.max(2, ...(values ?? []).map((value) => value?.length ?? 0)),
-        values: (_plot, splits) => splits.map((value) => (value === null ? "" : format(value))),
+        ...(look.whole ? { incrs: WHOLE } : {}),
+        values: (_plot, splits) => axisLabels(splits, look.format),
       },
     ],
     plugins: look.bound === undefined ? [] : [boundPlugin(look.bound)],
@@ -139,14 +143,14 @@ function options(lines: Line[], look: Look, width: number, onCursor: (index: num
 }
 
 /** Lines over train steps or time. Dragging zooms, a double click shows everything, the crosshair is shared. */
-export function LineChart({ name, lines, axis, smoothing, bound, format, logarithmic, floor, ceiling, height }: Props) {
+export function LineChart({ name, lines, axis, smoothing, bound, format, logarithmic, floor, ceiling, height, whole }: Props) {
   const holder = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [cursor, setCursor] = useState<number | null>(null);
   const scheme = useSchemeName();
   const data = useMemo(() => aligned(lines, smoothing), [lines, smoothing]);
   const shape = JSON.stringify([
-    lines.map((line) => [line.key, line.label, line.colour, line.dashed]), axis, smoothing > 0, bound, logarithmic, floor, ceiling, height, scheme,
+    lines.map((line) => [line.key, line.label, line.colour, line.dashed]), axis, smoothing > 0, bound, logarithmic, floor, ceiling, height, whole, scheme,
   ]);
   const newest = useRef({ lines, data });
   newest.current = { lines, data };
@@ -155,7 +159,7 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
     const element = holder.current;
     if (element === null) return;
     const created = new uPlot(
-      options(newest.current.lines, { axis, smoothing, bound, format, logarithmic, floor, ceiling, height }, element.clientWidth, setCursor),
+      options(newest.current.lines, { axis, smoothing, bound, format, logarithmic, floor, ceiling, height, whole }, element.clientWidth, setCursor),
       newest.current.data,
       element,
     );

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { insert, joinAttempts, overSteps, overTime, paddingOf, smooth, type Points } from "./series.ts";
+import { axisLabels, insert, joinAttempts, overSteps, overTime, paddingOf, smooth, type Points } from "./series.ts";
 
 const points = (pairs: [number, number][], at = 0): Points => ({
   x: pairs.map(([x]) => x), y: pairs.map(([, y]) => y), at: pairs.map(([x]) => at + x * 10),
@@ -55,4 +55,10 @@ test("a constant series gets room around it, also when smoothing has moved its l
 test("a small range of values is kept as it is", () => {
   assert.equal(paddingOf(2e-7, 6e-7).toExponential(1), "2.4e-8");
   assert.equal(paddingOf(0, 10).toFixed(3), "0.600");
+});
+
+test("labels of an axis differ from each other, however narrow its range", () => {
+  assert.deepEqual(axisLabels([0, 0.5, 1]), ["0", "0.50", "1"]);
+  assert.deepEqual(axisLabels([5.246, 5.248, 5.25]), ["5.246", "5.248", "5.250"]);
+  assert.deepEqual(axisLabels([null, 1, 2], (value) => `${value} s`), ["", "1 s", "2 s"]);
 });

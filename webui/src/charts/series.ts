@@ -1,5 +1,7 @@
 /** Arithmetic on the points of a chart. A series' x rises strictly. */
 
+import { number } from "../common/format.ts";
+
 export type Points = { x: number[]; y: number[]; at: number[] };
 
 export const NO_POINTS: Points = { x: [], y: [], at: [] };
@@ -107,4 +109,15 @@ export function paddingOf(low: number, high: number): number {
   const size = Math.max(Math.abs(low), Math.abs(high));
   const span = high - low > size * 1e-9 ? high - low : size || 1;
   return span * 0.06;
+}
+
+/** Labels of an axis: as `format` writes them; without one, with as many digits as tell neighbours apart. */
+export function axisLabels(splits: (number | null)[], format?: (value: number) => string): string[] {
+  const written = (write: (value: number) => string) => splits.map((value) => (value === null ? "" : write(value)));
+  if (format !== undefined) return written(format);
+  const labels = written((value) => number(value, 2));
+  const values = splits.filter((value) => value !== null);
+  if (new Set(labels.filter((label) => label !== "")).size === values.length) return labels;
+  const step = Math.min(...values.slice(1).map((value, index) => Math.abs(value - values[index]!)));
+  return written((value) => value.toFixed(Math.min(9, Math.max(0, Math.ceil(-Math.log10(step))))));
 }

@@ -30,7 +30,7 @@ export function DatasetPage() {
           {dataset.versions.length === 0 ? <Empty title="No version stored">An upload with faulty rows stores nothing.</Empty> : (
             <Table className="tabular" data-testid="versions">
               <Table.Thead>
-                <Table.Tr><Table.Th>Version</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th>Splits</Table.Th><Table.Th>Prompt from</Table.Th><Table.Th>sha256 of the rows</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Stored</Table.Th><Table.Th /></Table.Tr>
+                <Table.Tr><Table.Th>Version</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th>Splits</Table.Th><Table.Th>Prompt, answer from</Table.Th><Table.Th>sha256 of the rows</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Stored</Table.Th><Table.Th /></Table.Tr>
               </Table.Thead>
               <Table.Tbody>
                 {dataset.versions.map((entry) => (

@@ -9,6 +9,11 @@ test("usual column names are recognised whatever their case", () => {
   assert.deepEqual([mapping.prompt_column, mapping.answer_column, mapping.split_column, mapping.completion_column], ["Question", "Solution", "split", null]);
 });
 
+test("a solution beside an answer is the demonstration", () => {
+  const mapping = guessMapping(["question", "answer", "solution"]);
+  assert.deepEqual([mapping.answer_column, mapping.completion_column], ["answer", "solution"]);
+});
+
 test("unknown column names are left to the reader", () => {
   assert.equal(guessMapping(["a", "b"]).prompt_column, "");
 });

@@ -1,13 +1,23 @@
 import { Table } from "@mantine/core";
 
+type Message = { role: string; content: string };
+
+function isConversation(value: unknown): value is Message[] {
+  return Array.isArray(value) && value.length > 0 && value.every((entry: Partial<Message> | null) => typeof entry?.role === "string" && typeof entry.content === "string");
+}
+
 function shown(value: unknown): string {
   if (value === null || value === undefined) return "";
+  if (isConversation(value)) return value.map((message) => `${message.role}: ${message.content}`).join("\n");
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** Rows as they are, a column for each key that any of them has. */
-export function RowsTable({ rows }: { rows: Record<string, unknown>[] }) {
-  const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+type Props = { rows: Record<string, unknown>[]; order?: string[] };
+
+/** Rows as they are, a column for each key that any of them has: first those of `order`, as the file has them. */
+export function RowsTable({ rows, order = [] }: Props) {
+  const present = new Set(rows.flatMap((row) => Object.keys(row)));
+  const columns = [...new Set([...order.filter((column) => present.has(column)), ...present])];
   return (
     <Table verticalSpacing={4}>
       <Table.Thead><Table.Tr>{columns.map((column) => <Table.Th key={column}>{column}</Table.Th>)}</Table.Tr></Table.Thead>

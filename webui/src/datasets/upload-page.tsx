@@ -9,6 +9,7 @@ import { post } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { DatasetValidation, MappingRequest as Mapping, Upload } from "../api/schema.d.ts";
 import { DropZone } from "../common/drop-zone.tsx";
+import { grouped } from "../common/format.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
 import { guessMapping } from "./guess-mapping.ts";
@@ -81,7 +82,7 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
     onMutate: () => setRefused(null),
     onSuccess: (version) => {
       if (version === undefined) return;
-      notifications.show({ message: `${version.ref} is stored with ${version.rows} rows` });
+      notifications.show({ message: `${version.ref} is stored with ${grouped(version.rows)} rows` });
       void navigate(`/datasets/${version.dataset.id}?version=${version.id}`);
     },
     onSettled: () => void client.invalidateQueries({ queryKey: queries.datasets.queryKey }),
@@ -98,7 +99,7 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
   return (
     <>
       <Panel title="Its first rows" aside={raw.columns.map((entry) => `${entry.name}: ${entry.type}${entry.missing > 0 ? ` (${entry.missing} missing)` : ""}`).join(" · ")} flush>
-        <RowsTable rows={raw.sample.slice(0, PREVIEW_ROWS)} />
+        <RowsTable rows={raw.sample.slice(0, PREVIEW_ROWS)} order={names} />
       </Panel>
       <Panel title="2. What the columns mean">
         <div className={classes.mapping}>
@@ -114,6 +115,7 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
             <h3>What the model will be given</h3>
             <ProblemNotice error={rendered.error} />
             {!isComplete && <p className={classes.hint}>Choose the prompt and the answer column.</p>}
+            {isComplete && rendered.isPending && <Waiting label="Rendering the first rows" />}
             {rendered.data?.rendered.map((row, index) => (
               <article key={index} className={classes.example}>
                 {row.messages.map((message, position) => (

@@ -22,7 +22,7 @@ export function JobsTab({ run }: { run: Run }) {
           <Table.Thead>
             <Table.Tr>
               <Table.Th>Job</Table.Th><Table.Th>State</Table.Th><Table.Th>Attempt</Table.Th><Table.Th>Node</Table.Th><Table.Th ta="right">Slots</Table.Th>
-              <Table.Th ta="right">Starts</Table.Th><Table.Th ta="right">Process</Table.Th><Table.Th ta="right">Exit</Table.Th><Table.Th ta="right">Lasted</Table.Th><Table.Th>Reason</Table.Th><Table.Th />
+              <Table.Th ta="right">Restarts</Table.Th><Table.Th ta="right">Process</Table.Th><Table.Th ta="right">Exit</Table.Th><Table.Th ta="right">Lasted</Table.Th><Table.Th>Reason</Table.Th><Table.Th />
             </Table.Tr>
           </Table.Thead>
           <Table.Tbody>

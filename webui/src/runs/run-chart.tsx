@@ -51,7 +51,7 @@ export function RunChart({ plan, metrics, axis, smoothing, origin, maxStaleness,
       ) : (
         <LineChart
           name={plan.id} lines={lines} axis={axis} smoothing={smoothing} bound={bound} format={plan.format}
-          logarithmic={plan.logarithmic} floor={plan.floor} ceiling={plan.ceiling} height={plan.height}
+          logarithmic={plan.logarithmic} floor={plan.floor} ceiling={plan.ceiling} height={plan.height} whole={plan.whole}
         />
       )}
     </section>

@@ -10,6 +10,8 @@ export type ChartPlan = {
   floor?: number;
   ceiling?: number;
   logarithmic?: boolean;
+  /** its axis counts in whole numbers */
+  whole?: boolean;
   /** the run's max staleness is drawn into it */
   showsBound?: boolean;
   /** pixels of the drawing, where it stands beside something taller */
@@ -35,7 +37,7 @@ export const RL_CHARTS: ChartPlan[] = [
     ],
   },
   {
-    id: "policy-version", title: "Policy version", always: true, floor: 0, format: (value) => number(value, 0),
+    id: "policy-version", title: "Policy version", always: true, floor: 0, whole: true, format: (value) => number(value, 0),
     lines: [{ metric: "policy/version", label: "trained", colour: 1, exact: true }, { metric: "engine/version", label: "engine", colour: 2, dashed: true, exact: true }],
   },
   {

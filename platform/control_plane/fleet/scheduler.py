@@ -161,7 +161,8 @@ def _wait(request: Request, pool: _Pool, offering: Sequence[NodeView]) -> str:
         return f"waits behind {ahead!r}, for which the slots of {open_nodes[0].name} are kept"
     best = max(unreserved, key=lambda node: (len(pool.free[node.id]), node.total, node.id))
     pool.reserved[best.id] = request.name
-    return f"needs {_slots(request.slots)} on one node; {len(pool.free[best.id])} of {best.total} are free on {best.name}"
+    free = f"{len(pool.free[best.id])} of {best.total} are free on {best.name}"
+    return f"needs {_slots(request.slots)} on one node; {free}"
 
 
 def _slots(count: int) -> str:

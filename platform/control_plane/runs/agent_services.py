@@ -63,7 +63,7 @@ def _desired(attempt: Attempt) -> DesiredAttempt:
         attempt_id=attempt.pk,
         attempt_number=attempt.number,
         epoch=attempt.epoch,
-        spec=run.spec,
+        spec=_told(run.spec),
         dataset=NO_ROWS if run.kind == "playground" else _dataset_artifact(run.trained_on),
         evaluation=_dataset_artifact(run.evaluation_version) if run.evaluation_version else None,
         model=_model_artifact(run),
@@ -77,6 +77,11 @@ def _desired(attempt: Attempt) -> DesiredAttempt:
         live=live_settings(run),
         tokens_generated_before=_generated_before(attempt),
     )
+
+
+def _told(spec: dict[str, object]) -> dict[str, object]:
+    """Without the sections that are not used: an agent of the version before refuses names that it does not know."""
+    return {name: value for name, value in spec.items() if value is not None and value != []}
 
 
 def _sources(run: Run) -> dict[str, Artifact]:

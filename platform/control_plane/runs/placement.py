@@ -23,7 +23,7 @@ from control_plane.runs.plan_jobs import plan_jobs, port_names
 from control_plane.runs.selectors import queue, resumable_checkpoint
 from control_plane.runs.taking_back import take_slots_back
 from control_plane.runs.tested_rewards import untested_reward
-from oolong.contracts.agent import OLDEST_PROTOCOL, SECRETS_IN_JOBS
+from oolong.contracts.agent import OLDEST_PROTOCOL, SECRETS_IN_JOBS, TESTS_AND_PLAYGROUNDS
 from oolong.contracts.lifecycle import EndReason, RunStatus
 from oolong.contracts.run_spec import RunSpec
 from oolong.logs import about
@@ -85,7 +85,7 @@ def preview(caller: Caller, spec: RunSpec, *, model_path: str = "", now: datetim
     """Where a run of this spec would stand if it were submitted now. Nothing is written."""
     asked = Request(
         id="preview", name=spec.name, team=caller.project.team_id, priority=spec.placement.priority,
-        slots=spec.slots_needed, submitted_at=now, protocol=_protocol(bool(spec.secrets)),
+        slots=spec.slots_needed, submitted_at=now, protocol=_protocol(spec.kind, secrets=bool(spec.secrets)),
         model_path=model_path,
     )  # fmt: skip
     decided = plan(
@@ -108,13 +108,16 @@ def preview(caller: Caller, spec: RunSpec, *, model_path: str = "", now: datetim
 def _request(run: Run) -> Request:
     return Request(
         id=run.pk, name=run.name, team=run.project.team_id, priority=run.priority, slots=run.slots_needed,
-        submitted_at=run.created_at, not_before=run.not_before, protocol=_protocol(bool(run.spec.get("secrets"))),
+        submitted_at=run.created_at, not_before=run.not_before,
+        protocol=_protocol(run.kind, secrets=bool(run.spec.get("secrets"))),
         model_path=run.base_model.path if run.base_model is not None else "",
     )  # fmt: skip
 
 
-def _protocol(secrets: bool) -> int:
-    """An agent that does not know of secrets would start the jobs without them."""
+def _protocol(kind: str, *, secrets: bool) -> int:
+    """An older agent would start jobs without the secrets, and ends at a kind of run that it does not know."""
+    if kind in ("bench", "playground"):
+        return TESTS_AND_PLAYGROUNDS
     return SECRETS_IN_JOBS if secrets else OLDEST_PROTOCOL
 
 

@@ -17,6 +17,7 @@ from oolong.contracts.live_changes import LiveSettings
 PROTOCOL = 3
 OLDEST_PROTOCOL = 1
 JOINING_ENGINES = 2  # since when an agent takes engines into a live attempt (DesiredJob.engine_port)
+TESTS_AND_PLAYGROUNDS = 3  # since when an agent knows the kinds of run bench and playground
 SECRETS_IN_JOBS = 3  # since when an agent asks for the values of DesiredJob.secrets and gives them to the job
 
 

@@ -14,6 +14,52 @@ import msgspec
 
 RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("agent-protocol-1.json").read_text())
 
+# The names that a RunSpec of then knows, by section; any other is refused.
+SPEC = {
+    "algorithm": (
+        "advantage behaviour_weight clip_high clip_low critic dual_clip entropy_bonus kl "
+        "loss_constant_tokens loss_function loss_normalisation mask_truncated objective options "
+        "overlong proximal"
+    ),
+    "budget": "max_attempts max_wall_seconds",
+    "checkpoint": "every_steps keep_last",
+    "dataset": "split version",
+    "evaluation": (
+        "at_end at_start dataset every_steps greedy max_new_tokens on_only_engine prompts reward "
+        "samples split success_score temperature"
+    ),
+    "kind": "",
+    "model": "base_model checkpoint",
+    "name": "",
+    "notes": "",
+    "placement": "pool priority",
+    "reward": "bias function max_error_share name options scale timeout_seconds",
+    "rollout": (
+        "engine_max_running_requests engine_max_total_tokens engine_memory_fraction engines filter "
+        "frequency_penalty group_size group_wall_seconds interruptible interruption logit_bias "
+        "max_concurrent_groups max_new_tokens max_prompt_tokens min_p presence_penalty "
+        "repetition_penalty temperature top_k top_p"
+    ),
+    "seed": "",
+    "sft": (
+        "adam_betas batch_size final_learning_rate_fraction learning_rate max_grad_norm "
+        "required_greedy_accuracy seed_retries steps stop_at_greedy_accuracy validate_every_steps "
+        "validate_from_step validation_rows validation_split warmup_steps weight_decay"
+    ),
+    "staleness": "max on_straggler",
+    "trainer": (
+        "activation_checkpointing adam_betas adam_epsilon compile dtype groups_per_step "
+        "learning_rate max_grad_norm microbatch_tokens minibatches offload_optimizer ranks "
+        "reshard_after_forward total_train_steps warmup_steps weight_decay"
+    ),
+    "weight_sync": "probe_every probe_first_versions probe_tolerance transport",
+    "workflow": (
+        "feedback function max_tool_calls max_trajectory_tokens max_turns name options retry_below "
+        "session_export session_timeout_seconds tool_format tool_output_tokens tool_seconds "
+        "turn_discount"
+    ),
+}
+
 
 class EnrolReply(msgspec.Struct, frozen=True, kw_only=True):
     node_id: str

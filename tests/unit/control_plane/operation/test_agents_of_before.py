@@ -58,6 +58,14 @@ class OldAgent:
             self.jobs.append({**observed, "job_id": job.job_id, "attempt_id": attempt.attempt_id})
 
 
+def assert_known(spec: dict[str, Any]) -> None:
+    """A name that an agent of then does not know would end it."""
+    assert set(spec) <= set(before.SPEC)
+    for section, value in spec.items():
+        if isinstance(value, dict):
+            assert set(value) <= set(before.SPEC[section].split()), section
+
+
 def test_the_recorded_conversation_of_an_old_agent_goes_through(
     alice: Person, clock: Clock, tick: Callable[..., None]
 ) -> None:
@@ -71,6 +79,7 @@ def test_the_recorded_conversation_of_an_old_agent_goes_through(
     (attempt,) = agent.beat().attempts
     assert {job.kind for job in attempt.jobs} == {"controller", "reward", "rollout", "trainer"}
     assert len(attempt.dataset.sha256) == 64 and attempt.model_path == "/models/tiny"
+    assert_known(attempt.spec)
     agent.runs_all(attempt)
     agent.beat()
     assert alice.see(run["id"])["status"] == "RUNNING"

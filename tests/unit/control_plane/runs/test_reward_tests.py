@@ -9,10 +9,11 @@ import pytest
 
 from control_plane.accounts.models import Role
 from control_plane.catalog import store
-from control_plane.fleet.models import Lease
+from control_plane.fleet.models import Lease, Node
 from control_plane.runs import records
 from control_plane.runs.models import Attempt, Run
 from control_plane.runs.sweeps import advance_sweeps
+from oolong.contracts.agent import TESTS_AND_PLAYGROUNDS
 from oolong.contracts.lifecycle import EndReason
 
 BODY = {"dataset": "sums@1", "split": "train", "model": "tiny", "reward": {"name": "exact_match"}}
@@ -60,6 +61,15 @@ def test_canned_cheats_take_no_slot_and_the_report_is_kept(alice: Any, node: Any
     )
     assert [item["id"] for item in alice.get("/reward-tests?verdict=amber").json()["data"]] == [test["id"]]
     assert alice.get("/reward-tests?verdict=green").json()["data"] == []
+
+
+def test_a_test_goes_to_an_agent_that_knows_its_kind(alice: Any, node: Any, tick: Any) -> None:
+    """An older one ends at a spec of a kind that it does not know."""
+    node(slots=1)
+    Node.objects.update(protocol=TESTS_AND_PLAYGROUNDS - 1)
+    test = create(alice).json()
+    tick()
+    assert alice.see(test["run"])["waiting_why"].startswith("needs an agent of a newer version")
 
 
 def test_samples_of_the_model_take_one_slot(alice: Any, node: Any, tick: Any) -> None:

@@ -64,7 +64,9 @@ def test_an_unhealthy_or_vanished_slot_is_not_sold(alice: Any, node: Any, tick: 
     machine.beat()
     run = alice.run()
     tick()
-    assert alice.see(run["id"])["waiting_why"] == "needs 2 slots on one node; the largest node has 1"
+    assert alice.see(run["id"])["waiting_why"] == (
+        "needs 2 slots on one node that offers /models/tiny; the largest such node has 1"
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -17,9 +16,12 @@ from oolong.contracts.agent import (
     EnrolRequest,
     HeartbeatReply,
     HeartbeatRequest,
+    Piece,
+    PieceReply,
     SecretsReply,
     SecretsRequest,
-    ShipReply,
+    ShipmentHead,
+    ShipmentReply,
     UploadReply,
 )
 from oolong.contracts.model_imports import ImportOrder, ImportProgress
@@ -49,12 +51,6 @@ class Refused(Exception):
         self.detail = detail
         self.code = code  # stable problem code: fenced, not_found, ...
         self.body = body
-
-
-@dataclass(frozen=True)
-class Shipped:
-    offset: int  # where to go on
-    conflict: bool  # the server was elsewhere (409): nothing of this chunk was stored
 
 
 T = TypeVar("T")
@@ -105,11 +101,19 @@ class AgentApi:
         """Variable -> value, for the one incarnation that is about to start."""
         return (await self._json(f"jobs/{job_id}/secrets", request, SecretsReply)).variables
 
-    async def ship_outbox(self, job_id: str, file: str, offset: int, lines: bytes) -> Shipped:
-        return await self._ship(f"jobs/{job_id}/outbox/{file}", offset, lines)
-
-    async def ship_log(self, job_id: str, incarnation: int, offset: int, data: bytes) -> Shipped:
-        return await self._ship(f"jobs/{job_id}/logs/{incarnation}", offset, data)
+    async def ship(self, pieces: list[Piece], data: list[bytes]) -> list[PieceReply]:
+        """Bytes of several files in one request; the answer to each."""
+        head = msgspec.json.encode(ShipmentHead(pieces=pieces))
+        request = self._http.build_request(
+            "POST",
+            "shipments",
+            content=b"".join([head, b"\n", *data]),
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        replies = _decode((await self._send(request)).content, ShipmentReply).pieces
+        if len(replies) != len(pieces):
+            raise Unreachable(f"shipments: {len(replies)} answers to {len(pieces)} pieces")
+        return replies
 
     @asynccontextmanager
     async def artifact(
@@ -171,22 +175,6 @@ class AgentApi:
 
     async def complete_import(self, import_id: str) -> None:
         await self._json(f"imports/{import_id}/complete", {}, dict, timeout=600.0)
-
-    async def _ship(self, path: str, offset: int, data: bytes) -> Shipped:
-        request = self._http.build_request(
-            "POST",
-            path,
-            params={"offset": offset},
-            content=data,
-            headers={"Content-Type": "application/octet-stream"},
-        )
-        try:
-            response = await self._send(request)
-        except Refused as refusal:
-            if refusal.status == 409:
-                return Shipped(_decode(refusal.body, ShipReply).offset, conflict=True)
-            raise
-        return Shipped(_decode(response.content, ShipReply).offset, conflict=False)
 
     async def _json(
         self,

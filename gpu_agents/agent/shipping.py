@@ -1,8 +1,9 @@
 """Outbox lines and logs on their way to the control plane: by offset, in order, at least once.
 
-The server owns the truth about offsets: it stores a chunk and its new offset in one transaction, and answers
-409 with its own offset when a chunk does not begin there. So this side keeps no state on disk: after a
-restart it begins at 0 and is told where to go on.
+What all files of a node have grown by since the last look goes in one request, each piece with an answer of its own:
+the server's work for a request is far more than for a line. The server owns the truth about offsets: it stores a
+piece and its new offset in one transaction, and answers 409 with its own offset when a piece does not begin there.
+So this side keeps no state on disk: after a restart it begins at 0 and is told where to go on.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpu_agents.agent.api import AgentApi, Refused, Shipped, Unreachable
+from gpu_agents.agent.api import AgentApi, Refused, Unreachable
 from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
-from oolong.contracts.agent import OutboxOffset
+from oolong.contracts.agent import SHIPMENT_BYTES, SHIPMENT_PIECES, OutboxOffset, Piece, PieceReply
 from oolong.contracts.attempt import LOG_FILE, OUTBOX_DIRECTORY
 
 log = logging.getLogger(__name__)
 
-OUTBOX_CHUNK_BYTES = 1024 * 1024
+OUTBOX_CHUNK_BYTES = SHIPMENT_BYTES
 LOG_CHUNK_BYTES = 256 * 1024
-CONCURRENT_STREAMS = 8
+CONCURRENT_SHIPMENTS = 4
 REFUSED_RETRY_SECONDS = 30.0
+BROKEN_RETRY_SECONDS = 5.0  # after an error of the server that concerned this file alone
 
 
 @dataclass
@@ -40,6 +42,7 @@ class Stream:
     shipped: int = 0  # the server has everything before this offset
     known_size: int = 0  # bytes that may be shipped: all of a log, whole lines of an outbox file
     measured: tuple[int, int] = (-1, 0)  # file size and whole-line size at the last look
+    served_at: float = 0.0  # monotonic
     refused_until: float = 0.0  # monotonic; the server said no to this file
 
     @property
@@ -67,6 +70,21 @@ class Stream:
         if end == 0:
             raise LineTooLong(f"{self.path}: the line at offset {self.shipped} is longer than {limit} bytes")
         return chunk[:end]
+
+
+@dataclass
+class Shipment:
+    """Chunks of several streams that go in one request."""
+
+    chunks: list[tuple[Stream, bytes]] = field(default_factory=list)
+    size: int = 0
+
+    def has_room(self, size: int) -> bool:
+        return len(self.chunks) < SHIPMENT_PIECES and self.size + size <= SHIPMENT_BYTES
+
+    def add(self, stream: Stream, chunk: bytes) -> None:
+        self.chunks.append((stream, chunk))
+        self.size += len(chunk)
 
 
 class LineTooLong(Exception):
@@ -102,24 +120,11 @@ class Shipper:
     async def ship_once(self) -> None:
         """Ship everything that is there now. Raises Unreachable when the server is away, at its first sign."""
         self.look()
-        now = time.monotonic()
-        due = [
-            stream
-            for stream in self.streams.values()
-            if stream.shipped < stream.known_size and now >= stream.refused_until
-        ]
-        if not due:
-            return
-        free = asyncio.Semaphore(CONCURRENT_STREAMS)
-
-        async def ship(stream: Stream) -> None:
-            async with free:
-                await self._ship_stream(stream)
-
-        results = await asyncio.gather(*(ship(stream) for stream in due), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        while shipments := await asyncio.to_thread(self._load):
+            results = await asyncio.gather(*map(self._ship, shipments), return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
 
     def look(self) -> None:
         """Find new files and measure all of them; drop the streams of forgotten jobs."""
@@ -140,36 +145,70 @@ class Shipper:
             if stream.job_id == job_id
         ]
 
-    async def _ship_stream(self, stream: Stream) -> None:
-        try:
-            while stream.shipped < stream.known_size:
-                chunk = await asyncio.to_thread(stream.read)
-                reply = await self._send(stream, chunk)
-                if not reply.conflict and reply.offset <= stream.shipped:
-                    raise Unreachable(
-                        f"{stream.path.name}: the server took {len(chunk)} bytes and stays at {reply.offset}"
-                    )
-                if reply.conflict and reply.offset == stream.shipped:
-                    raise Unreachable(f"{stream.path.name}: the server refuses its own offset {reply.offset}")
-                stream.shipped = reply.offset
-                if stream.shipped > stream.known_size:
-                    log.error(
-                        "%s: the server has %d bytes of it, the file %d",
-                        stream.path,
-                        stream.shipped,
-                        stream.known_size,
-                    )
-            self.moved()
-        except FileNotFoundError:
-            log.error("%s disappeared before it was shipped", stream.path)
-        except (Refused, LineTooLong) as error:
-            stream.refused_until = time.monotonic() + REFUSED_RETRY_SECONDS
-            log.error("%s is not shipped further for %g s: %s", stream.path, REFUSED_RETRY_SECONDS, error)
+    def _load(self) -> list[Shipment]:
+        """The next chunk of every stream that has one, in as few shipments as hold them and not more than may go at
+        once. Who was served the longest ago comes first."""
+        now = time.monotonic()
+        shipments = [Shipment()]
+        for stream in sorted(self.streams.values(), key=lambda stream: stream.served_at):
+            if stream.shipped >= stream.known_size or now < stream.refused_until:
+                continue
+            try:
+                chunk = stream.read()
+            except FileNotFoundError:
+                self._refuse(stream, "it disappeared before it was shipped")
+                continue
+            except LineTooLong as error:
+                self._refuse(stream, str(error))
+                continue
+            if not shipments[-1].has_room(len(chunk)):
+                if len(shipments) == CONCURRENT_SHIPMENTS:
+                    break
+                shipments.append(Shipment())
+            shipments[-1].add(stream, chunk)
+            stream.served_at = now
+        return [shipment for shipment in shipments if shipment.chunks]
 
-    async def _send(self, stream: Stream, chunk: bytes) -> Shipped:
-        if stream.is_log:
-            return await self.api.ship_log(stream.job_id, stream.incarnation, stream.shipped, chunk)
-        return await self.api.ship_outbox(stream.job_id, stream.path.name, stream.shipped, chunk)
+    async def _ship(self, shipment: Shipment) -> None:
+        pieces = [
+            Piece(job_id=stream.job_id, file=stream.name, offset=stream.shipped, bytes=len(chunk))
+            for stream, chunk in shipment.chunks
+        ]
+        try:
+            replies = await self.api.ship(pieces, [chunk for _, chunk in shipment.chunks])
+        except Refused as error:
+            for stream, _ in shipment.chunks:
+                self._refuse(stream, str(error))
+            return
+        for (stream, chunk), reply in zip(shipment.chunks, replies, strict=True):
+            self._take(stream, chunk, reply)
+
+    def _take(self, stream: Stream, chunk: bytes, reply: PieceReply) -> None:
+        """The answer to one piece: what is wrong with one file holds up no other."""
+        if reply.status not in (200, 409):
+            why = f"{reply.status} {reply.code}: {reply.detail}"
+            self._refuse(stream, why, BROKEN_RETRY_SECONDS if reply.status >= 500 else REFUSED_RETRY_SECONDS)
+            return
+        if reply.status == 200 and reply.offset <= stream.shipped:
+            self._refuse(stream, f"the server took {len(chunk)} bytes and stays at {reply.offset}")
+            return
+        if reply.status == 409 and reply.offset == stream.shipped:
+            self._refuse(stream, f"the server refuses its own offset {reply.offset}")
+            return
+        stream.shipped = reply.offset
+        if stream.shipped > stream.known_size:
+            log.error(
+                "%s: the server has %d bytes of it, the file %d",
+                stream.path,
+                stream.shipped,
+                stream.known_size,
+            )
+        if stream.shipped >= stream.known_size:
+            self.moved()
+
+    def _refuse(self, stream: Stream, why: str, seconds: float = REFUSED_RETRY_SECONDS) -> None:
+        stream.refused_until = time.monotonic() + seconds
+        log.error("%s is not shipped further for %g s: %s", stream.path, seconds, why)
 
     def _find(self, record: JobRecord) -> Iterable[Stream]:
         for incarnation in range(record.incarnation + 1):

@@ -17,15 +17,20 @@ import msgspec
 from aiohttp import web
 
 from oolong.contracts.agent import (
+    SHIPMENT_BYTES,
+    SHIPMENT_PIECES,
     DesiredAttempt,
     EnrolReply,
     EnrolRequest,
     HeartbeatReply,
     HeartbeatRequest,
     ObservedJob,
+    Piece,
+    PieceReply,
     SecretsReply,
     SecretsRequest,
-    ShipReply,
+    ShipmentHead,
+    ShipmentReply,
     UploadReply,
 )
 from oolong.contracts.lifecycle import JobState
@@ -59,6 +64,7 @@ class ScriptedControlPlane:
     acknowledges: bool = True
     orphan_ttl_seconds: float = 600.0
     secrets: dict[str, dict[str, str]] = field(default_factory=dict)  # job -> variable -> value
+    refused: dict[str, PieceReply] = field(default_factory=dict)  # what pieces of a job are answered
     fenced: set[str] = field(default_factory=set)  # attempts whose epoch is old
 
     enrolled: list[EnrolRequest] = field(default_factory=list)
@@ -104,8 +110,7 @@ class ScriptedControlPlane:
             app.router.add_post(f"{base}/heartbeat", self._heartbeat)
             app.router.add_get(f"{base}/artifacts/{{sha256}}", self._artifact)
             app.router.add_post(f"{base}/jobs/{{job}}/secrets", self._secrets)
-            app.router.add_post(f"{base}/jobs/{{job}}/outbox/{{file}}", self._outbox)
-            app.router.add_post(f"{base}/jobs/{{job}}/logs/{{incarnation}}", self._log)
+            app.router.add_post(f"{base}/shipments", self._shipments)
             app.router.add_post(f"{base}/attempts/{{attempt}}/checkpoints", self._begin)
             app.router.add_put(f"{base}/uploads/{{upload}}/parts/{{number}}", self._part)
             app.router.add_post(f"{base}/uploads/{{upload}}/complete", self._complete)
@@ -205,23 +210,29 @@ class ScriptedControlPlane:
         values = self.secrets.get(request.match_info["job"])
         return _problem(409, "secret_gone") if values is None else _json(SecretsReply(variables=values))
 
-    async def _outbox(self, request: web.Request) -> web.Response:
-        body = await request.read()
-        assert body.endswith(b"\n") and len(body) <= 1024 * 1024
-        return self._append(request, request.match_info["file"], body)
+    async def _shipments(self, request: web.Request) -> web.Response:
+        head, _, rest = (await request.read()).partition(b"\n")
+        pieces = msgspec.json.decode(head, type=ShipmentHead).pieces
+        assert 0 < len(pieces) <= SHIPMENT_PIECES and len(rest) <= SHIPMENT_BYTES
+        assert len({(piece.job_id, piece.file) for piece in pieces}) == len(pieces)
+        replies = []
+        for piece in pieces:
+            body, rest = rest[: piece.bytes], rest[piece.bytes :]
+            replies.append(self._append(piece, body))
+        assert rest == b""
+        return _json(ShipmentReply(pieces=replies))
 
-    async def _log(self, request: web.Request) -> web.Response:
-        body = await request.read()
-        assert 0 < len(body) <= 256 * 1024
-        return self._append(request, f"output.log#{request.match_info['incarnation']}", body)
-
-    def _append(self, request: web.Request, name: str, body: bytes) -> web.Response:
-        content = self.files.setdefault((request.match_info["job"], name), bytearray())
-        if int(request.query["offset"]) != len(content):
-            return _json(ShipReply(offset=len(content)), status=409)
+    def _append(self, piece: Piece, body: bytes) -> PieceReply:
+        assert len(body) == piece.bytes > 0
+        assert len(body) <= 256 * 1024 if piece.file.startswith("output.log#") else body.endswith(b"\n")
+        if refusal := self.refused.get(piece.job_id):
+            return refusal
+        content = self.files.setdefault((piece.job_id, piece.file), bytearray())
+        if piece.offset != len(content):
+            return PieceReply(status=409, offset=len(content))
         content += body
         self.chunks.append(len(body))
-        return _json(ShipReply(offset=len(content)))
+        return PieceReply(status=200, offset=len(content))
 
     async def _begin(self, request: web.Request) -> web.Response:
         if request.match_info["attempt"] in self.fenced:

@@ -19,7 +19,7 @@ import msgspec
 from django.db import connection, transaction
 from django.utils import timezone
 
-from control_plane.common.columns import TextColumn, execute
+from control_plane.common.columns import Int8Column, TextColumn, execute
 from control_plane.common.models import LiveTopic
 
 CHANNEL = "oolong_live"
@@ -32,18 +32,20 @@ FORGET_SILENT_TOPICS_AFTER = timedelta(days=7)
 NEWEST_WINS = frozenset({"document", "status", "progress"})
 
 _PUBLISH = """
-WITH counter AS (
-    INSERT INTO common_livetopic AS t (topic, seq) VALUES (%(topic)s, %(count)s::bigint)
+WITH asked AS (
+    SELECT topic, count FROM unnest(%(topics)s, %(counts)s) WITH ORDINALITY AS a(topic, count, n) ORDER BY n
+), counter AS (
+    INSERT INTO common_livetopic AS t (topic, seq) SELECT topic, count FROM asked
     ON CONFLICT (topic) DO UPDATE SET seq = t.seq + EXCLUDED.seq
-    RETURNING seq
+    RETURNING topic, seq
 ), stored AS (
     INSERT INTO common_streamframe (topic, seq, type, replaces, at, data)
-    SELECT %(topic)s, counter.seq - %(count)s::bigint + f.position, f.type, f.replaces, clock_timestamp(), f.data
-    FROM counter,
-         unnest(%(types)s::text[], %(replaces)s::text[], %(data)s::text[])
-         WITH ORDINALITY AS f(type, replaces, data, position)
+    SELECT f.topic, counter.seq - asked.count + f.position, f.type, f.replaces, clock_timestamp(), f.data
+    FROM unnest(%(of)s, %(positions)s, %(types)s, %(replaces)s, %(data)s)
+         WITH ORDINALITY AS f(topic, position, type, replaces, data, n)
+    JOIN counter USING (topic) JOIN asked USING (topic) ORDER BY f.n
 )
-SELECT seq, pg_notify(%(channel)s, %(topic)s::text || ' ' || seq) FROM counter
+SELECT topic, seq, pg_notify(%(channel)s, topic || ' ' || seq) FROM counter
 """
 
 
@@ -71,26 +73,52 @@ def publish(topic: str, type: str, data: Mapping[str, Any]) -> int:
 
 def publish_many(topic: str, frames: Iterable[tuple[str, Mapping[str, Any]]]) -> int:
     """Add frames to one topic in the given order, with one lock and one wake-up; returns the last number."""
-    if not connection.in_atomic_block:
-        raise transaction.TransactionManagementError(
-            f"publish to {topic!r} outside a transaction: a frame is stored together with what it announces; "
-            "call it inside transaction.atomic()"
+    told = Frames()
+    for type, data in frames:
+        told.add(topic, type, data)
+    return told.publish().get(topic) or current_seq(topic)
+
+
+class Frames:
+    """Frames of several topics that are published together, the topics in the order that all writers keep to."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+
+    def add(self, topic: str, type: str, data: Mapping[str, Any]) -> None:
+        self._topics.setdefault(topic, []).append((type, data))
+
+    def publish(self) -> dict[str, int]:
+        """Publish what was added since the last time, in one statement; the last number of each topic."""
+        if not connection.in_atomic_block:
+            raise transaction.TransactionManagementError(
+                f"publish to {sorted(self._topics)} outside a transaction: a frame is stored together with what it "
+                "announces; call it inside transaction.atomic()"
+            )
+        # By the alphabet: run:<id>, run:<id>:logs, runs:<project>.
+        topics = sorted(self._topics.items())
+        self._topics = {}
+        if not topics:
+            return {}
+        frames = [
+            (topic.encode(), position, type, data)
+            for topic, told in topics
+            for position, (type, data) in enumerate(told, 1)
+        ]
+        done = execute(
+            _PUBLISH,
+            {
+                "topics": TextColumn([topic.encode() for topic, _ in topics]),
+                "counts": Int8Column([len(told) for _, told in topics]),
+                "of": TextColumn([topic for topic, *_ in frames]),
+                "positions": Int8Column([position for _, position, *_ in frames]),
+                "types": TextColumn([type.encode() for *_, type, _ in frames]),
+                "replaces": TextColumn([_replaces(type, data).encode() for *_, type, data in frames]),
+                "data": TextColumn([msgspec.json.encode(data) for *_, data in frames]),
+                "channel": CHANNEL,
+            },
         )
-    frames = list(frames)
-    if not frames:
-        return current_seq(topic)
-    done = execute(
-        _PUBLISH,
-        {
-            "topic": topic,
-            "count": len(frames),
-            "types": TextColumn([type.encode() for type, _ in frames]),
-            "replaces": TextColumn([_replaces(type, data).encode() for type, data in frames]),
-            "data": TextColumn([msgspec.json.encode(data) for _, data in frames]),
-            "channel": CHANNEL,
-        },
-    )
-    return int(done.fetchall()[0][0])
+        return {topic: int(seq) for topic, seq, _ in done.fetchall()}
 
 
 def current_seq(topic: str) -> int:

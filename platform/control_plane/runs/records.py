@@ -3,9 +3,12 @@ locked the Run row first (see the lock order in common.live)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
+from django.db import connection
 
 from control_plane.catalog import checkpoint_services as catalog
 from control_plane.catalog.models import Checkpoint
@@ -26,8 +29,51 @@ _COLUMNS = {
 SEARCHED = ("reward/", "staleness/", "length/", "policy/", "group/", "mismatch/", "loss/", "sft/")
 
 
-def record_step(run: Run, step: int, values: dict[str, float]) -> None:
-    """The newest train step of a run, for lists; `values` are the points of that step."""
+_SAVE_STEPS = """
+UPDATE runs_run SET metrics = new.metrics::jsonb, train_step = new.train_step, policy_version = new.policy_version,
+       reward_mean = new.reward_mean, staleness_mean = new.staleness_mean
+FROM unnest(%(ids)s::text[], %(metrics)s::text[], %(steps)s::bigint[], %(versions)s::bigint[], %(rewards)s::float8[],
+            %(staleness)s::float8[]) AS new(id, metrics, train_step, policy_version, reward_mean, staleness_mean)
+WHERE runs_run.id = new.id
+"""
+_SAVE_OFFSETS = """
+UPDATE runs_job SET outbox_read = outbox_read || new.read::jsonb
+FROM unnest(%s::text[], %s::text[]) AS new(id, read) WHERE runs_job.id = new.id
+"""
+
+
+def record_steps(measured: Iterable[tuple[Run, int, dict[str, float]]], told: live.Frames) -> None:
+    """The newest train steps of runs, for lists: (run, step, points of that step)."""
+    moved = {run.pk: run for run, step, values in measured if _take_step(run, step, values)}
+    if not moved:
+        return
+    runs = [moved[identity] for identity in sorted(moved)]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _SAVE_STEPS,
+            {
+                "ids": [run.pk for run in runs],
+                "metrics": [msgspec.json.encode(run.metrics).decode() for run in runs],
+                "steps": [run.train_step for run in runs],
+                "versions": [run.policy_version for run in runs],
+                "rewards": [run.reward_mean for run in runs],
+                "staleness": [run.staleness_mean for run in runs],
+            },
+        )
+    for run in runs:
+        told.add(
+            f"runs:{run.project_id}",
+            "progress",
+            {
+                "id": run.pk, "train_step": run.train_step, "total_train_steps": run.total_train_steps,
+                "policy_version": run.policy_version, "reward_mean": run.reward_mean,
+                "staleness_mean": run.staleness_mean,
+            },
+        )  # fmt: skip
+
+
+def _take_step(run: Run, step: int, values: dict[str, float]) -> bool:
+    """Into the run's columns; False when there is nothing to save."""
     newer = step >= run.train_step
     fields: dict[str, Any] = {}
     searched = {name: value for name, value in values.items() if _is_searched(name, newer=newer)}
@@ -38,20 +84,9 @@ def record_step(run: Run, step: int, values: dict[str, float]) -> None:
     for name, column in _COLUMNS.items():
         if newer and name in values:
             fields[column] = int(values[name]) if column == "policy_version" else values[name]
-    if not fields:
-        return
     for column, value in fields.items():
         setattr(run, column, value)
-    run.save(update_fields=list(fields))
-    live.publish(
-        f"runs:{run.project_id}",
-        "progress",
-        {
-            "id": run.pk, "train_step": run.train_step, "total_train_steps": run.total_train_steps,
-            "policy_version": run.policy_version, "reward_mean": run.reward_mean,
-            "staleness_mean": run.staleness_mean,
-        },
-    )  # fmt: skip
+    return bool(fields)
 
 
 def _is_searched(name: str, *, newer: bool) -> bool:
@@ -59,11 +94,11 @@ def _is_searched(name: str, *, newer: bool) -> bool:
     return name.startswith("eval/") or (newer and name.startswith(SEARCHED))
 
 
-def record_progress(job: Job, line: Progress) -> None:
+def record_progress(job: Job, line: Progress, told: live.Frames) -> None:
     run = job.attempt.run
     run.progress = {"phase": line.phase, "done": line.done, "total": line.total, "message": line.message}
     run.save(update_fields=["progress"])
-    live.publish(f"run:{run.pk}", "progress", {"job": job.name, **run.progress})
+    told.add(f"run:{run.pk}", "progress", {"job": job.name, **run.progress})
 
 
 def record_note(job: Job, line: Note) -> None:
@@ -137,11 +172,16 @@ def record_spent(job: Job, points: Sequence[Points]) -> None:
     job.save(update_fields=["working_seconds", "waiting_seconds", "syncing_seconds", "measured_to"])
 
 
-def record_read_offset(job: Job, file: str, offset: int) -> None:
-    """How far the server has stored one outbox file, or "output.log#<incarnation>"."""
-    if offset > job.outbox_read.get(file, 0):
-        job.outbox_read[file] = offset
-        job.save(update_fields=["outbox_read"])
+def record_read_offsets(reached: Iterable[tuple[Job, str, int]]) -> None:
+    """How far the server has stored files of jobs: outbox files, or "output.log#<incarnation>"."""
+    told: dict[str, dict[str, int]] = {}
+    for job, file, offset in reached:
+        if offset > job.outbox_read.get(file, 0):
+            job.outbox_read[file] = told.setdefault(job.pk, {})[file] = offset
+    if told:
+        jobs = sorted(told)
+        with connection.cursor() as cursor:
+            cursor.execute(_SAVE_OFFSETS, (jobs, [msgspec.json.encode(told[job]).decode() for job in jobs]))
 
 
 def _count(value: object) -> int:

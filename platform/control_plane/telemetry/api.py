@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
+import msgspec
+from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
 from rest_framework.request import Request
@@ -18,7 +20,7 @@ from control_plane.common.rendering import QuickJSONRenderer
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
 from control_plane.runs.selectors import run_for
-from control_plane.telemetry import alerts, charts, selectors, services, trajectories
+from control_plane.telemetry import alerts, charts, selectors, services, shipments, trajectories
 from control_plane.telemetry.lines import LARGEST_X
 from control_plane.telemetry.queries import invalid, number, one_of, short_text, whole_number
 from control_plane.telemetry.serializers import (
@@ -30,13 +32,14 @@ from control_plane.telemetry.serializers import (
     MetricCatalogueSerializer,
     MetricNamesSerializer,
     MetricsSerializer,
+    ShipmentReplySerializer,
     ShipReplySerializer,
     TrajectorySerializer,
     WholeTrajectorySerializer,
 )
+from oolong.contracts.agent import SHIPMENT_BYTES, SHIPMENT_HEAD_BYTES, ShipmentReply
 
 OUTBOX_BYTES = 1024 * 1024
-LOG_BYTES = 256 * 1024
 AXES, STITCHES, AGAINST = ["step", "time"], ["attempts", "lineage"], ["version", "tokens", "wall"]
 SAMPLED_BECAUSE = ["group", "highest_reward", "lowest_reward", "longest", "widest_span"]
 RAW_BODY = {"application/octet-stream": OpenApiTypes.BINARY}
@@ -89,12 +92,26 @@ class ShipLogView(ShipView):
         """Bytes of a job's log. 409 with the right offset when there would be a gap."""
         selectors.require_job_of_node(node_of(request), job_id)
         offset = whole_number(request, "offset", lowest=0)
-        body = self._body(request, LOG_BYTES)
+        body = self._body(request, shipments.LOG_BYTES)
         try:
             reached = services.receive_log(job_id, incarnation, offset=offset or 0, body=body)
         except services.OffsetGap as gap:
             return Response({"offset": gap.offset}, status=409)
         return Response({"offset": reached})
+
+
+class ShipmentView(ShipView):
+    @extend_schema(
+        operation_id="ship_pieces", request=RAW_BODY, responses=ShipmentReplySerializer,
+    )  # fmt: skip
+    def post(self, request: Request) -> HttpResponse:
+        """Pieces of several files of the node's jobs. The body is a line of JSON that names them (job_id, file, offset,
+        bytes), and then their bytes. Each has an answer of its own: 200 and 409 with the offset to go on from, or why
+        it was refused."""
+        body = self._body(request, SHIPMENT_HEAD_BYTES + SHIPMENT_BYTES)
+        pieces = shipments.read_shipment(body)
+        reply = ShipmentReply(pieces=shipments.receive_shipment(node_of(request), pieces))
+        return HttpResponse(msgspec.json.encode(reply), content_type="application/json")
 
 
 class MetricCatalogueView(APIView):

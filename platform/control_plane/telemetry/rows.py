@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import nan
@@ -51,7 +52,7 @@ class Conflict:
     refused: Any
 
 
-SeriesKey = tuple[str, str, str]  # name, source, axis
+SeriesKey = tuple[str, str, str, str]  # attempt, name, source, axis
 
 
 class KnownSeries(NamedTuple):
@@ -74,22 +75,23 @@ def with_part(source: str, part: str) -> str:
     return f"{source}/{part}" if part else source
 
 
-def insert_points(job: Job, source: str, lines: list[contract.Points]) -> list[Conflict]:
-    """Points that are new. null is a value that was not finite, and kept as NaN."""
-    keys: set[SeriesKey] = {
-        (name, with_part(source, line.source), line.axis) for line in lines for name in line.values
-    }
-    if not keys:
+def insert_points(lines: Sequence[tuple[Job, str, contract.Points]]) -> list[Conflict]:
+    """Points that are new, each with its job and source. null is a value that was not finite, and kept as NaN."""
+    sourced = [
+        (job.attempt_id, with_part(source, line.source), line) for job, source, line in lines if line.values
+    ]
+    if not sourced:
         return []
-    series = _series(job, keys)
+    runs = {job.attempt_id: job.attempt.run_id for job, _, _ in lines}
+    keys = {(attempt, name, source, line.axis) for attempt, source, line in sourced for name in line.values}
+    series = _series(runs, keys)
     if packed := [one.pk for one in series.values() if one.stored_as != ROWS]:
         unpack(packed)
     late: dict[int, int] = {}
     ids, xs, values, ats = [], [], [], []
-    for line in lines:
-        full_source = with_part(source, line.source)
+    for attempt, full_source, line in sourced:
         for name, value in line.values.items():
-            one = series[name, full_source, line.axis]
+            one = series[attempt, name, full_source, line.axis]
             if one.rolled_to is not None and line.x < one.rolled_to:
                 late[one.pk] = min(line.x, late.get(one.pk, line.x))
             ids.append(one.pk)
@@ -113,19 +115,23 @@ def insert_points(job: Job, source: str, lines: list[contract.Points]) -> list[C
     names = {one.pk: key for key, one in series.items()}
     conflicts = []
     for identity, x, kept, refused in found:
-        name, full_source, axis = names[identity]
+        _, name, full_source, axis = names[identity]
         MetricSeries.objects.filter(pk=identity).update(conflicts=F("conflicts") + 1)
         conflicts.append(Conflict(f"{name} of {full_source} at {axis} {x}", kept, refused))
     return conflicts
 
 
-def _series(job: Job, keys: set[SeriesKey]) -> dict[SeriesKey, KnownSeries]:
+def _series(runs: Mapping[str, str], keys: set[SeriesKey]) -> dict[SeriesKey, KnownSeries]:
+    """`runs` gives the run of each attempt."""
+
     def known() -> dict[SeriesKey, KnownSeries]:
-        found = MetricSeries.objects.filter(attempt=job.attempt, source__in={source for _, source, _ in keys})
-        columns = ("name", "source", "axis", "pk", "rolled_to", "stored_as")
+        found = MetricSeries.objects.filter(
+            attempt__in=sorted(runs), source__in=sorted({source for _, _, source, _ in keys})
+        )
+        columns = ("attempt_id", "name", "source", "axis", "pk", "rolled_to", "stored_as")
         return {
-            (name, source, axis): KnownSeries(*rest)
-            for name, source, axis, *rest in found.values_list(*columns)
+            (attempt, name, source, axis): KnownSeries(*rest)
+            for attempt, name, source, axis, *rest in found.values_list(*columns)
         }
 
     series = known()
@@ -133,10 +139,8 @@ def _series(job: Job, keys: set[SeriesKey]) -> dict[SeriesKey, KnownSeries]:
     if missing:
         MetricSeries.objects.bulk_create(
             [
-                MetricSeries(
-                    run_id=job.attempt.run_id, attempt=job.attempt, name=name, source=source, axis=axis
-                )
-                for name, source, axis in missing
+                MetricSeries(run_id=runs[attempt], attempt_id=attempt, name=name, source=source, axis=axis)
+                for attempt, name, source, axis in missing
             ],
             ignore_conflicts=True,
         )

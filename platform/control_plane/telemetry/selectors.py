@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 from django.db.models import OuterRef, Subquery
@@ -30,8 +30,13 @@ MOST_LOG_BYTES = 1024 * 1024
 
 def require_job_of_node(node: Node, job_id: str) -> None:
     """404 unless the job's attempt was placed on this node, ended or not."""
-    if not Job.objects.filter(attempt__node=node, pk=job_id).exists():
+    if not jobs_of_node(node, {job_id}):
         raise not_found("job on this node", job_id)
+
+
+def jobs_of_node(node: Node, job_ids: Set[str]) -> set[str]:
+    """Those whose attempt was placed on this node, ended or not."""
+    return set(Job.objects.filter(attempt__node=node, pk__in=job_ids).values_list("pk", flat=True))
 
 
 # --- metrics ----------------------------------------------------------------------------------------------

@@ -4,12 +4,11 @@ An agent ships a file at least once, by offset. One transaction takes the file's
 before, stores the rest, publishes it and moves the offset: so a repeated, overlapping or interrupted shipment
 changes nothing, and two shippers of one file take turns. A line that cannot be understood is counted and noted
 among the run's events; it never holds up the lines behind it.
+
+What all jobs of a node wrote comes as one shipment: see `shipments`.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 from django.db import DataError, transaction
 
@@ -20,12 +19,10 @@ from control_plane.runs.models import Job, Run
 from control_plane.telemetry import log_budget, rows
 from control_plane.telemetry.lines import BadLine, ReadLine, read_lines
 from control_plane.telemetry.models import LogChunk, OutboxFile
+from control_plane.telemetry.storing import Taken, store
 from oolong.contracts import telemetry as contract
-from oolong.contracts.lifecycle import JobKind
 
 NOTED_BAD_LINES = 20  # per file; further ones are only counted
-# The trainer measures reward and time of a step, the controller its staleness.
-_MEASURES_STEPS = (JobKind.TRAINER, JobKind.CONTROLLER)
 LOG_TEXT_IN_FRAME = 16 * 1024  # bytes; readers fetch bigger pieces by offset
 
 
@@ -73,7 +70,7 @@ def _receive_outbox(job_id: str, name: str, *, offset: int, body: bytes, togethe
         start, file.offset = file.offset, end
         file.lines += len(good) + len(bad)
         file.save(update_fields=["offset", "lines"])
-        runs.record_read_offset(job, name, end)
+        runs.record_read_offsets([(job, name, end)])
         fresh_bytes, fresh_lines = end - start, len(good) + len(bad)
         conflicts, refused = _store_together(job, file, good) if together else _store_singly(job, file, good)
         bad = sorted([*bad, *refused], key=lambda line: line.offset)
@@ -83,7 +80,7 @@ def _receive_outbox(job_id: str, name: str, *, offset: int, body: bytes, togethe
             file.bad_lines += len(bad)
             file.conflicts += len(conflicts)
             file.save(update_fields=["bad_lines", "conflicts"])
-        transaction.on_commit(lambda: _count(fresh_bytes, fresh_lines))
+        transaction.on_commit(lambda: count(fresh_bytes, fresh_lines))
         return end
 
 
@@ -104,7 +101,7 @@ def receive_log(job_id: str, incarnation: int, *, offset: int, body: bytes) -> i
         data = _within_budget(file, fresh)
         file.offset = start + len(fresh)
         file.save()
-        runs.record_read_offset(job, name, file.offset)
+        runs.record_read_offsets([(job, name, file.offset)])
         transaction.on_commit(lambda: metrics.INGEST_BYTES.labels("log").inc(len(fresh)))
         if not data:
             return file.offset
@@ -121,7 +118,7 @@ def receive_log(job_id: str, incarnation: int, *, offset: int, body: bytes) -> i
         return file.offset
 
 
-def _count(stored_bytes: int, lines: int) -> None:
+def count(stored_bytes: int, lines: int) -> None:
     metrics.INGEST_BYTES.labels("outbox").inc(stored_bytes)
     metrics.INGEST_LINES.inc(lines)
 
@@ -171,7 +168,7 @@ Stored = tuple[list[rows.Conflict], list[BadLine]]
 
 def _store_together(job: Job, file: OutboxFile, lines: list[ReadLine]) -> Stored:
     try:
-        return _store_lines(job, file, lines), []
+        return store([Taken(job, file.name, lines)]), []
     except (DataError, Problem) as error:
         raise _LineRefused from error
 
@@ -183,83 +180,11 @@ def _store_singly(job: Job, file: OutboxFile, lines: list[ReadLine]) -> Stored:
     for line in lines:
         try:
             with transaction.atomic():
-                conflicts += _store_lines(job, file, [line])
+                conflicts += store([Taken(job, file.name, [line])])
         except (DataError, Problem) as error:
             job.attempt.run.refresh_from_db()
             refused.append(BadLine(line.offset, str(error).partition("\n")[0]))
     return conflicts, refused
-
-
-def _store_lines(job: Job, file: OutboxFile, lines: list[ReadLine]) -> list[rows.Conflict]:
-    by_kind: dict[type, list[Any]] = {}
-    for read in lines:
-        by_kind.setdefault(type(read.line), []).append(read.line)
-    source = rows.source_of(job, file.name)
-    conflicts = rows.insert_points(job, source, by_kind.get(contract.Points, []))
-    conflicts += rows.insert_histograms(job, source, by_kind.get(contract.Histogram, []))
-    rows.put_documents(job, by_kind.get(contract.Document, []))
-    rows.insert_trajectories(job, by_kind.get(contract.TrajectoryLine, []))
-    # From here on topics are locked until the commit: the run's own first, the list of runs last.
-    frames = [frame for read in lines if (frame := _frame(job, source, read.line))]
-    if frames:
-        live.publish_many(f"run:{job.attempt.run_id}", frames)
-    runs.record_spent(job, by_kind.get(contract.Points, []))
-    _tell_runs(job, [read.line for read in lines])
-    return conflicts
-
-
-def _tell_runs(job: Job, lines: list[contract.AnyLine]) -> None:
-    attempt = job.attempt
-    steps: dict[int, dict[str, float]] = {}
-    progress: contract.Progress | None = None
-    for line in lines:
-        match line:
-            case contract.Points(axis="step", x=x, values=values) if job.kind in _MEASURES_STEPS:
-                finite = {name: value for name, value in values.items() if value is not None}
-                steps.setdefault(x, {}).update(finite)
-            case contract.Progress():
-                progress = line
-            case contract.Note():
-                runs.record_note(job, line)
-            case contract.CheckpointLine():
-                runs.record_checkpoint_line(job, line)
-            case contract.Document(name="pipeline", value={"tokens": {"generated": int()} as tokens}):
-                runs.record_tokens(job, tokens)
-            case contract.Summary(name=name, value=value):
-                runs.record_summary(attempt.run, attempt, name, value)
-    if progress is not None:
-        runs.record_progress(job, progress)
-    if steps:
-        newest: dict[str, float] = {}
-        for step in sorted(steps):
-            newest |= steps[step]
-        runs.record_step(attempt.run, max(steps), newest)
-
-
-def _frame(job: Job, source: str, line: contract.AnyLine) -> tuple[str, Mapping[str, Any]] | None:
-    number = job.attempt.number
-    match line:
-        case contract.Points():
-            return "points", {
-                "axis": line.axis,
-                "x": line.x,
-                "attempt": number,
-                "source": rows.with_part(source, line.source),
-                "at": line.at,
-                "values": line.values,
-            }
-        case contract.Histogram():
-            return "histogram", {
-                "name": line.name, "x": line.x, "attempt": number, "source": source, "counts": line.counts,
-            }  # fmt: skip
-        case contract.Document():
-            return "document", {"name": line.name, "at": line.at, "value": line.value}
-        case contract.TrajectoryLine():
-            return "trajectory", {
-                "step": line.step, "group_id": line.group_id, "reward": line.reward, "attempt": number,
-            }  # fmt: skip
-        case _:
-            return None  # runs.records announces these itself
 
 
 def _note_bad_lines(job: Job, file: OutboxFile, bad: list[BadLine]) -> None:

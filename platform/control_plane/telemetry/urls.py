@@ -4,6 +4,7 @@ from control_plane.telemetry import api, log_api, sse
 
 urlpatterns = [
     path("stream", sse.stream),
+    path("agent/shipments", api.ShipmentView.as_view()),
     path("agent/jobs/<str:job_id>/outbox/<str:file>", api.OutboxView.as_view()),
     path("agent/jobs/<str:job_id>/logs/<int:incarnation>", api.ShipLogView.as_view()),
     path("metric-catalogue", api.MetricCatalogueView.as_view()),

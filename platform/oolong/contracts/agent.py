@@ -14,7 +14,7 @@ from oolong.contracts.live_changes import LiveSettings
 # Raised when a reply asks for something that an older agent would not do or would misread; a field that an older
 # agent may overlook needs no new number. The server speaks all numbers from OLDEST_PROTOCOL on: those of the
 # version before this one. docs/how-to/upgrade.md says in which order to upgrade.
-PROTOCOL = 3
+PROTOCOL = 4
 OLDEST_PROTOCOL = 1
 JOINING_ENGINES = 2  # since when an agent takes engines into a live attempt (DesiredJob.engine_port)
 TESTS_AND_PLAYGROUNDS = 3  # since when an agent knows the kinds of run bench and playground
@@ -172,6 +172,40 @@ class ShipReply(Wire, frozen=True, kw_only=True):
     """POST /api/v1/agent/jobs/{job_id}/outbox/{file}?offset=N: 200, or 409 with the offset to go on from."""
 
     offset: int
+
+
+class Piece(Wire, frozen=True, kw_only=True):
+    """Bytes of one file from an offset on."""
+
+    job_id: str
+    file: str  # as in OutboxOffset
+    offset: int  # of the first byte in the file
+    bytes: int
+
+
+SHIPMENT_PIECES = 128
+SHIPMENT_BYTES = 1024 * 1024  # of all pieces
+SHIPMENT_HEAD_BYTES = 256 * 1024
+
+
+class ShipmentHead(Wire, frozen=True, kw_only=True):
+    """POST /api/v1/agent/shipments, since protocol 4. The body is this as one line of JSON, a newline, and then the
+    bytes of the pieces, one after another. At most one piece of a file."""
+
+    pieces: list[Piece]
+
+
+class PieceReply(Wire, frozen=True, kw_only=True):
+    """What a piece alone would have been answered: each has a fate of its own."""
+
+    status: int  # 200 stored | 409 it does not begin at `offset` | 404, 422, 500: nothing of it was stored
+    offset: int = 0  # of 200 and 409: where to go on
+    code: str = ""  # of the other ones, as in docs/reference/errors.md
+    detail: str = ""
+
+
+class ShipmentReply(Wire, frozen=True, kw_only=True):
+    pieces: list[PieceReply]  # in the order of the pieces that were sent
 
 
 class UploadReply(Wire, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from gpu_agents.agent.api import AgentApi, Unreachable
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
 from gpu_agents.agent.shipping import OUTBOX_CHUNK_BYTES, Shipper, whole_lines
+from oolong.contracts.agent import SHIPMENT_PIECES, PieceReply
 from oolong.contracts.lifecycle import JobKind
 from tests.support.scripted_control_plane import Fault, ScriptedControlPlane
 
@@ -79,7 +80,7 @@ async def test_a_lost_answer_does_not_store_a_chunk_twice(
     node = Node(data, job)
     shipper = node.shipper(api)
     append(node.outbox(job), b"{}\n")
-    control_plane.faults.append(Fault("outbox", "lose_answer"))
+    control_plane.faults.append(Fault("shipments", "lose_answer"))
     with pytest.raises(Unreachable):
         await shipper.ship_once()
     assert shipper.offsets("job_1")[0].shipped == 0
@@ -112,6 +113,53 @@ async def test_one_file_that_is_refused_does_not_hold_up_the_others(
     await node.shipper(api).ship_once()
     assert control_plane.content("job_1", "main-0.jsonl") == b""
     assert control_plane.content("job_2", "main-0.jsonl") == b"{}\n"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        PieceReply(status=404, code="not_found"),
+        PieceReply(status=422, code="no_whole_line"),
+        PieceReply(status=500, code="internal_error"),
+        PieceReply(status=200, offset=0),
+        PieceReply(status=409, offset=0),
+    ],
+)
+async def test_a_file_that_the_server_refuses_waits_and_the_others_go_on(
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory, refusal: PieceReply
+) -> None:
+    bad, good = record("job_1", "controller"), record("job_2", "trainer")
+    node = Node(data, bad, good)
+    shipper = node.shipper(api)
+    control_plane.refused["job_1"] = refusal
+    for _ in range(2):
+        append(node.outbox(bad), b"{}\n")
+        append(node.outbox(good), b"{}\n")
+        await shipper.ship_once()
+    assert control_plane.content("job_2", "main-0.jsonl") == b"{}\n" * 2
+    assert shipper.offsets("job_1")[0].shipped == 0
+    control_plane.refused.clear()
+    for stream in shipper.streams.values():
+        assert stream.refused_until == 0 or stream.job_id == "job_1"
+        stream.refused_until = 0
+    await shipper.ship_once()
+    assert control_plane.content("job_1", "main-0.jsonl") == b"{}\n" * 2
+
+
+async def test_what_all_files_of_a_node_grew_by_is_one_request(
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory
+) -> None:
+    jobs = [record(f"job_{number}", f"rollout-{number}") for number in range(SHIPMENT_PIECES + 10)]
+    node = Node(data, *jobs)
+    for job in jobs:
+        append(node.outbox(job), b"{}\n")
+    await node.shipper(api).ship_once()
+    assert len(control_plane.requests) == 2  # no more pieces than one may have
+    assert all(control_plane.content(job.job_id, "main-0.jsonl") == b"{}\n" for job in jobs)
+    for job in jobs[:40]:
+        append(node.log(job), b"x")
+    await node.shipper(api).ship_once()  # of the outboxes it is told where to go on
+    assert all(control_plane.content(job.job_id, "output.log#0") == b"x" for job in jobs[:40])
 
 
 async def test_every_incarnation_is_shipped_under_its_own_name(
@@ -154,7 +202,7 @@ async def test_under_random_faults_every_byte_arrives_once_and_in_order(
         append(node.outbox(job), lines)
         for kind in ("refuse", "lose_answer"):
             if draw.random() < 0.4:
-                control_plane.faults.append(Fault(f"/{draw.choice(jobs).job_id}/", kind))
+                control_plane.faults.append(Fault("shipments", kind))
         if draw.random() < 0.2:
             shipper = node.shipper(api)  # killed and started again
         try:

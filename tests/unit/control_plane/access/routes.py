@@ -235,6 +235,7 @@ ROUTES = {
     "PUT /agent/uploads/{upload_id}/parts/{number}": NODE,
     "POST /agent/uploads/{upload_id}/complete": NODE,
     "POST /agent/jobs/{job_id}/secrets": NODE,
+    "POST /agent/shipments": NODE,
     "POST /agent/jobs/{job_id}/outbox/{file}": NODE,
     "POST /agent/jobs/{job_id}/logs/{incarnation}": NODE,
 }
@@ -305,6 +306,7 @@ STALE = {
     "PUT /agent/imports/{import_id}/parts/{number}": 200,
     "POST /agent/imports/{import_id}/complete": 200,  # and is told that it is no model
     "POST /agent/jobs/{job_id}/secrets": 409,
+    "POST /agent/shipments": 422,  # without a body; its pieces are answered as below
     "POST /agent/jobs/{job_id}/outbox/{file}": 200,  # the history of what it did
     "POST /agent/jobs/{job_id}/logs/{incarnation}": 200,
 }

@@ -9,6 +9,7 @@ import pytest
 
 from control_plane.accounts.models import Role
 from control_plane.catalog.models import Checkpoint, CheckpointState
+from control_plane.common import live
 from control_plane.fleet.models import Lease
 from control_plane.runs import playgrounds, records
 from control_plane.runs.models import Job, Playground, Run
@@ -41,7 +42,7 @@ def see(who: Any, playground: Any) -> Any:
 def chats(run_id: str) -> None:
     """What telemetry does with the job's word that its engine serves."""
     job = Job.objects.select_related("attempt__run").get(attempt__run_id=run_id, name="rollout-0")
-    records.record_progress(job, Progress(phase="chat", done=1, total=1))
+    records.record_progress(job, Progress(phase="chat", done=1, total=1), live.Frames())
 
 
 def settle(machine: Any, tick: Any, rounds: int = 3) -> None:

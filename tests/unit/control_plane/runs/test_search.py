@@ -8,6 +8,7 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from control_plane.common import live
 from control_plane.runs import records
 from control_plane.runs.models import Run
 
@@ -22,7 +23,7 @@ def four(alice: Any, person: Any, clock: Any) -> list[str]:
         row = Run.objects.get(pk=run["id"])
         with transaction.atomic():
             values = {"reward/mean": reward, "eval/greedy": reward} if reward is not None else {}
-            records.record_step(row, number + 1, values)
+            records.record_steps([(row, number + 1, values)], live.Frames())
         alice.call("PATCH", f"/runs/{run['id']}", {"tags": ["all", f"tag{number % 2}"]})
         clock.forward(3600)
         made.append(run["id"])
@@ -154,8 +155,11 @@ def test_a_view_of_what_no_list_takes_is_refused(alice: Any, query: dict[str, An
 def test_an_older_evaluation_is_kept_and_an_older_step_is_not(alice: Any) -> None:
     row = Run.objects.get(pk=alice.run()["id"])
     with transaction.atomic():
-        records.record_step(row, 10, {"reward/mean": 0.5, "time/step_seconds": 3.0})
-        records.record_step(row, 8, {"reward/mean": 0.1, "eval/greedy": 0.7})
+        for step, values in (
+            (10, {"reward/mean": 0.5, "time/step_seconds": 3.0}),
+            (8, {"reward/mean": 0.1, "eval/greedy": 0.7}),
+        ):
+            records.record_steps([(row, step, values)], live.Frames())
     assert Run.objects.get().metrics == {"reward/mean": 0.5, "eval/greedy": 0.7}
 
 

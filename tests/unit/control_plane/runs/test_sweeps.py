@@ -11,6 +11,7 @@ from django.db import connection, transaction
 
 from control_plane.accounts.models import AuditEntry, Membership, Role
 from control_plane.accounts.services import create_token
+from control_plane.common import live
 from control_plane.runs import records, sweeps
 from control_plane.runs.locking import each_locked
 from control_plane.runs.models import Run, Sweep, SweepTrial
@@ -111,7 +112,7 @@ def test_a_run_that_is_worse_than_the_rule_says_is_stopped_and_a_target_ends_the
     assert row.status == "RUNNING"
     for step, status in ((9, "RUNNING"), (10, "STOPPING")):
         with transaction.atomic():
-            records.record_step(Run.objects.get(), step, {"reward/mean": 0.1})
+            records.record_steps([(Run.objects.get(), step, {"reward/mean": 0.1})], live.Frames())
         advance(clock)
         assert Run.objects.get().status == status
     assert "worse than 0.2" in alice.events(row.pk)[-1]["message"]

@@ -83,7 +83,9 @@ def insert_points(lines: Sequence[tuple[Job, str, contract.Points]]) -> list[Con
     if not sourced:
         return []
     runs = {job.attempt_id: job.attempt.run_id for job, _, _ in lines}
-    keys = {(attempt, name, source, line.axis) for attempt, source, line in sourced for name in line.values}
+    keys: set[SeriesKey] = {
+        (attempt, name, source, line.axis) for attempt, source, line in sourced for name in line.values
+    }
     series = _series(runs, keys)
     if packed := [one.pk for one in series.values() if one.stored_as != ROWS]:
         unpack(packed)

@@ -103,17 +103,24 @@ def _receive_many(pieces: Sequence[Piece]) -> dict[int, int]:
 
 
 def _receive_alone(piece: Piece, *, is_mine: bool) -> PieceReply:
+    reply: PieceReply | None = None
     failures: list[Exception] = []
     with apart(f"storing {piece.name} of job {piece.job_id}", failures.append):
-        try:
-            if not is_mine:
-                raise not_found("job on this node", piece.job_id)
-            return PieceReply(status=200, offset=_store_alone(piece))
-        except services.OffsetGap as gap:
-            return PieceReply(status=409, offset=gap.offset)
-        except Problem as problem:
-            return PieceReply(status=problem.status, code=problem.code, detail=problem.detail)
-    return PieceReply(status=500, code="internal_error", detail=unforeseen(failures[0]))
+        reply = _answer(piece) if is_mine else _refusal(not_found("job on this node", piece.job_id))
+    return reply or PieceReply(status=500, code="internal_error", detail=unforeseen(failures[0]))
+
+
+def _answer(piece: Piece) -> PieceReply:
+    try:
+        return PieceReply(status=200, offset=_store_alone(piece))
+    except services.OffsetGap as gap:
+        return PieceReply(status=409, offset=gap.offset)
+    except Problem as problem:
+        return _refusal(problem)
+
+
+def _refusal(problem: Problem) -> PieceReply:
+    return PieceReply(status=problem.status, code=problem.code, detail=problem.detail)
 
 
 def _store_alone(piece: Piece) -> int:

@@ -10,8 +10,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
 http = get_asgi_application()
 
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402  (Django must be set up first)
+from django.urls import get_resolver  # noqa: E402
 
 from control_plane.catalog import store  # noqa: E402
+from control_plane.common import collector  # noqa: E402
 from control_plane.door import guarded, keep_bodies_in_scratch  # noqa: E402
 from control_plane.fleet.receiver import start_receiver_pulse  # noqa: E402
 from control_plane.routing import websocket_urlpatterns  # noqa: E402
@@ -23,3 +25,5 @@ store.check()  # better no service than one that loses files
 application = ProtocolTypeRouter({"http": guarded(http), "websocket": URLRouter(websocket_urlpatterns)})
 start_receiver_pulse()
 start_tracing("oolong-web")
+get_resolver().url_patterns  # noqa: B018  (otherwise the first request imports every view)
+collector.settle()

@@ -81,11 +81,11 @@ IF_MISSED = {
     "device. The table by split shows where it goes: with 5 or 7 engines for one trainer the wait nearly ends.",
     "weight_sync_share": "The real work of publishing the tiny model (gather, write with fsync, announce) takes a few "
     "hundredths of a real second, which the scale makes as many emulated ones.",
-    "point_to_frame_p95_ms": "Every line is a shipment of its own here, and each costs the one web process some "
-    "milliseconds of a processor. With both processors to themselves the web process took 0.76 of one, PostgreSQL and the "
-    "clients the rest, and shipments queued. Several files in one shipment, or a second web process, were not tried.",
-    "fanout_1000_sockets_p99_ms": "Web process, clients and publisher share the two processors; the web process took "
-    "0.41 of one. What makes the tail was not found.",
+    "point_to_frame_p95_ms": "A node looks at its files every 0.5 s; the rest is the queue before the one web "
+    "process, which shares the two processors with PostgreSQL, ten nodes and a hundred readers. With a request for each file "
+    "it fell behind at a hundred a second; since protocol 3 a node ships all its files in one.",
+    "fanout_1000_sockets_p99_ms": "Web process, clients and publisher share the two processors. What made the tail was "
+    "Python's full garbage collections (see telemetry.md), which the web process no longer makes over what it loaded.",
     "sandboxed_tests_per_second": "Each completion has a sandbox of its own, and starting one is most of the cost on few "
     "or busy cores.",
 }

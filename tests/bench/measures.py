@@ -83,7 +83,7 @@ IF_MISSED = {
     "hundredths of a real second, which the scale makes as many emulated ones.",
     "point_to_frame_p95_ms": "A node looks at its files every 0.5 s; the rest is the queue before the one web "
     "process, which shares the two processors with PostgreSQL, ten nodes and a hundred readers. With a request for each file "
-    "it fell behind at a hundred a second; since protocol 3 a node ships all its files in one.",
+    "it fell behind at a hundred a second; since protocol 4 a node ships all its files in one.",
     "fanout_1000_sockets_p99_ms": "Web process, clients and publisher share the two processors. What made the tail was "
     "Python's full garbage collections (see telemetry.md), which the web process no longer makes over what it loaded.",
     "sandboxed_tests_per_second": "Each completion has a sandbox of its own, and starting one is most of the cost on few "

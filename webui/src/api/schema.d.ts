@@ -266,6 +266,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/agent/shipments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Pieces of several files of the node's jobs. The body is a line of JSON that names them (job_id, file, offset,
+         *     bytes), and then their bytes. Each has an answer of its own: 200 and 409 with the offset to go on from, or why
+         *     it was refused.
+         */
+        post: operations["ship_pieces"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/agent/uploads/{upload_id}/complete": {
         parameters: {
             query?: never;
@@ -3809,6 +3830,15 @@ export interface components {
              */
             other: number;
         };
+        PieceReply: {
+            /** @description 200 stored; 409 it does not begin at `offset`; otherwise refused */
+            status: number;
+            /** @description of 200 and 409: go on from this byte */
+            offset: number;
+            /** @description why it was refused */
+            code: string;
+            detail: string;
+        };
         Plan: {
             valid: boolean;
             errors: components["schemas"]["FieldError"][];
@@ -4399,6 +4429,9 @@ export interface components {
         ShipReply: {
             /** @description go on from this byte */
             offset: number;
+        };
+        ShipmentReply: {
+            pieces: components["schemas"]["PieceReply"][];
         };
         Slot: {
             id: string;
@@ -5088,6 +5121,7 @@ export type PatchedRunPatchRequest = components['schemas']['PatchedRunPatchReque
 export type PatchedRunViewPatchRequest = components['schemas']['PatchedRunViewPatchRequest'];
 export type PatchedWebhookPatchRequest = components['schemas']['PatchedWebhookPatchRequest'];
 export type PhaseSeconds = components['schemas']['PhaseSeconds'];
+export type PieceReply = components['schemas']['PieceReply'];
 export type Plan = components['schemas']['Plan'];
 export type PlannedJob = components['schemas']['PlannedJob'];
 export type PlannedPlace = components['schemas']['PlannedPlace'];
@@ -5145,6 +5179,7 @@ export type SessionBeginRequest = components['schemas']['SessionBeginRequest'];
 export type SessionMethods = components['schemas']['SessionMethods'];
 export type SessionProjectRequest = components['schemas']['SessionProjectRequest'];
 export type ShipReply = components['schemas']['ShipReply'];
+export type ShipmentReply = components['schemas']['ShipmentReply'];
 export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
@@ -5752,6 +5787,38 @@ export interface operations {
                     "application/json": {
                         [key: string]: unknown;
                     };
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    ship_pieces: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShipmentReply"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

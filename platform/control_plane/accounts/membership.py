@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 from django.db import transaction
+from django.db.models import Q
 
 from control_plane.accounts import audit, selectors
 from control_plane.accounts.caller import Caller
@@ -155,12 +156,19 @@ def _keep_an_admin(caller: Caller, level: Level, before: str) -> None:
     """Refuse, after the change, what leaves a project or a team without a person who can manage it."""
     if before != Role.ADMIN:
         return
-    people = {"role": Role.ADMIN, "user__is_active": True, "user__service_of": None}
-    team = TeamMembership.objects.filter(team=caller.project.team, **people)
-    if team.exists():
-        return
-    if level == "team" or not Membership.objects.filter(project=caller.project, **people).exists():
+    project = caller.project if level == "project" else None
+    if not others_can_manage(None, caller.project.team, project):
         raise conflict("last_admin", f"this is the last admin of the {level}; make somebody else one first")
+
+
+def others_can_manage(user: User | None, team: Team, project: Project | None) -> bool:
+    """Whether a person besides `user` is an admin: of the team, or of the project where one is meant."""
+    people = Q(role=Role.ADMIN, user__is_active=True, user__service_of=None)
+    if user is not None:
+        people &= ~Q(user=user)
+    if TeamMembership.objects.filter(people, team=team).exists():
+        return True
+    return project is not None and Membership.objects.filter(people, project=project).exists()
 
 
 def _note(

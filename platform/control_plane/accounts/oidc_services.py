@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,11 +12,13 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from control_plane.accounts import audit
-from control_plane.accounts.membership import end_tokens_without_role
+from control_plane.accounts.membership import end_tokens_without_role, others_can_manage
 from control_plane.accounts.models import Membership, Project, Role, Team, TeamMembership, User
 from control_plane.accounts.notices import announce_power_change
 from control_plane.common.locks import LockClass, hold_until_commit
 from control_plane.environment import OidcRole
+
+logger = logging.getLogger(__name__)
 
 LAPSED_AT_ONCE = 200
 
@@ -78,10 +81,18 @@ def _new_user(claims: Mapping[str, Any]) -> User:
     raise RuntimeError(f"a hundred users are named {wanted!r} already")
 
 
-def apply_roles(user: User, held: set[str], roles: tuple[OidcRole, ...], *, now: datetime) -> None:
-    """Give the roles of the groups that the provider says, and take those that it no longer says.
+def apply_roles(
+    user: User,
+    held: set[str],
+    roles: tuple[OidcRole, ...],
+    *,
+    keep_last_admin: bool = False,
+    now: datetime,
+) -> bool:
+    """Give the roles of the groups that the provider says, and take those that it no longer says; whether any changed.
 
-    The provider has the last word on every team and project that the table names; others are left as they are.
+    The provider has the last word on every team and project that the table names; others are left as they are. With
+    `keep_last_admin`, where nothing was said, whoever alone can manage a place stays its admin.
     """
     places: dict[tuple[str, str], list[str]] = {}
     for rule in roles:
@@ -99,25 +110,43 @@ def apply_roles(user: User, held: set[str], roles: tuple[OidcRole, ...], *, now:
             role = max(wanted, key=list(Role.values).index, default=None)
             if (team := teams.get(team_name)) is None:
                 continue  # it may be made later
-            if _set_role_at(user, team, project_name, role, now=now):
+            if _set_role_at(user, team, project_name, role, keep_last_admin=keep_last_admin, now=now):
                 changed.append(team)
         # Only now: who moves from a team's role to one in its project keeps the tokens for that project.
         for team in changed:
             end_tokens_without_role(user, team, now=now)
         if changed:
             announce_power_change([user.pk])
+    return bool(changed)
 
 
-def _set_role_at(user: User, team: Team, project_name: str, role: str | None, *, now: datetime) -> bool:
+def _set_role_at(
+    user: User, team: Team, project_name: str, role: str | None, *, keep_last_admin: bool, now: datetime
+) -> bool:
     """In the team, or in the project where one is named. Whether it was another before."""
     if not project_name:
         target = ("team", team.pk, team.name)
+        if role is None and keep_last_admin and _manages_alone(user, team, None):
+            return False
         return _set_role(TeamMembership, {"user": user, "team": team}, role, target, now=now)
     project = Project.objects.filter(team=team, name=project_name).first()
     if project is None:
         return False  # it may be made later
     target = ("project", project.pk, project.name)
+    if role is None and keep_last_admin and _manages_alone(user, team, project):
+        return False
     return _set_role(Membership, {"user": user, "project": project}, role, target, now=now)
+
+
+def _manages_alone(user: User, team: Team, project: Project | None) -> bool:
+    held = project.memberships if project else team.memberships
+    if not user.is_active or not held.filter(user=user, role=Role.ADMIN).exists():
+        return False
+    if others_can_manage(user, team, project):
+        return False
+    place = f"project {team.name}/{project.name}" if project else f"team {team.name}"
+    logger.warning("%s has not signed in for long and stays: the last admin of the %s", user.username, place)
+    return True
 
 
 def _set_role(
@@ -149,19 +178,24 @@ def take_lapsed_roles(provider: str, roles: tuple[OidcRole, ...], *, days: int, 
     """Who has not signed in for so long loses the roles that the provider gave; returns how many users.
 
     Whoever left is never heard of again by a provider that speaks at a sign-in only, and their tokens would live on.
+    The last admin of a team or a project keeps that role: somebody else has to be made one first.
     """
     if not days or not roles:
         return 0
-    silent = SocialAccount.objects.filter(provider=provider, last_login__lt=now - timedelta(days=days))
+    since = now - timedelta(days=days)
+    # Both: an account that was written before its sign-ins were counted has the time of the first one for ever.
+    silent = SocialAccount.objects.filter(
+        Q(user__last_login=None) | Q(user__last_login__lt=since), provider=provider, last_login__lt=since
+    )
     given = Q(pk__in=[])
     for rule in roles:
         if rule.project:
             given |= Q(memberships__project__team__name=rule.team, memberships__project__name=rule.project)
         else:
             given |= Q(team_memberships__team__name=rule.team)
-    users = (
-        User.objects.filter(given, pk__in=silent.values("user")).distinct().order_by("pk")[:LAPSED_AT_ONCE]
-    )
-    for user in users:
-        apply_roles(user, set(), roles, now=now)
-    return len(users)
+    taken = 0
+    for user in User.objects.filter(given, pk__in=silent.values("user")).distinct().order_by("pk"):
+        taken += apply_roles(user, set(), roles, keep_last_admin=True, now=now)
+        if taken == LAPSED_AT_ONCE:
+            break
+    return taken

@@ -242,6 +242,53 @@ def test_who_does_not_come_again_loses_what_the_provider_gave(
     assert user.team_memberships.exists(), "the next sign-in gives it again"
 
 
+def test_an_account_whose_sign_ins_were_not_counted_loses_nothing_while_its_user_comes(
+    provider: Provider, settings: Any, person: Any
+) -> None:
+    """Rows of before: the account has the time of the first sign-in, only the user that of the last."""
+    person("bob")
+    configure(settings, provider, "ml=red:editor")
+    provider.claims = {"groups": ["ml"]}
+    sign_in(provider)
+    now = datetime.now(UTC)
+    SocialAccount.objects.update(last_login=now - timedelta(days=400))
+    user = User.objects.get(username="erin")
+    assert oidc.take_lapsed_roles(now=now) == 0 and user.team_memberships.exists()
+    User.objects.filter(pk=user.pk).update(last_login=now - timedelta(days=400))
+    sign_in(provider)
+    user.refresh_from_db()
+    assert user.last_login is not None
+    assert min(user.last_login, SocialAccount.objects.get().last_login) >= now, "a sign-in is noted in both"
+    User.objects.filter(pk=user.pk).update(last_login=None)
+    SocialAccount.objects.update(last_login=now - timedelta(days=31))
+    assert oidc.take_lapsed_roles(now=now) == 1 and not user.team_memberships.exists()
+
+
+def test_the_last_admin_is_kept_however_long_ago_the_sign_in(
+    provider: Provider, settings: Any, person: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    bob = person("bob")
+    Membership.objects.all().delete()
+    TeamMembership.objects.all().delete()
+    configure(settings, provider, "ml=red:admin", "ml=red/default:admin")
+    provider.claims = {"groups": ["ml"]}
+    sign_in(provider)
+    user = User.objects.get(username="erin")
+    token, _ = services.create_token(user=user, project=bob.project, name="t", scopes=["*"])
+    late = datetime.now(UTC) + timedelta(days=31)
+    assert oidc.take_lapsed_roles(now=late) == 0
+    assert "the last admin of the team red" in caplog.text
+    assert user.team_memberships.get().role == user.memberships.get().role == "admin"
+    token.refresh_from_db()
+    assert token.revoked_at is None
+    TeamMembership.objects.create(user=bob.user, team=bob.project.team, role="admin")
+    User.objects.filter(pk=bob.user.pk).update(is_active=False)
+    assert oidc.take_lapsed_roles(now=late) == 0, "who is switched off manages nothing"
+    User.objects.filter(pk=bob.user.pk).update(is_active=True)
+    assert oidc.take_lapsed_roles(now=late) == 1
+    assert not user.team_memberships.exists() and not user.memberships.exists()
+
+
 def test_a_verified_address_means_the_user_who_has_it_and_an_unverified_one_nobody(
     provider: Provider, settings: Any
 ) -> None:

@@ -9,7 +9,8 @@ from the control plane for `orphan_ttl_seconds` (SEMANTICS section 7), which mus
 Standard library only (and what is made of it); a few MB of memory; wakes up a few times a minute.
 
 A job with secrets: their values come by stdin, never by a file, and go into the job's environment; its output goes
-through this process, which takes them out before anything is written.
+through this process, which takes them out before anything is written. No process of a job leaves a core dump, for it
+would hold them.
 
 Signals: SIGTERM asks the job's first process to stop; SIGUSR2 kills all of the job at once.
 """
@@ -20,6 +21,7 @@ import ctypes
 import fcntl
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -51,6 +53,7 @@ def main(arguments: list[str]) -> int:
     if os.path.exists(exit_file):
         return 0  # this incarnation has run; it never runs twice
 
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # before a secret is here; what it starts inherits it
     secrets: dict[str, str] = json.load(sys.stdin) if order.get("has_secrets") else {}
     _become_reaper()
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -252,9 +253,8 @@ def start(
             env={"PYTHONPATH": SUPERVISOR_PATH, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
             start_new_session=True,
         )
-    if supervisor.stdin is not None:
-        _hand_over(supervisor.stdin, secrets)
     deadline = time.monotonic() + SUPERVISOR_START_SECONDS
+    in_time = supervisor.stdin is None or _hand_over(supervisor.stdin, secrets, deadline=deadline)
     while _mtime(data.supervisor(record.job_id)) == written_before:
         code = supervisor.poll()
         if code is not None:
@@ -265,7 +265,7 @@ def start(
                 f"the supervisor of {record.name} ended with status {code} before the job was started: "
                 f"{said[-1] if said else 'it said nothing'}"
             )
-        if time.monotonic() > deadline:
+        if not in_time or time.monotonic() > deadline:
             supervisor.kill()
             supervisor.wait()
             raise LaunchError(
@@ -275,12 +275,21 @@ def start(
     return supervisor
 
 
-def _hand_over(pipe: IO[bytes], secrets: Mapping[str, str]) -> None:
-    try:
-        with pipe:
-            pipe.write(msgspec.json.encode(secrets))
-    except BrokenPipeError:
-        pass  # it ended without reading; why is seen where its start is waited for
+def _hand_over(pipe: IO[bytes], secrets: Mapping[str, str], *, deadline: float) -> bool:
+    """Whether they were taken in time: a pipe holds 64 KiB, and the rest waits for a supervisor that reads."""
+    left = memoryview(msgspec.json.encode(secrets))
+    with pipe:
+        os.set_blocking(pipe.fileno(), False)
+        room = select.poll()
+        room.register(pipe, select.POLLOUT)
+        while left:
+            if not room.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                return False
+            try:
+                left = left[os.write(pipe.fileno(), left) :]
+            except BrokenPipeError:
+                break  # it ended without reading; why is seen where its start is waited for
+    return True
 
 
 def _files(place: JobPlace) -> list[str]:

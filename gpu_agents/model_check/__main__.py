@@ -18,6 +18,7 @@ MEMORY_BYTES = 4 * 1024 * MEBIBYTE
 
 def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     folder, roots = Path(sys.argv[1]), sys.argv[2:]
     order = msgspec.json.decode((folder / ORDER_FILE).read_bytes(), type=CheckOrder)
     unfinished = folder / f"{RESULT_FILE}.tmp"

@@ -101,6 +101,13 @@ def supervise(tmp_path: Path) -> Iterator[Supervise]:
             supervised.process.wait(60)
 
 
+@pytest.mark.parametrize("secrets", [{}, {"HF_TOKEN": "hf_0123456789"}])
+def test_no_process_of_a_job_leaves_a_core_dump(supervise: Supervise, secrets: dict[str, str]) -> None:
+    job = supervise("import resource as r; print(r.getrlimit(r.RLIMIT_CORE))", secrets=secrets)
+    assert job.process.wait(60) == 0
+    assert job.output.split() == ["(0,", "0)"]
+
+
 def test_output_and_exit_status_are_written_down(supervise: Supervise) -> None:
     job = supervise(
         "import sys; print('to stdout', flush=True); print('to stderr', file=sys.stderr); sys.exit(7)"

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import stat
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from gpu_agents.agent.launch import COMMANDS, InputPaths, JobPlace, environment, taken_port, write_attempt
+from gpu_agents.agent.launch import (
+    COMMANDS,
+    InputPaths,
+    JobPlace,
+    _hand_over,
+    environment,
+    taken_port,
+    write_attempt,
+)
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory, check_server_url
 from oolong.contracts.agent import Artifact, DesiredAttempt
@@ -113,6 +125,26 @@ def test_a_job_inherits_nothing_of_the_agents_environment(
     assert not {"OOLONG_TOKEN", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"} & set(on_cpu)
     on_gpu = environment(data, record, device="cuda")
     assert (on_gpu["CUDA_VISIBLE_DEVICES"], on_gpu["LD_LIBRARY_PATH"]) == ("GPU-a,GPU-b", "/driver")
+
+
+def test_secrets_that_nobody_takes_are_given_up() -> None:
+    secrets = {f"NAME_{number}": "v" * 10_000 for number in range(32)}
+    reader, writer = os.pipe()
+    assert not _hand_over(os.fdopen(writer, "wb"), secrets, deadline=time.monotonic() + 0.05)
+    with os.fdopen(reader, "rb") as taken:
+        assert 0 < len(taken.read()) < 320_000, "and the pipe is closed"
+
+
+def test_secrets_of_any_size_are_handed_over_whole() -> None:
+    secrets = {f"NAME_{number}": "v" * 10_000 for number in range(32)}
+    reader, writer = os.pipe()
+    with ThreadPoolExecutor() as pool, os.fdopen(reader, "rb") as source:
+        taken = pool.submit(source.read)
+        assert _hand_over(os.fdopen(writer, "wb"), secrets, deadline=time.monotonic() + 60)
+        assert msgspec.json.decode(taken.result(60)) == secrets
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert _hand_over(os.fdopen(writer, "wb"), secrets, deadline=time.monotonic() + 60), "its end tells more"
 
 
 def test_a_port_in_use_is_named() -> None:

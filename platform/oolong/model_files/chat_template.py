@@ -34,8 +34,10 @@ def source_of(files: Mapping[str, Path], settings: Mapping[str, Any]) -> Source 
             return Source(file.read(MOST_BYTES).decode(errors="replace"), FILE, special)
     template = settings.get("chat_template")
     if isinstance(template, list):
-        named = {one.get("name"): one.get("template") for one in template if isinstance(one, dict)}
-        template = named.get("default")
+        named = [
+            one.get("template") for one in template if isinstance(one, dict) and one.get("name") == "default"
+        ]
+        template = named[-1] if named else None
     return Source(template[:MOST_BYTES], SETTINGS_FILE, special) if isinstance(template, str) else None
 
 

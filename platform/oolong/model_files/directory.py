@@ -11,11 +11,13 @@ from typing import Any
 
 from oolong.contracts.model_report import Fault
 from oolong.model_files import chat_template, families, tensor_manifest
-from oolong.model_files.faults import Unusable, of_file
-from oolong.model_files.safetensors_header import Tensor, read_header
+from oolong.model_files.faults import Unusable, of_file, shown
+from oolong.model_files.safetensors_header import MAX_TENSORS, Tensor, read_header
 
 MAX_FILES = 2_000
 MAX_JSON_BYTES = 64 * 1024 * 1024
+MAX_CONFIG_BYTES = 1024 * 1024  # it is kept with the model, and shown
+MAX_TOKEN = 2**31
 PICKLED = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".npy", ".npz", ".msgpack", ".h5"})
 CODE = frozenset({".py", ".so", ".sh", ".pyc"})
 INDEX = "model.safetensors.index.json"
@@ -53,11 +55,14 @@ def check_directory(root: Path, *, within: Path | None = None) -> ModelFacts:
         if name not in facts.files:
             faults.append(of_file(name, "missing_file", f"{name} is missing"))
     facts.config = documents.get("config.json") or {}
-    facts.family = str(facts.config.get("model_type") or "")
+    family = facts.config.get("model_type")
+    facts.family = family if isinstance(family, str) else ""
     if documents.get("config.json") is not None and not facts.family:
-        faults.append(of_file("config.json", "no_model_type", "config.json names no model_type"))
+        faults.append(
+            of_file("config.json", "no_model_type", "config.json names no model_type that is a text")
+        )
     if (tokenizer := documents.get("tokenizer.json")) is not None:
-        facts.tokens = _tokens(tokenizer, facts.config, faults)
+        facts.tokens = _tokens(tokenizer, facts, faults)
     _check_weights(facts, documents.get(INDEX), faults)
     if "config.json" in facts.files:
         settings = documents.get("tokenizer_config.json") or {}
@@ -108,6 +113,10 @@ def _file_fault(name: str, path: Path, bounds: Path) -> Fault | None:
 
 
 def _document(name: str, path: Path, faults: list[Fault]) -> dict[str, Any] | None:
+    most = MAX_CONFIG_BYTES if name == "config.json" else MAX_JSON_BYTES
+    if (size := path.stat().st_size) > most:
+        faults.append(of_file(name, "too_large", f"{name} has {size} bytes, at most {most} are taken"))
+        return None
     try:
         document = read_json(path)
     except ValueError as error:
@@ -121,8 +130,6 @@ def _document(name: str, path: Path, faults: list[Fault]) -> dict[str, Any] | No
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object. Raises ValueError."""
-    if path.stat().st_size > MAX_JSON_BYTES:
-        raise ValueError(f"larger than {MAX_JSON_BYTES} bytes")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except RecursionError as error:
@@ -132,22 +139,31 @@ def read_json(path: Path) -> dict[str, Any]:
     return document
 
 
-def _tokens(tokenizer: Mapping[str, Any], config: Mapping[str, Any], faults: list[Fault]) -> int:
+def _tokens(tokenizer: Mapping[str, Any], facts: ModelFacts, faults: list[Fault]) -> int:
     """How many rows of the embedding its ids need; the known families must have them."""
     model, added = tokenizer.get("model"), tokenizer.get("added_tokens") or []
     try:
         vocabulary = model["vocab"]  # type: ignore[index]
-        ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
-        tokens = 1 + max([*ids, *(token["id"] for token in added)], default=-1)
+        if not isinstance(vocabulary, dict | list):
+            raise TypeError("vocab is no object and no list")
+        named = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))[-1:]
+        ids = [*named, *(token["id"] for token in added)]
+        if (odd := next((one for one in ids if not _is_id(one)), None)) is not None:
+            raise TypeError(f"id {shown(repr(odd), 100)}")
+        tokens = 1 + max(ids, default=-1)
     except (KeyError, TypeError) as error:
         message = f"tokenizer.json has no vocabulary with whole numbers as ids ({error!r}): save it as a fast tokenizer"
         faults.append(of_file("tokenizer.json", "bad_tokenizer", message))
         return 0
-    rows = config.get("vocab_size")
-    if config.get("model_type") in families.LAYERS and isinstance(rows, int) and tokens > rows:
+    rows = facts.config.get("vocab_size")
+    if facts.family in families.LAYERS and isinstance(rows, int) and tokens > rows:
         message = f"tokenizer.json has ids up to {tokens - 1}, the config's vocab_size is {rows}"
         faults.append(of_file("tokenizer.json", "too_many_tokens", message))
     return tokens
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_TOKEN
 
 
 def _check_weights(facts: ModelFacts, index: Mapping[str, Any] | None, faults: list[Fault]) -> None:
@@ -162,6 +178,9 @@ def _check_weights(facts: ModelFacts, index: Mapping[str, Any] | None, faults: l
             code = "truncated" if str(error).startswith("truncated") else "bad_header"
             faults.append(of_file(name, code, f"{name}: {error}"))
             continue
+        if len(tensors) + len(held) > MAX_TENSORS:
+            message = f"with {name} the files name more than {MAX_TENSORS} tensors"
+            raise Unusable([*faults, of_file(name, "too_many_tensors", message)])
         for tensor in held:
             if tensor.name in tensors:
                 message = f"{name} has tensor {tensor.name}, which another file has too"

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from oolong.contracts.model_report import Fault
 
 MOST_SHOWN = 50  # a config that names other layers makes thousands of them
+# Both quote what the files say, which may be megabytes.
+MAX_MESSAGE, MAX_NAME = 1_000, 500
 
 
 class Unusable(Exception):
@@ -21,14 +23,19 @@ class Unusable(Exception):
 
 
 def of_file(name: str, code: str, message: str) -> Fault:
-    return Fault(f"/files/{escaped(name)}", code, message)
+    return Fault(f"/files/{escaped(name)}", code, shown(message))
 
 
 def of_tensor(name: str, code: str, message: str) -> Fault:
-    return Fault(f"/tensors/{escaped(name)}", code, message)
+    return Fault(f"/tensors/{escaped(name)}", code, shown(message))
 
 
 def escaped(name: str) -> str:
-    """As a part of a JSON pointer. A name that is no text in UTF-8 is shown with its bytes written out."""
-    name = name.encode(errors="backslashreplace").decode()
-    return name.replace("~", "~0").replace("/", "~1")
+    """As a part of a JSON pointer, cut."""
+    return shown(name, MAX_NAME).replace("~", "~0").replace("/", "~1")
+
+
+def shown(text: str, most: int = MAX_MESSAGE) -> str:
+    """What a reader gets of it; what is no text in UTF-8 is shown with its bytes written out."""
+    cut = text if len(text) <= most else f"{text[: most - 1]}…"
+    return cut.encode(errors="backslashreplace").decode()

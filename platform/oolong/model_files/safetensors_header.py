@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MAX_HEADER_BYTES = 100 * 1024 * 1024
+from oolong.model_files.faults import MAX_NAME, shown
+
+MAX_HEADER_BYTES = 25_000_000
+MAX_TENSORS = 200_000
 MAX_DIMENSIONS = 8
-MAX_NAME = 500
 DTYPE_BYTES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1,
     "U16": 2, "U32": 4, "U64": 8, "F8_E4M3": 1, "F8_E5M2": 1,
@@ -50,6 +52,8 @@ def read_header(path: Path) -> list[Tensor]:
     if not isinstance(header, dict):
         raise ValueError("the header is not an object")
     header.pop("__metadata__", None)
+    if len(header) > MAX_TENSORS:
+        raise ValueError(f"the header names {len(header)} tensors, at most {MAX_TENSORS} are taken")
     placed = [_tensor(name, entry) for name, entry in header.items()]
     _check_places(placed, data_bytes=size - 8 - length)
     return [tensor for tensor, _, _ in placed]
@@ -66,25 +70,28 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _tensor(name: str, entry: Any) -> tuple[Tensor, int, int]:
     """The tensor and where its bytes begin and end, counted from the end of the header."""
-    shown = repr(name[:MAX_NAME])
+    named = repr(name[:MAX_NAME])
     if len(name) > MAX_NAME:
-        raise ValueError(f"the name of tensor {shown}… has {len(name)} characters, at most {MAX_NAME}")
+        raise ValueError(f"the name of tensor {named}… has {len(name)} characters, at most {MAX_NAME}")
     try:
         dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
         first, last = offsets
         width = DTYPE_BYTES[dtype]
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"the header's entry {shown} is malformed ({error!r})") from error
+        raise ValueError(
+            f"the header's entry {named} is malformed ({shown(repr(error), MAX_NAME)})"
+        ) from error
     if not isinstance(shape, list) or not all(_is_size(value) for value in (*shape, first, last)):
         raise ValueError(
-            f"the header's entry {shown} is malformed (shape {shape!r}, data_offsets {offsets!r}: whole numbers from 0)"
+            f"the header's entry {named} is malformed (shape {shown(repr(shape), 200)}, "
+            f"data_offsets {shown(repr(offsets), 200)}: whole numbers from 0)"
         )
     if len(shape) > MAX_DIMENSIONS:
-        raise ValueError(f"tensor {shown} has {len(shape)} dimensions, at most {MAX_DIMENSIONS}")
+        raise ValueError(f"tensor {named} has {len(shape)} dimensions, at most {MAX_DIMENSIONS}")
     tensor = Tensor(name, dtype, tuple(shape))
     if last - first != tensor.count * width:
         raise ValueError(
-            f"tensor {shown} of shape {shape} and {dtype} needs {tensor.count * width} bytes, has {last - first}"
+            f"tensor {named} of shape {shape} and {dtype} needs {tensor.count * width} bytes, has {last - first}"
         )
     return tensor, first, last
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from oolong.model_files import ModelFacts, Unusable, check_directory
+from oolong.model_files import ModelFacts, Unusable, check_directory, directory, safetensors_header
+from oolong.model_files.faults import MAX_MESSAGE, MAX_NAME
 from tests.support.model_files import CONFIG, PARAMETERS, config, files, safetensors, shapes, with_header
 
 Check = Callable[[dict[str, bytes]], ModelFacts]
@@ -90,6 +91,19 @@ def header(**entry: Any) -> dict[str, bytes]:
         (files(config__json=config(vocab_size=2)), "/files/tokenizer.json", "too_many_tokens", "up to 2"),
         (files(tokenizer__json=b"{}"), "/files/tokenizer.json", "bad_tokenizer", "fast tokenizer"),
         (files(tokenizer__json=b'{"model": {"vocab": {"a": "0"}}}'), "/files/tokenizer.json", "bad_tokenizer", ""),
+        (files(tokenizer__json=b'{"model": {"vocab": {"a": 1.5}}}'), "/files/tokenizer.json", "bad_tokenizer", "1.5"),
+        (files(tokenizer__json=b'{"model": {"vocab": {"a": NaN}}}'), "/files/tokenizer.json", "bad_tokenizer", "nan"),
+        (files(tokenizer__json=b'{"model": {"vocab": {"a": true}}}'), "/files/tokenizer.json", "bad_tokenizer", "True"),
+        (files(tokenizer__json=b'{"model": {"vocab": {"a": -1}}}'), "/files/tokenizer.json", "bad_tokenizer", "-1"),
+        (files(tokenizer__json=b'{"model": {"vocab": "abc"}}'), "/files/tokenizer.json", "bad_tokenizer", "no list"),
+        (files(tokenizer__json=b'{"model": {"vocab": {}}, "added_tokens": [{"id": 1e3}]}'), "/files/tokenizer.json",
+         "bad_tokenizer", "1000.0"),
+        (files(config__json=config(model_type=["qwen3"])), "/files/config.json", "no_model_type", "a text"),
+        (files(config__json=config(note="x" * 1024**2)), "/files/config.json", "too_large", "at most 1048576"),
+        (files(chat_template__jinja=None, tokenizer_config__json=b'{"chat_template": [{"name": [], "template": ""}]}'),
+         "/files/chat_template.jinja", "no_chat_template", "add chat_"),
+        (files(model__safetensors=(25_000_001).to_bytes(8, "little")), "/files/model.safetensors", "bad_header",
+         "at most 25000000"),
         (files(chat_template__jinja=None), "/files/chat_template.jinja", "no_chat_template", "add chat_"),
         (header(dtype="F32", shape=[1], data_offsets=["0", "4"]), "/files/model.safetensors", "bad_header", "malf"),
         (header(dtype="F32", shape=[True], data_offsets=[0, 4]), "/files/model.safetensors", "bad_header", "malf"),
@@ -190,3 +204,34 @@ def test_thousands_of_faults_are_cut_to_some_and_their_number(check: Check) -> N
         check(files(config__json=config(num_hidden_layers=1000)))
     assert len(caught.value.faults) == 51
     assert "more faults are not listed" in caught.value.faults[-1].message
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        header(dtype="F32", shape=["x" * 10_000], data_offsets=[0, 4]),
+        header(dtype="F32", shape=[1], data_offsets=["x" * 10_000, 4]),
+        header(dtype="x" * 10_000, shape=[1], data_offsets=[0, 4]),
+        {
+            **files(),
+            "model.safetensors.index.json": json.dumps({"weight_map": {"w": "x" * 10_000}}).encode(),
+        },
+    ],
+)
+def test_what_a_fault_quotes_is_cut(check: Check, contents: dict[str, bytes]) -> None:
+    with pytest.raises(Unusable) as caught:
+        check(contents)
+    for fault in caught.value.faults:
+        assert len(fault.message) <= MAX_MESSAGE and len(fault.pointer) <= MAX_NAME + len("/tensors/")
+
+
+def test_more_tensors_than_any_model_has_are_refused_in_one_file_and_in_all(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(safetensors_header, "MAX_TENSORS", 12)
+    with pytest.raises(Unusable, match="names 13 tensors, at most 12"):
+        check(files())
+    monkeypatch.setattr(safetensors_header, "MAX_TENSORS", 13)
+    monkeypatch.setattr(directory, "MAX_TENSORS", 13)
+    with pytest.raises(Unusable, match="more than 13 tensors"):
+        check({**files(), "other.safetensors": safetensors({"w": (1,)})})

@@ -19,7 +19,7 @@ from oolong.contracts.model_report import RESULT_FILE, ModelReport
 from oolong.model_files import Unusable, find_root, refused, report_on
 from oolong.sandbox import MEBIBYTE
 
-MEMORY_BYTES = 4 * 1024 * MEBIBYTE
+MEMORY_BYTES = 2 * 1024 * MEBIBYTE
 FILE_BYTES = 300 * 10**9
 
 

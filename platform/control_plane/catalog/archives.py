@@ -7,6 +7,7 @@ Nothing is executed or unpickled here. Archive members are read one by one; link
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
@@ -19,12 +20,14 @@ from typing import IO, Protocol, cast
 from oolong.contracts.model_report import Fault
 from oolong.model_files import Unusable
 from oolong.model_files.directory import MAX_FILES
-from oolong.model_files.faults import escaped
+from oolong.model_files.faults import of_file, shown
 
 CHUNK = 1024 * 1024
 MAX_TOTAL_BYTES = 256 * 1024**3
 SMALL_BYTES = 256 * 1024**2  # whatever the archive, so much may unfold
 MOST_TIMES = 20
+# A decoder's errors have no number; the others are of names that no directory takes.
+OF_THE_ARCHIVE = (None, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL)
 
 
 def extract(archive: IO[bytes], folder: Path, *, packed_bytes: int) -> None:
@@ -38,9 +41,10 @@ def extract(archive: IO[bytes], folder: Path, *, packed_bytes: int) -> None:
         with tarfile.open(fileobj=cast(IO[bytes], _Decoded(archive, most)), mode="r|") as tar:
             _extract_members(tar, folder, most)
     except (tarfile.TarError, EOFError, OSError, ValueError, lzma.LZMAError) as error:
-        raise Unusable(
-            [Fault("/upload_id", "not_an_archive", f"not a readable tar archive: {error}")]
-        ) from error
+        if isinstance(error, OSError) and error.errno not in OF_THE_ARCHIVE:
+            raise  # a full or broken disk is the server's
+        message = shown(f"not a readable tar archive: {error}")
+        raise Unusable([Fault("/upload_id", "not_an_archive", message)]) from error
 
 
 class _Decoded:
@@ -122,7 +126,7 @@ def _safe_name(member: tarfile.TarInfo) -> PurePosixPath:
 
 
 def _refuse(name: str, code: str, message: str) -> None:
-    raise Unusable([Fault(f"/files/{escaped(name)}", code, message)])
+    raise Unusable([of_file(name, code, message)])
 
 
 class Writer(Protocol):

@@ -173,7 +173,7 @@ def drop_parts(upload_id: str) -> None:
 
 def validation_folder(validation_id: str) -> Path:
     """Where the process of a validation works."""
-    return _data_dir() / "validations" / validation_id
+    return _scratch_root() / "validations" / validation_id
 
 
 def scratch_folder() -> Path:
@@ -188,7 +188,7 @@ def temporary_path() -> Path:
 
 def drop_unfinished(*, before: datetime) -> int:
     """Clean up temporary files and unfinished uploads that nobody has touched since `before`."""
-    local = [scratch_folder(), _data_dir() / "validations"]
+    local = [scratch_folder(), _scratch_root() / "validations"]
     return sum(drop_old_entries(folder, before=before) for folder in local) + storage().drop_unfinished(
         before=before
     )

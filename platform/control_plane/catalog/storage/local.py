@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -32,8 +33,26 @@ class LocalStorage:
     def publish(self, path: Path, blob: Blob) -> None:
         target = self.path(blob.sha256)
         target.parent.mkdir(parents=True, exist_ok=True)
-        path.rename(target)
+        try:
+            path.rename(target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            self._copy(path, target)  # it was written on another file system
+            path.unlink()
         _sync_folder(target.parent)
+
+    def _copy(self, path: Path, target: Path) -> None:
+        """A reader sees nothing of it before it is whole."""
+        temporary = self._scratch() / new_id("tmp")
+        try:
+            with path.open("rb") as source, temporary.open("wb") as file:
+                shutil.copyfileobj(source, file, 1024 * 1024)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.rename(target)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def has(self, sha256: str) -> bool:
         return self.path(sha256).is_file()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
+import os
 import socket
 import threading
 import urllib.request
@@ -82,6 +84,34 @@ def test_a_blob_is_there_whole_can_be_read_anywhere_and_deleted_twice(storage: S
     for ask in (storage.size, storage.open):
         with pytest.raises(FileNotFoundError):
             ask(blob.sha256)
+
+
+def test_a_file_of_another_file_system_is_copied_and_appears_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, path, blob = LocalStorage(tmp_path / "root"), tmp_path / "new", Blob.of(b"abc")
+    path.write_bytes(b"abc")
+    moved = os.rename
+
+    def rename(source: Path, target: Path) -> Path:
+        if source == path:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        moved(source, target)
+        return target
+
+    monkeypatch.setattr(Path, "rename", rename)
+    storage.publish(path, blob)
+    assert not path.exists() and list((tmp_path / "root" / "tmp").iterdir()) == []
+    with storage.open(blob.sha256) as file:
+        assert file.read() == b"abc"
+    assert [listed.sha256 for listed in storage.listed()] == [blob.sha256]
+
+
+def test_validations_work_on_the_file_system_of_the_store(tmp_path: Path, settings: Any) -> None:
+    """What they leave is published by its name alone, whatever its size."""
+    url = (tmp_path / "elsewhere").as_uri()
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, storage_url=url)
+    assert store.validation_folder("dsv_1") == tmp_path / "elsewhere" / "validations" / "dsv_1"
 
 
 def test_an_empty_blob_is_one_too(storage: Storage, keep: Any) -> None:

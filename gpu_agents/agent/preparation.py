@@ -113,8 +113,15 @@ class Preparer:
     def _offered_model(self, attempt: DesiredAttempt) -> Path:
         """The path came over the network: it lies below a directory that this node offers, and is what was checked."""
         path, node = Path(attempt.model_path), self._settings.name
-        if root_of(attempt.model_path, self._settings.model_roots) is None:
+        root = root_of(attempt.model_path, self._settings.model_roots)
+        if root is None:
             raise ModelUnusable(f"node {node} offers no directory with {attempt.model_path!r} (--model-root)")
+        bounds = Path(root).resolve()  # as the check has it: links lead to what lies below, else nowhere
+        for name in ("", "config.json", *attempt.model_files):
+            if not (path / name).resolve().is_relative_to(bounds):
+                raise ModelUnusable(
+                    f"{path / name} leads out of {root}, the directory that node {node} offers"
+                )
         if not (path / "config.json").is_file():
             raise ModelUnusable(f"model path {attempt.model_path!r} has no config.json on node {node}")
         for name, size in attempt.model_files.items():

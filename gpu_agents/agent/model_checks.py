@@ -15,10 +15,12 @@ from gpu_agents.agent.launch import ROOT
 from gpu_agents.agent.records import read_json, write_json
 from gpu_agents.agent.settings import DataDirectory
 from oolong.contracts.model_report import ORDER_FILE, RESULT_FILE, Fault, ModelReport
+from oolong.model_files.faults import shown
 
 log = logging.getLogger(__name__)
 
 REPORT_SECONDS = 5.0
+KILL_SECONDS = 10.0  # a process that waits for a file system may not hear the signal
 
 
 class ModelChecks:
@@ -39,13 +41,28 @@ class ModelChecks:
     async def _do(self, check_id: str) -> None:
         folder = self._data.model_check(check_id)
         try:
-            await self._look_and_tell(check_id, folder)
+            await self._look_and_tell_or_fail(check_id, folder)
         except Unreachable as error:
             log.warning("model check %s waits for the control plane: %s", check_id, error)
             return  # the next heartbeat names it again, and what was found is still there
         except Refused as refusal:
             log.warning("model check %s is not this node's any more: %s", check_id, refusal)
         shutil.rmtree(folder, ignore_errors=True)
+
+    async def _look_and_tell_or_fail(self, check_id: str, folder: Path) -> None:
+        """What no later try would do better ends the check, with the reason; Refused then: it is not this node's."""
+        try:
+            await self._look_and_tell(check_id, folder)
+        except Refused as refusal:
+            if refusal.status == 404 or refusal.code == "fenced":
+                raise
+            await self._failed(check_id, f"the control plane refuses what was found: {refusal}")
+        except (OSError, ValueError) as error:
+            await self._failed(check_id, f"the node cannot check it: {error}")
+
+    async def _failed(self, check_id: str, message: str) -> None:
+        log.warning("model check %s failed: %s", check_id, message)
+        await self._api.complete_model_check(check_id, _unusable("check_failed", message))
 
     async def _look_and_tell(self, check_id: str, folder: Path) -> None:
         order = await self._api.begin_model_check(check_id)
@@ -75,7 +92,7 @@ class ModelChecks:
         finally:
             if not ended.done():
                 process.kill()
-                await ended
+                await asyncio.wait({ended}, timeout=KILL_SECONDS)
 
     async def _still_here(self, check_id: str) -> None:
         """The server may be away meanwhile; what it refuses ends the check here."""
@@ -89,5 +106,9 @@ def _report(folder: Path) -> ModelReport:
     if (folder / RESULT_FILE).exists():
         return read_json(folder / RESULT_FILE, ModelReport)
     words = (folder / "said.log").read_text(errors="replace").strip().rpartition("\n")[2][:300]
-    message = f"the process that looked at it died: {words or 'it said nothing'}"
-    return ModelReport(message=message, faults=[Fault("/path", "check_died", message)])
+    return _unusable("check_died", f"the process that looked at it died: {words or 'it said nothing'}")
+
+
+def _unusable(code: str, message: str) -> ModelReport:
+    message = shown(message)
+    return ModelReport(message=message, faults=[Fault("/path", code, message)])

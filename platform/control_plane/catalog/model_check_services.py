@@ -25,9 +25,10 @@ from oolong.contracts.model_report import CheckOrder, Fault, ModelReport
 
 MODULE = "control_plane.catalog.unfolding"
 AT_ONCE = 1  # processes on this machine
-LONGEST = timedelta(hours=4)  # of a process: it reads and writes hundreds of gigabytes
+LONGEST = timedelta(hours=4)  # of a process and of storing what it leaves: hundreds of gigabytes
 SILENCE = timedelta(minutes=5)  # of a node, or of a machine with workers, after which another may have it
 TOLD_EVERY = timedelta(seconds=30)  # by a machine, that its process is alive
+LONGEST_OF_PATH = timedelta(hours=24)  # of a node: it reads as much, from a file system that may be slow
 LONGEST_WAIT = timedelta(hours=24)  # for a node that takes it
 MOST_TRIES = 3
 OF_ARCHIVES, OF_PATHS = ~Q(archive_sha256=""), Q(archive_sha256="")
@@ -85,12 +86,13 @@ def _look_after(check: ModelCheck, *, here: str, now: datetime) -> None:
     mine = check.host == here and check.pid > 0
     alive = mine and processes.is_alive(check.pid, folder)
     report = read_result(folder)  # after the look at the process: it may have ended between the two
-    if report is not None:
-        _adopt_and_settle(check, report, now=now)
-    elif now - check.started_at > LONGEST:
+    if now - check.started_at > LONGEST:  # also where storing the archive never ends within a tick
         if alive:
             processes.kill(check.pid)
-        _fail(check, "took_too_long", f"the check took longer than {LONGEST.total_seconds():.0f} s", now=now)
+        what = "the check" if report is None else "storing the checked archive"
+        _fail(check, "took_too_long", f"{what} took longer than {LONGEST.total_seconds():.0f} s", now=now)
+    elif report is not None:
+        _adopt_and_settle(check, report, now=now)
     elif alive:
         if now - check.touched_at > TOLD_EVERY:
             ModelCheck.objects.filter(pk=check.pk, state=CheckState.RUNNING).update(touched_at=now)
@@ -135,8 +137,11 @@ def _folder(check: ModelCheck) -> Path:
 
 
 def _give_away(*, now: datetime) -> None:
-    """What a node has been silent about is for another one, a few times; what no node takes ends."""
+    """What a node is silent about is for another one, a few times; what takes for ever or no node takes ends."""
     paths = ModelCheck.objects.filter(OF_PATHS).select_related("model")
+    for check in paths.filter(state=CheckState.RUNNING, started_at__lt=now - LONGEST_OF_PATH):
+        hours = LONGEST_OF_PATH.total_seconds() / 3600
+        _fail(check, "took_too_long", f"node {check.node_id} did not end the check in {hours:.0f} h", now=now)
     silent = paths.filter(state=CheckState.RUNNING, touched_at__lt=now - SILENCE)
     for check in silent.filter(tries__gte=MOST_TRIES):
         _fail(check, "node_silent", f"{check.tries} nodes took the check and fell silent", now=now)

@@ -141,14 +141,28 @@ def _twin(model: BaseModel, report: ModelReport) -> BaseModel | None:
 
 
 def remove(model: BaseModel) -> None:
-    """Forget one that is no model. 409 for what runs may start from, or what is being checked."""
+    """Forget one that is no model, or that no node has looked at yet. 409 for what runs may start from, or what is
+    being checked."""
     with transaction.atomic():
+        Project.objects.select_for_update(no_key=True).get(pk=model.project_id)  # in the order of `settle`
         found = BaseModel.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
         if found is None:
+            return
+        if found.state == ModelState.VALIDATING and _is_waiting_for_a_node(found):
+            found.delete()
             return
         if found.state not in (ModelState.UNUSABLE, ModelState.DUPLICATE):
             raise conflict(
                 "in_use",
-                f"model {found.pk} is {found.state}; only what is UNUSABLE or DUPLICATE is removed",
+                f"model {found.pk} is {found.state}; only what is UNUSABLE, DUPLICATE or waits for a node is removed",
             )
         found.delete()
+
+
+def _is_waiting_for_a_node(model: BaseModel) -> bool:
+    """No node begins it before the caller's transaction ends."""
+    return (
+        ModelCheck.objects.select_for_update()
+        .filter(model=model, archive_sha256="", state=CheckState.QUEUED)
+        .exists()
+    )

@@ -28,12 +28,14 @@ PROJECT_HEADER = "X-Oolong-Project"
 MIB = 1024**2
 ANONYMOUS_BYTES = MIB // 16  # a login, an enrolment
 PLAIN_BYTES = 8 * MIB
+REPORT_BYTES = 16 * MIB  # what a node found in a model: thousands of files, a config
 _APART = {"/readyz": "probe", "/metrics": "scrape"}
 # Files; who sends them is asked for before the first byte is read.
 _FILES = (
     (re.compile(r"/api/v1/uploads"), 256 * 1024 * MIB),
     (re.compile(r"/api/v1/upload-sessions/[^/]+/parts/\d+"), 33 * MIB),
     (re.compile(r"/api/v1/agent/(uploads|imports)/[^/]+/parts/\d+"), 64 * MIB),
+    (re.compile(r"/api/v1/agent/model-checks/[^/]+/complete"), REPORT_BYTES),
 )
 
 

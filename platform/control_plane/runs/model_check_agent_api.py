@@ -13,12 +13,11 @@ from rest_framework.response import Response
 
 from control_plane.catalog import model_check_services as services
 from control_plane.common import clock
+from control_plane.common.doorkeeper import REPORT_BYTES
 from control_plane.common.errors import unprocessable
 from control_plane.fleet.authentication import node_of
 from control_plane.runs.agent_api import NodeView
 from oolong.contracts.model_report import ModelReport
-
-MOST_BYTES = 80 * 1024 * 1024  # a config may have 64 MiB
 
 
 class CheckOrderSerializer(serializers.Serializer[Any]):
@@ -57,7 +56,7 @@ class CheckCompleteView(NodeView):
         node = node_of(request)
         services.held_by(node.pk, check_id)  # before anything of it is read
         try:
-            report = msgspec.json.decode(request._request.read(MOST_BYTES), type=ModelReport)
+            report = msgspec.json.decode(request._request.read(REPORT_BYTES), type=ModelReport)
         except msgspec.MsgspecError as error:
             raise unprocessable("invalid", f"the report of the check is malformed: {error}") from error
         check = services.complete(node.pk, check_id, report, now=clock.now())

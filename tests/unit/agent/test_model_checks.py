@@ -17,7 +17,7 @@ from gpu_agents.agent.model_checks import ModelChecks
 from gpu_agents.agent.preparation import ModelUnusable, Preparer
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from gpu_agents.model_check.__main__ import look
-from oolong.contracts.model_report import CheckOrder, ModelReport
+from oolong.contracts.model_report import RESULT_FILE, CheckOrder, ModelReport
 from tests.support.model_files import PARAMETERS, files
 
 
@@ -62,6 +62,7 @@ class Plane:
     told: list[ModelReport] = field(default_factory=list)
     away_once: bool = False
     refused: bool = False
+    refuses_reports: list[Refused] = field(default_factory=list)  # one after the other
 
     async def begin_model_check(self, check_id: str) -> CheckOrder:
         if self.refused:
@@ -74,6 +75,8 @@ class Plane:
         if self.away_once:
             self.away_once = False
             raise Unreachable("away")
+        if self.refuses_reports:
+            raise self.refuses_reports.pop(0)
         self.told.append(report)
 
 
@@ -125,6 +128,20 @@ def test_a_process_that_dies_and_a_check_of_another_node(
     assert foreign.told == [] and not data.model_check("mchk_1").exists()
 
 
+def test_a_report_that_is_refused_or_unreadable_ends_the_check(root: Path, data: DataDirectory) -> None:
+    plane = Plane(str(root / "tiny"), refuses_reports=[Refused(413, "too_large", "the body")])
+    run(plane, data, root)
+    data.model_check("mchk_1").mkdir(parents=True)
+    (data.model_check("mchk_1") / RESULT_FILE).write_text('{"tokens": 2.5}')
+    run(plane, data, root)
+    assert [report.faults[0].code for report in plane.told] == ["check_failed", "check_failed"]
+    assert "413 too_large" in plane.told[0].message and "damaged" in plane.told[1].message
+    assert not data.model_check("mchk_1").exists()
+    gone = Plane(str(root / "tiny"), refuses_reports=[Refused(409, "fenced", "it has ended")])
+    run(gone, data, root)
+    assert gone.told == [] and not data.model_check("mchk_1").exists()
+
+
 def test_a_run_gets_only_what_the_node_offers_and_as_it_was_checked(root: Path, data: DataDirectory) -> None:
     settings = AgentSettings(
         server="http://127.0.0.1",
@@ -141,7 +158,14 @@ def test_a_run_gets_only_what_the_node_offers_and_as_it_was_checked(root: Path, 
 
     size = (root / "tiny" / "tokenizer.json").stat().st_size
     assert model_of(root / "tiny", **{"tokenizer.json": size}) == root / "tiny"
+    (root.parent / "outside").mkdir()
+    (root.parent / "outside" / "config.json").write_text("{}")
+    (root / "link").symlink_to(root.parent / "outside")
+    (root / "tiny" / "secret.json").symlink_to(root.parent / "outside" / "config.json")
+    (root / "alias").symlink_to(root / "tiny")
+    assert model_of(root / "alias", **{"tokenizer.json": size}) == root / "alias"
     for path, sizes, said in (
+        (root / "link", {}, "leads out"), (root / "tiny", {"secret.json": 2}, "leads out"),
         (root.parent, {}, "--model-root"), (root / "gone", {}, "no config.json"),
         (root / "tiny", {"tokenizer.json": size + 1}, "register it again"), (root / "tiny", {"w": 1}, "is not there"),
     ):  # fmt: skip

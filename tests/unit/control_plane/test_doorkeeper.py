@@ -20,7 +20,7 @@ from control_plane.accounts.models import Membership, Project, Role, Team, User
 from control_plane.catalog import store, upload_services
 from control_plane.catalog.parts import LARGE_PART_BYTES
 from control_plane.common import rate_limits
-from control_plane.common.doorkeeper import ANONYMOUS_BYTES, PLAIN_BYTES, Doorkeeper, Knock
+from control_plane.common.doorkeeper import ANONYMOUS_BYTES, PLAIN_BYTES, REPORT_BYTES, Doorkeeper, Knock
 from control_plane.common.errors import Problem
 from control_plane.common.origin import Origin
 from control_plane.common.rate_limits import Limiter, cost_of
@@ -360,6 +360,14 @@ def test_every_route_of_parts_takes_the_largest_part() -> None:
     for route in routes:
         path = route.path({}).removeprefix("/api/v1/")
         assert knock(path, bearer="x").most_bytes > LARGE_PART_BYTES, route.name
+
+
+def test_what_a_node_found_in_a_model_may_be_larger_than_plain_json() -> None:
+    [route] = [
+        route for route in all_routes() if route.url.endswith("/complete") and "model-checks" in route.url
+    ]
+    path = route.path({}).removeprefix("/api/v1/")
+    assert knock(path, bearer="x").most_bytes == REPORT_BYTES > PLAIN_BYTES
 
 
 def test_a_project_has_so_many_unfinished_uploads(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:

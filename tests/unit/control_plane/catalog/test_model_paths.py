@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from control_plane.catalog.model_check_services import (
+    LONGEST_OF_PATH,
     LONGEST_WAIT,
     MOST_TRIES,
     SILENCE,
@@ -138,6 +139,35 @@ def test_a_silent_node_loses_it_to_another_a_few_times(alice: Any, node: Any, cl
         advance_model_checks(now=clock.forward((SILENCE + timedelta(seconds=1)).total_seconds()))
         assert call(one, check, "progress").status_code in (404, 409)
     assert alice.get(f"/models/{asked.json()['id']}").json()["errors"][0]["code"] == "node_silent"
+
+
+def test_a_node_that_is_there_and_never_ends_loses_the_check(alice: Any, node: Any, clock: Any) -> None:
+    first, asked = node(), ask(alice)
+    check = check_of(asked)
+    assert call(first, check, "begin").status_code == 200
+    for forward, state in ((LONGEST_OF_PATH.total_seconds(), "VALIDATING"), (1, "UNUSABLE")):
+        clock.forward(forward)
+        ModelCheck.objects.update(touched_at=clock.now)  # it reports all the time
+        advance_model_checks(now=clock.now)
+        assert alice.get(f"/models/{asked.json()['id']}").json()["state"] == state
+    assert alice.get(f"/models/{asked.json()['id']}").json()["errors"][0]["code"] == "took_too_long"
+    assert call(first, check, "progress").status_code == 409
+    assert first.beat().model_checks == []
+
+
+def test_what_waits_for_a_node_is_removed_and_what_one_looks_at_is_not(alice: Any, node: Any) -> None:
+    first, waiting = node(), ask(alice)
+    check = check_of(waiting)
+    assert first.beat().model_checks == [check]
+    assert alice.call("DELETE", f"/models/{waiting.json()['id']}").status_code == 204
+    assert alice.get(f"/models/{waiting.json()['id']}").status_code == 404
+    assert call(first, check, "begin").status_code == 404
+    assert first.beat().model_checks == []
+    begun = ask(alice)
+    assert call(first, check_of(begun), "begin").status_code == 200
+    refusal = alice.call("DELETE", f"/models/{begun.json()['id']}")
+    assert (refusal.status_code, refusal.json()["code"]) == (409, "in_use")
+    assert look(first, check_of(begun)).json()["state"] == "READY"
 
 
 def test_what_no_node_takes_ends(alice: Any, node: Any, clock: Any) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import tarfile
 from datetime import timedelta
 from pathlib import Path
@@ -11,13 +13,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery.exceptions import SoftTimeLimitExceeded
 
 from control_plane.catalog import archives, model_check_services, processes, store
 from control_plane.catalog.model_check_services import LONGEST, MOST_TRIES, SILENCE, advance_model_checks
 from control_plane.catalog.models import ModelCheck
+from oolong.model_files import Unusable
 from tests.support.archives import sparse
 from tests.support.model_files import CONFIG, PARAMETERS, archive, config, files, safetensors, with_header
-from tests.unit.control_plane.conftest import check_models_here
+from tests.unit.control_plane.conftest import _without_processes, check_models_here
 
 
 def register(alice: Any, data: bytes, name: str = "model") -> Any:
@@ -176,6 +180,40 @@ def test_a_process_that_dies_or_takes_for_ever_ends_the_check(
         advance_model_checks(now=clock.forward(forward))
         model = alice.get(f"/models/{asked['id']}").json()
         assert (model["state"], model["errors"][0]["code"]) == ("UNUSABLE", code)
+
+
+def test_an_archive_that_is_never_stored_ends_the_check(alice: Any, clock: Any) -> None:
+    def over(path: Path, blob: store.Blob) -> None:
+        raise SoftTimeLimitExceeded
+
+    asked = alice.post("/models", {"name": "m", "upload_id": alice.upload(archive(files()), "model")}).json()
+    with pytest.MonkeyPatch.context() as patch:
+        _without_processes(patch)
+        patch.setattr(store, "adopt", over)
+        advance_model_checks(now=clock.now)
+        with pytest.raises(SoftTimeLimitExceeded):
+            advance_model_checks(now=clock.now)
+        assert alice.get(f"/models/{asked['id']}").json()["state"] == "VALIDATING"
+        advance_model_checks(now=clock.forward(LONGEST.total_seconds() + 1))
+    (fault,) = alice.get(f"/models/{asked['id']}").json()["errors"]
+    assert (fault["code"], fault["message"].split(" took")[0]) == (
+        "took_too_long",
+        "storing the checked archive",
+    )
+
+
+def test_a_full_disk_is_not_the_archives_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(archives, "_extract_members", full)
+    data = archive(files())
+    number = errno.ENOSPC
+    with pytest.raises(OSError, match="No space left"):
+        archives.extract(io.BytesIO(data), tmp_path, packed_bytes=len(data))
+    number = errno.ENAMETOOLONG
+    with pytest.raises(Unusable, match="not a readable tar archive"):
+        archives.extract(io.BytesIO(data), tmp_path, packed_bytes=len(data))
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:

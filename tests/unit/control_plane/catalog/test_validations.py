@@ -370,7 +370,7 @@ def test_a_project_has_only_so_many_checks_open(alice: Any, person: Any, setting
     upload = alice.upload(b'{"q": 1}\n')
     asked = [alice.post("/dataset-validations", {"upload_id": upload}) for _ in range(3)]
     assert [reply.status_code for reply in asked] == [202, 202, 409]
-    assert asked[2].json()["code"] == "too_many" and "2 validations" in asked[2].json()["detail"]
+    assert asked[2].json()["code"] == "too_many" and "2 checks" in asked[2].json()["detail"]
     bob = person("bob", project="another")
     assert bob.post("/dataset-validations", {"upload_id": bob.upload(b"{}\n")}).status_code == 202
     validate_here()

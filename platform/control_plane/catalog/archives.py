@@ -11,7 +11,6 @@ import errno
 import gzip
 import io
 import lzma
-import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -134,7 +133,7 @@ class Writer(Protocol):
 
 
 def write_tar(root: Path, target: Writer) -> None:
-    """The same files always give the same bytes: sorted names, no times, no owners."""
+    """The same files always give the same bytes, those of the SDK: sorted names, no times, no owners."""
     with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as tar:  # type: ignore[call-overload]
         for path in _files(root):
             info = tarfile.TarInfo(str(path.relative_to(root)))
@@ -144,7 +143,7 @@ def write_tar(root: Path, target: Writer) -> None:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    for folder, folders, names in os.walk(root):
-        folders.sort()
-        for name in sorted(names):
-            yield Path(folder) / name
+    yield from sorted(
+        (path for path in root.rglob("*") if path.is_file()),
+        key=lambda path: path.relative_to(root).as_posix(),
+    )

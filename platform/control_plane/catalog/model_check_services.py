@@ -115,8 +115,10 @@ def _begin_again(check: ModelCheck, *, now: datetime) -> None:
 
 def _adopt_and_settle(check: ModelCheck, report: ModelReport, *, now: datetime) -> None:
     tar = _folder(check) / TAR_FILE
+    # The tar that the SDK or a node made is kept as it came: the open check holds it.
+    is_new = bool(report.tar_sha256) and report.tar_sha256 != check.archive_sha256
     # A tick that was killed after this has taken the file away already; the blob is there then.
-    if report.tar_sha256 and (tar.exists() or not store.has_blob(report.tar_sha256)):
+    if is_new and (tar.exists() or not store.has_blob(report.tar_sha256)):
         store.adopt(tar, store.Blob(report.tar_sha256, report.tar_bytes))
     settle(check, report, now=now)
     shutil.rmtree(_folder(check), ignore_errors=True)

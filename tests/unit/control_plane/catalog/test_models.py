@@ -18,6 +18,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 from control_plane.catalog import archives, model_check_services, processes, store
 from control_plane.catalog.model_check_services import LONGEST, MOST_TRIES, SILENCE, advance_model_checks
 from control_plane.catalog.models import ModelCheck
+from oolong.client.directory_tar import DirectoryTar
 from oolong.model_files import Unusable
 from tests.support.archives import sparse
 from tests.support.model_files import CONFIG, PARAMETERS, archive, config, files, safetensors, with_header
@@ -186,7 +187,9 @@ def test_an_archive_that_is_never_stored_ends_the_check(alice: Any, clock: Any) 
     def over(path: Path, blob: store.Blob) -> None:
         raise SoftTimeLimitExceeded
 
-    asked = alice.post("/models", {"name": "m", "upload_id": alice.upload(archive(files()), "model")}).json()
+    asked = alice.post(
+        "/models", {"name": "m", "upload_id": alice.upload(archive(files(), mode="w:gz"), "model")}
+    ).json()
     with pytest.MonkeyPatch.context() as patch:
         _without_processes(patch)
         patch.setattr(store, "adopt", over)
@@ -200,6 +203,20 @@ def test_an_archive_that_is_never_stored_ends_the_check(alice: Any, clock: Any) 
         "took_too_long",
         "storing the checked archive",
     )
+
+
+def test_the_tar_that_the_sdk_made_is_kept_as_it_came(
+    alice: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "mine"
+    for name, data in {**files(), "z.txt": b"z", "a/b.txt": b"b", "a.txt": b"a", "a-b/c.txt": b"c"}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    monkeypatch.setattr(store, "adopt", None)  # nothing is stored again
+    tar = DirectoryTar(folder)
+    model = register(alice, tar.read(0, tar.size))
+    assert (model["state"], model["sha256"], model["errors"]) == ("READY", tar.sha256(), [])
+    assert store.size_of(model["sha256"]) == model["bytes"] == tar.size
 
 
 def test_a_full_disk_is_not_the_archives_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

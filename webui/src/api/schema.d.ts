@@ -5937,15 +5937,15 @@ export interface operations {
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m7zrp44a2cn2qexwqwcyh3yk",
+                     *             "id": "usr_01m7zwfzetd7j8grm9k941xxgb",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m7zrp46163xp7p6w78dajc93"
+                     *             "token_id": "tok_01m7zwfzf3fbskm706fdzwkned"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m7zrp66ybrbvy3x2k23ya8qh",
+                     *           "request_id": "req_01m7zwfznq858ttsgj49a3fzkn",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01m7zrp6dpfrnrk7r0xf3vttps",
+                     *             "id": "run_01m7zwfzq3dzwk4tcsvrgy4rrr",
                      *             "name": "letters"
                      *           },
                      *           "message": "",
@@ -5969,7 +5969,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m7zrp46163xp7p6w78dajc93",
+                     *             "id": "tok_01m7zwfzf3fbskm706fdzwkned",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -6591,15 +6591,15 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ckpt_01m7zrp8hneq29n9mgtwztm3pm",
+                     *           "id": "ckpt_01m7zwg06n74b11ywdw507h3xr",
                      *           "run": {
-                     *             "id": "run_01m7zrp6dpfrnrk7r0xf3vttps",
+                     *             "id": "run_01m7zwfzq3dzwk4tcsvrgy4rrr",
                      *             "name": "letters"
                      *           },
                      *           "attempt_number": 1,
                      *           "step": 2,
                      *           "kind": "training",
-                     *           "sha256": "9021b0f9baf1c9873e580052bef56106452759452611cb4768ff471e11fe5e14",
+                     *           "sha256": "9575ce34853285dec471062fb778505b9344a7b2bf1c25577b85ba2cdbe8a6dc",
                      *           "tar_sha256": "",
                      *           "bytes": 1,
                      *           "state": "LOCAL",
@@ -6652,15 +6652,15 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m7zrp8hneq29n9mgtwztm3pm",
+                     *       "id": "ckpt_01m7zwg06n74b11ywdw507h3xr",
                      *       "run": {
-                     *         "id": "run_01m7zrp6dpfrnrk7r0xf3vttps",
+                     *         "id": "run_01m7zwfzq3dzwk4tcsvrgy4rrr",
                      *         "name": "letters"
                      *       },
                      *       "attempt_number": 1,
                      *       "step": 2,
                      *       "kind": "training",
-                     *       "sha256": "9021b0f9baf1c9873e580052bef56106452759452611cb4768ff471e11fe5e14",
+                     *       "sha256": "9575ce34853285dec471062fb778505b9344a7b2bf1c25577b85ba2cdbe8a6dc",
                      *       "tar_sha256": "",
                      *       "bytes": 1,
                      *       "state": "LOCAL",
@@ -7367,16 +7367,16 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ds_01m7zrp5mcbngzgejxh6ndmd17",
+                     *           "id": "ds_01m7zwfzjhp08aakc5hfp6w2kz",
                      *           "name": "sums",
                      *           "description": "",
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-21T19:17:47.789Z",
+                     *           "created_at": "2026-11-21T20:24:19.281Z",
                      *           "versions": [
                      *             {
-                     *               "id": "dsv_01m7zrp5nkpfr2bppgjvp808wg",
+                     *               "id": "dsv_01m7zwfzjvp601knk8a56hgmez",
                      *               "dataset": {
-                     *                 "id": "ds_01m7zrp5mcbngzgejxh6ndmd17",
+                     *                 "id": "ds_01m7zwfzjhp08aakc5hfp6w2kz",
                      *                 "name": "sums"
                      *               },
                      *               "number": 1,
@@ -7399,13 +7399,13 @@ export interface operations {
                      *                 "completion_column": null
                      *               },
                      *               "derived": null,
-                     *               "created_at": "2026-11-21T19:17:47.827Z"
+                     *               "created_at": "2026-11-21T20:24:19.292Z"
                      *             }
                      *           ],
                      *           "latest": {
-                     *             "id": "dsv_01m7zrp5nkpfr2bppgjvp808wg",
+                     *             "id": "dsv_01m7zwfzjvp601knk8a56hgmez",
                      *             "dataset": {
-                     *               "id": "ds_01m7zrp5mcbngzgejxh6ndmd17",
+                     *               "id": "ds_01m7zwfzjhp08aakc5hfp6w2kz",
                      *               "name": "sums"
                      *             },
                      *             "number": 1,
@@ -7428,7 +7428,7 @@ export interface operations {
                      *               "completion_column": null
                      *             },
                      *             "derived": null,
-                     *             "created_at": "2026-11-21T19:17:47.827Z"
+                     *             "created_at": "2026-11-21T20:24:19.292Z"
                      *           },
                      *           "aliases": {}
                      *         }
@@ -8045,15 +8045,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01m7zrp44a2cn2qexwqwcyh3yk",
+                     *         "id": "usr_01m7zwfzetd7j8grm9k941xxgb",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01m7zrp45p40cc6zpfdy5ge599",
+                     *         "id": "team_01m7zwfzeye2vfap6fzq4bk4qg",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01m7zrp45z7zwsbzwq55q08wxw",
+                     *         "id": "prj_01m7zwfzf1xt8vjpxf7dny6nba",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -8120,7 +8120,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01m7zrp44a2cn2qexwqwcyh3yk",
+                     *           "id": "usr_01m7zwfzetd7j8grm9k941xxgb",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
@@ -8432,9 +8432,15 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "bm_01m7zrp5pmsrydf43yt7xk5tqq",
+                     *           "id": "bm_01m7zwfzjxve7s3sb2pqdchd0s",
                      *           "name": "tiny",
                      *           "source": "path",
+                     *           "number": 1,
+                     *           "ref": "tiny@1",
+                     *           "state": "READY",
+                     *           "message": "",
+                     *           "errors": [],
+                     *           "same_as": null,
                      *           "origin": "",
                      *           "path": "/models/tiny",
                      *           "family": "",
@@ -8442,7 +8448,13 @@ export interface operations {
                      *           "sha256": "",
                      *           "bytes": 0,
                      *           "config": {},
-                     *           "created_at": "2026-11-21T19:17:47.871Z"
+                     *           "manifest_sha256": "",
+                     *           "files": [],
+                     *           "tensors": null,
+                     *           "dtypes": {},
+                     *           "tokens": null,
+                     *           "prompt": "",
+                     *           "created_at": "2026-11-21T20:24:19.293Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -8747,7 +8759,7 @@ export interface operations {
                      * @example {
                      *       "nodes": [
                      *         {
-                     *           "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *           "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
                      *           "name": "node-1",
                      *           "status": "READY",
                      *           "hostname": "node-1",
@@ -8755,17 +8767,20 @@ export interface operations {
                      *           "cpu_count": 2,
                      *           "memory_bytes": 1,
                      *           "disk_free_bytes": 1,
+                     *           "model_roots": [
+                     *             "/models"
+                     *           ],
                      *           "slots": 2,
-                     *           "enrolled_at": "2026-11-21T19:17:47.925Z",
+                     *           "enrolled_at": "2026-11-21T20:24:19.298Z",
                      *           "last_seen_at": "2026-01-01T12:00:01.000Z"
                      *         }
                      *       ],
                      *       "slots": [
                      *         {
-                     *           "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg:cpu-0",
+                     *           "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0:cpu-0",
                      *           "name": "cpu-0",
                      *           "node": {
-                     *             "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *             "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
                      *             "name": "node-1"
                      *           },
                      *           "device": "cpu",
@@ -8774,16 +8789,16 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m7zrp6dpfrnrk7r0xf3vttps",
+                     *             "run_id": "run_01m7zwfzq3dzwk4tcsvrgy4rrr",
                      *             "run_name": "letters",
                      *             "job": "trainer"
                      *           }
                      *         },
                      *         {
-                     *           "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg:cpu-1",
+                     *           "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0:cpu-1",
                      *           "name": "cpu-1",
                      *           "node": {
-                     *             "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *             "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
                      *             "name": "node-1"
                      *           },
                      *           "device": "cpu",
@@ -8792,7 +8807,7 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m7zrp6dpfrnrk7r0xf3vttps",
+                     *             "run_id": "run_01m7zwfzq3dzwk4tcsvrgy4rrr",
                      *             "run_name": "letters",
                      *             "job": "rollout-0"
                      *           }
@@ -8800,7 +8815,7 @@ export interface operations {
                      *       ],
                      *       "quota": {
                      *         "team": {
-                     *           "id": "team_01m7zrp45p40cc6zpfdy5ge599",
+                     *           "id": "team_01m7zwfzeye2vfap6fzq4bk4qg",
                      *           "name": "red"
                      *         },
                      *         "limit_slots": null,
@@ -9198,10 +9213,10 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "prj_01m7zrp45z7zwsbzwq55q08wxw",
+                     *           "id": "prj_01m7zwfzf1xt8vjpxf7dny6nba",
                      *           "name": "default",
                      *           "team": {
-                     *             "id": "team_01m7zrp45p40cc6zpfdy5ge599",
+                     *             "id": "team_01m7zwfzeye2vfap6fzq4bk4qg",
                      *             "name": "red"
                      *           },
                      *           "trainer_code": false,
@@ -9740,7 +9755,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "run_01m7zrp6dpfrnrk7r0xf3vttps",
+                     *           "id": "run_01m7zwfzq3dzwk4tcsvrgy4rrr",
                      *           "name": "letters",
                      *           "kind": "rl",
                      *           "status": "RUNNING",
@@ -9787,7 +9802,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "bench": null,
                      *             "model": {
-                     *               "base_model": "bm_01m7zrp5pmsrydf43yt7xk5tqq",
+                     *               "base_model": "bm_01m7zwfzjxve7s3sb2pqdchd0s",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -9806,7 +9821,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01m7zrp5nkpfr2bppgjvp808wg"
+                     *               "version": "dsv_01m7zwfzjvp601knk8a56hgmez"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -9926,12 +9941,12 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "id": "dsv_01m7zrp5nkpfr2bppgjvp808wg",
+                     *             "id": "dsv_01m7zwfzjvp601knk8a56hgmez",
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m7zrp5pmsrydf43yt7xk5tqq",
+                     *             "id": "bm_01m7zwfzjxve7s3sb2pqdchd0s",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
@@ -10036,7 +10051,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 14,
-                     *       "id": "run_01m7zrp6dpfrnrk7r0xf3vttps",
+                     *       "id": "run_01m7zwfzq3dzwk4tcsvrgy4rrr",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "RUNNING",
@@ -10083,7 +10098,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m7zrp5pmsrydf43yt7xk5tqq",
+                     *           "base_model": "bm_01m7zwfzjxve7s3sb2pqdchd0s",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -10102,7 +10117,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m7zrp5nkpfr2bppgjvp808wg"
+                     *           "version": "dsv_01m7zwfzjvp601knk8a56hgmez"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -10222,12 +10237,12 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m7zrp5nkpfr2bppgjvp808wg",
+                     *         "id": "dsv_01m7zwfzjvp601knk8a56hgmez",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m7zrp5pmsrydf43yt7xk5tqq",
+                     *         "id": "bm_01m7zwfzjxve7s3sb2pqdchd0s",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -10384,12 +10399,12 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "att_01m7zrp6tcvx0kwgv6cjbmjpv6",
+                     *           "id": "att_01m7zwfztdq76tqq1h4v5b0pac",
                      *           "number": 1,
                      *           "epoch": 1,
                      *           "status": "RUNNING",
                      *           "node": {
-                     *             "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *             "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
                      *             "name": "node-1"
                      *           },
                      *           "reason": "",
@@ -10608,7 +10623,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m7zrp6v058k20gfjj047yd79",
+                     *               "id": "job_01m7zwfztjqhgvv2j16y1578fz",
                      *               "name": "trainer",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -10623,7 +10638,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m7zrp6twg9snz8f62ewh7jnp",
+                     *               "id": "job_01m7zwfzthbnjj34z0ktf71s9a",
                      *               "name": "rollout-0",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -10638,7 +10653,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m7zrp6tp3xjk9tyn6yj4q9vc",
+                     *               "id": "job_01m7zwfztgnhb6sq52arq0v56a",
                      *               "name": "reward",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -10653,7 +10668,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m7zrp6tn7sp1h2cpz8jp9z74",
+                     *               "id": "job_01m7zwfztenjfjjkdrrhwjybj7",
                      *               "name": "controller",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -10787,13 +10802,13 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "job_01m7zrp6tn7sp1h2cpz8jp9z74",
+                     *           "id": "job_01m7zwfztenjfjjkdrrhwjybj7",
                      *           "name": "controller",
                      *           "kind": "controller",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *             "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [],
@@ -10806,13 +10821,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m7zrp6tp3xjk9tyn6yj4q9vc",
+                     *           "id": "job_01m7zwfztgnhb6sq52arq0v56a",
                      *           "name": "reward",
                      *           "kind": "reward",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *             "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [],
@@ -10825,13 +10840,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m7zrp6twg9snz8f62ewh7jnp",
+                     *           "id": "job_01m7zwfzthbnjj34z0ktf71s9a",
                      *           "name": "rollout-0",
                      *           "kind": "rollout",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *             "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [
@@ -10846,13 +10861,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m7zrp6v058k20gfjj047yd79",
+                     *           "id": "job_01m7zwfztjqhgvv2j16y1578fz",
                      *           "name": "trainer",
                      *           "kind": "trainer",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m7zrp5rmm5tmj2jmzhzrp2mg",
+                     *             "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [
@@ -12420,13 +12435,13 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "tok_01m7zrp46163xp7p6w78dajc93",
+                     *           "id": "tok_01m7zwfzf3fbskm706fdzwkned",
                      *           "name": "test",
-                     *           "prefix": "ool_HEykOt",
+                     *           "prefix": "ool_fFtu77",
                      *           "scopes": [
                      *             "*"
                      *           ],
-                     *           "created_at": "2026-11-21T19:17:46.306Z",
+                     *           "created_at": "2026-11-21T20:24:19.172Z",
                      *           "expires_at": null,
                      *           "last_used_at": "2026-01-01T12:00:00.000Z",
                      *           "owner": "alice",

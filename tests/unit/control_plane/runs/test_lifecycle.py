@@ -382,7 +382,7 @@ def test_a_team_at_its_limit_waits_and_the_limit_is_named(alice: Any, node: Any,
     alice.call("PATCH", "/pool/quota", {"limit_slots": 1})
     run = alice.run()
     tick()
-    assert "limit is 1 slots" in alice.see(run["id"])["waiting_why"]
+    assert "limit is 1 slot," in alice.see(run["id"])["waiting_why"]
     alice.call("PATCH", "/pool/quota", {"limit_slots": None})
     tick()
     assert alice.see(run["id"])["status"] == "STARTING"

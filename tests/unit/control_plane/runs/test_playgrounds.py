@@ -61,7 +61,7 @@ def test_two_sides_take_a_slot_each_and_the_second_says_why_it_waits(
     first, second = see(alice, playground)["sides"]
     assert (first["status"], first["ready"], first["waiting_why"]) == ("RUNNING", False, "the engine starts")
     assert (second["status"], second["ready"]) == ("QUEUED", False)
-    assert "needs 1 slots" in second["waiting_why"]
+    assert "needs 1 slot on" in second["waiting_why"]
     chats(first["run"])
     first = see(alice, playground)["sides"][0]
     assert (first["ready"], first["model"]["id"]) == (True, checkpoint.pk)

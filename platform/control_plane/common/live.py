@@ -95,8 +95,8 @@ class Frames:
                 f"publish to {sorted(self._topics)} outside a transaction: a frame is stored together with what it "
                 "announces; call it inside transaction.atomic()"
             )
-        # By the alphabet: run:<id>, run:<id>:logs, runs:<project>.
-        topics = sorted(self._topics.items())
+        # By the alphabet: run:<id>, run:<id>:logs, runs:<project>; and the pool last.
+        topics = sorted(self._topics.items(), key=lambda told: (told[0] == "pool", told[0]))
         self._topics = {}
         if not topics:
             return {}

@@ -51,7 +51,7 @@ def read_lines(body: bytes, *, offset: int) -> Reading:
         if text.strip():
             try:
                 reading.good.append(ReadLine(offset, _read(text)))
-            except ValueError as error:  # what msgspec raises is one, too
+            except (ValueError, RecursionError) as error:  # msgspec raises both
                 reading.bad.append(BadLine(offset, str(error)))
         offset += len(text) + 1
     return reading

@@ -10,19 +10,21 @@ What all jobs of a node wrote comes as one shipment: see `shipments`.
 
 from __future__ import annotations
 
-from django.db import DataError, transaction
+from django.db import connection, transaction
 
 from control_plane.common import clock, live, metrics
 from control_plane.common.errors import Problem
 from control_plane.runs import records as runs
 from control_plane.runs.models import Job, Run
 from control_plane.telemetry import log_budget, rows
+from control_plane.telemetry.faults import REFUSED, busy_while_held
 from control_plane.telemetry.lines import BadLine, ReadLine, read_lines
 from control_plane.telemetry.models import LogChunk, OutboxFile
 from control_plane.telemetry.storing import Taken, store
 from oolong.contracts import telemetry as contract
 
 NOTED_BAD_LINES = 20  # per file; further ones are only counted
+LOCK_TIMEOUT = "3s"  # of who stores one piece, for each lock; an agent asks again
 LOG_TEXT_IN_FRAME = 16 * 1024  # bytes; readers fetch bigger pieces by offset
 
 
@@ -34,10 +36,12 @@ class OffsetGap(Exception):
         self.offset = offset
 
 
+@busy_while_held()
 def receive_outbox(job_id: str, name: str, *, offset: int, body: bytes) -> int:
     """Store a piece of an outbox file that begins at byte `offset`; returns the offset read so far.
 
-    Raises OffsetGap, Job.DoesNotExist, or Problem 422 when there is no whole line in what is new.
+    Raises OffsetGap, Job.DoesNotExist, or Problem: 422 when there is no whole line in what is new, 503 while somebody
+    else holds the run for long.
     """
     try:
         return _receive_outbox(job_id, name, offset=offset, body=body, together=True)
@@ -84,10 +88,11 @@ def _receive_outbox(job_id: str, name: str, *, offset: int, body: bytes, togethe
         return end
 
 
+@busy_while_held()
 def receive_log(job_id: str, incarnation: int, *, offset: int, body: bytes) -> int:
     """Store a piece of a job's log that begins at byte `offset`; returns the offset read so far.
 
-    Raises OffsetGap or Job.DoesNotExist.
+    Raises OffsetGap, Job.DoesNotExist, or Problem 503 while somebody else holds the run for long.
     """
     name = log_file_name(incarnation)
     with transaction.atomic():
@@ -148,6 +153,8 @@ def log_file_name(incarnation: int) -> str:
 def _locked_job(job_id: str) -> Job:
     """The job and its run, both rows locked: shippers of one run take turns here. The run comes first, as
     everywhere, because who has locked the run may be about to change the job."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
     # Without the spec: it is long, and hardly any line needs it.
     run = Run.objects.select_for_update(no_key=True).defer("spec", "notes").get(attempts__jobs=job_id)
     job = Job.objects.select_for_update(of=("self",), no_key=True).select_related("attempt").get(pk=job_id)
@@ -169,7 +176,7 @@ Stored = tuple[list[rows.Conflict], list[BadLine]]
 def _store_together(job: Job, file: OutboxFile, lines: list[ReadLine]) -> Stored:
     try:
         return store([Taken(job, file.name, lines)]), []
-    except (DataError, Problem) as error:
+    except REFUSED as error:
         raise _LineRefused from error
 
 
@@ -181,10 +188,18 @@ def _store_singly(job: Job, file: OutboxFile, lines: list[ReadLine]) -> Stored:
         try:
             with transaction.atomic():
                 conflicts += store([Taken(job, file.name, [line])])
-        except (DataError, Problem) as error:
-            job.attempt.run.refresh_from_db()
+        except REFUSED as error:
+            _read_again(job)
             refused.append(BadLine(line.offset, str(error).partition("\n")[0]))
     return conflicts, refused
+
+
+def _read_again(job: Job) -> None:
+    """What a refused line changed in memory was not stored."""
+    attempt, run = job.attempt, job.attempt.run
+    for row in (run, attempt, job):
+        row.refresh_from_db()
+    job.attempt, attempt.run = attempt, run
 
 
 def _note_bad_lines(job: Job, file: OutboxFile, bad: list[BadLine]) -> None:

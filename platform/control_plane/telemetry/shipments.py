@@ -4,11 +4,12 @@ ordinary are stored by one transaction, each of the others by one of its own. Ea
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
-from django.db import DataError, connection, transaction
+from django.db import connection, transaction
 
 from control_plane.common.apart import apart, unforeseen
 from control_plane.common.errors import Problem, not_found, unprocessable
@@ -16,6 +17,7 @@ from control_plane.fleet.models import Node
 from control_plane.runs import records as runs
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.telemetry import selectors, services
+from control_plane.telemetry.faults import REFUSED, busy, raise_if_of_all
 from control_plane.telemetry.lines import ReadLine, read_lines
 from control_plane.telemetry.models import OutboxFile
 from control_plane.telemetry.queries import invalid
@@ -27,6 +29,7 @@ log = logging.getLogger(__name__)
 LOG_BYTES = 256 * 1024
 LOG_PREFIX = "output.log#"
 LONGEST_FILE_NAME = 120
+SECONDS_OF_SHIPMENT = 10.0  # after them the pieces that are left are to come again
 _SAVE_OFFSETS = """
 UPDATE telemetry_outboxfile AS file SET "offset" = new.reached, lines = new.lines
 FROM unnest(%(ids)s::bigint[], %(offsets)s::bigint[], %(lines)s::bigint[]) AS new(id, reached, lines)
@@ -46,6 +49,10 @@ class Piece:
     @property
     def is_log(self) -> bool:
         return self.name.startswith(LOG_PREFIX)
+
+    @property
+    def is_named_well(self) -> bool:
+        return 0 < len(self.name) <= LONGEST_FILE_NAME and "/" not in self.name
 
 
 def read_shipment(body: bytes) -> list[Piece]:
@@ -79,22 +86,34 @@ def read_shipment(body: bytes) -> list[Piece]:
 
 
 def receive_shipment(node: Node, pieces: Sequence[Piece]) -> list[PieceReply]:
-    """Store the pieces, each as if it had come alone: the answers, in their order."""
+    """Store the pieces, each as if it had come alone: the answers, in their order.
+
+    Raises OperationalError or InterfaceError where the database is what fails; what was stored by then stays.
+    """
+    until = time.monotonic() + SECONDS_OF_SHIPMENT
     mine = selectors.jobs_of_node(node, {piece.job_id for piece in pieces})
-    ordinary = [n for n, piece in enumerate(pieces) if piece.job_id in mine and not piece.is_log]
+    ordinary = [
+        n
+        for n, piece in enumerate(pieces)
+        if piece.job_id in mine and piece.is_named_well and not piece.is_log
+    ]
     replies: dict[int, PieceReply] = {}
     if len(ordinary) > 1:
         for n, offset in _receive_many([pieces[n] for n in ordinary]).items():
             replies[ordinary[n]] = PieceReply(status=200, offset=offset)
-    return [
-        replies.get(n) or _receive_alone(piece, is_mine=piece.job_id in mine)
-        for n, piece in enumerate(pieces)
-    ]
+    for n, piece in enumerate(pieces):
+        if n in replies:
+            continue
+        if time.monotonic() >= until:
+            replies[n] = _refusal(busy(f"the pieces before it took {SECONDS_OF_SHIPMENT:g} s"))
+        else:
+            replies[n] = _receive_alone(piece, is_mine=piece.job_id in mine)
+    return [replies[n] for n in range(len(pieces))]
 
 
 def _receive_many(pieces: Sequence[Piece]) -> dict[int, int]:
-    """What could be stored together; nothing of it where that failed, because of one of them or of the database."""
-    with apart(f"storing {len(pieces)} pieces together"):
+    """What could be stored together; nothing of it where that failed, because of one of them or of a lock."""
+    with apart(f"storing {len(pieces)} pieces together", raise_if_of_all):
         try:
             return _receive_together(pieces)
         except _NotTogether as why:
@@ -104,10 +123,15 @@ def _receive_many(pieces: Sequence[Piece]) -> dict[int, int]:
 
 def _receive_alone(piece: Piece, *, is_mine: bool) -> PieceReply:
     reply: PieceReply | None = None
-    failures: list[Exception] = []
-    with apart(f"storing {piece.name} of job {piece.job_id}", failures.append):
+    failures: list[str] = []
+
+    def failed(error: Exception) -> None:
+        raise_if_of_all(error)
+        failures.append(unforeseen(error))
+
+    with apart(f"storing {piece.name} of job {piece.job_id}", failed):
         reply = _answer(piece) if is_mine else _refusal(not_found("job on this node", piece.job_id))
-    return reply or PieceReply(status=500, code="internal_error", detail=unforeseen(failures[0]))
+    return reply or PieceReply(status=500, code="internal_error", detail=failures[0])
 
 
 def _answer(piece: Piece) -> PieceReply:
@@ -124,7 +148,7 @@ def _refusal(problem: Problem) -> PieceReply:
 
 
 def _store_alone(piece: Piece) -> int:
-    if not 0 < len(piece.name) <= LONGEST_FILE_NAME or "/" in piece.name:
+    if not piece.is_named_well:
         raise unprocessable(
             "invalid", f"file={piece.name[:40]!r}: 1 to {LONGEST_FILE_NAME} characters without a slash"
         )
@@ -175,7 +199,7 @@ def _receive_together(pieces: Sequence[Piece]) -> dict[int, int]:
             transaction.on_commit(
                 lambda: services.count(stored_bytes, sum(len(one.lines) for _, one in taken))
             )
-    except (DataError, Problem) as error:
+    except REFUSED as error:
         raise _NotTogether(str(error)) from error
     return reached
 

@@ -145,6 +145,32 @@ def test_a_line_that_only_the_database_refuses_is_found_and_left_out(world: Worl
     assert [type for type, _ in frames(f"run:{world.run.pk}") if type == "points"] == ["points", "points"]
 
 
+def test_a_value_that_breaks_a_rule_of_the_run_is_left_out_with_the_seconds_of_its_line(world: World) -> None:
+    good = contract.Points(at=1.0, axis="step", x=1, values={"time/train_seconds": 2.0, "policy/version": 7})
+    poison = contract.Points(
+        at=2.0, axis="step", x=2, values={"time/train_seconds": 40.0, "policy/version": -1}
+    )
+    last = contract.Points(at=3.0, axis="step", x=3, values={"time/train_seconds": 3.0})
+    body = encode(good, poison, last)
+    assert ship(world.trainer, body) == len(body)
+    assert OutboxFile.objects.get().bad_lines == 1
+    assert "policy_version" in RunEvent.objects.get(kind="bad_outbox_line").message
+    run = Run.objects.get()
+    assert (run.train_step, run.policy_version) == (3, 7)
+    assert Job.objects.get(pk=world.trainer.pk).working_seconds == 5.0
+
+
+@pytest.mark.parametrize("depth", [600, 900, 970, 985, 100_000])
+def test_a_document_that_is_nested_too_deeply_blocks_nothing(world: World, depth: int) -> None:
+    deep = b'{"type":"document","at":1.0,"name":"deep","value":{"v":' + b"[" * depth + b"]" * depth + b"}}\n"
+    body = encode(step(1)) + deep + encode(step(2))
+    assert ship(world.trainer, body) == len(body)
+    assert points_in_database().total() == 2
+    assert OutboxFile.objects.get().bad_lines + Document.objects.count() == 1
+    if depth == 100_000:
+        assert "recursion" in RunEvent.objects.get(kind="bad_outbox_line").message
+
+
 def test_the_same_key_with_another_value_is_a_visible_conflict_and_the_first_one_stays(world: World) -> None:
     body = encode(step(1, reward_mean=0.25), step(1, reward_mean=0.75), step(1, reward_mean=0.25))
     ship(world.trainer, body)
@@ -250,7 +276,13 @@ def test_a_transaction_that_does_not_commit_leaves_nothing_behind(transactional_
     assert points_in_database().total() == 1
 
 
-def test_two_shippers_at_once_store_every_line_once(transactional_db: None) -> None:
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns are waited for, however slow the machine is."""
+    monkeypatch.setattr(services, "LOCK_TIMEOUT", "120s")
+
+
+def test_two_shippers_at_once_store_every_line_once(transactional_db: None, patient: None) -> None:
     world = build_world()
     lines = [step(x) for x in range(300)]
     body = encode(*lines)
@@ -287,7 +319,9 @@ def test_two_shippers_at_once_store_every_line_once(transactional_db: None) -> N
     assert announced == Counter((job, x) for x in range(300) for job in ("trainer", "rollout-0"))
 
 
-def test_ingest_and_moves_of_the_run_never_wait_for_each_other_in_a_circle(transactional_db: None) -> None:
+def test_ingest_and_moves_of_the_run_never_wait_for_each_other_in_a_circle(
+    transactional_db: None, patient: None
+) -> None:
     worlds = [build_world("one"), build_world("two")]
     failures: list[BaseException] = []
 

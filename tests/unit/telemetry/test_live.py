@@ -27,6 +27,14 @@ def test_numbers_start_at_one_and_every_topic_counts_for_itself(db: None) -> Non
     assert live.current_seq("nobody was here") == 0
 
 
+def test_topics_are_taken_in_one_order_and_the_pool_last(db: None) -> None:
+    topics = ["run:a", "run:a:logs", "run:b", "runs:p", "pool"]
+    told = live.Frames()
+    for topic in reversed(topics):
+        told.add(topic, "event", {})
+    assert list(told.publish()) == topics
+
+
 def test_a_frame_that_was_rolled_back_leaves_no_hole(transactional_db: None) -> None:
     with transaction.atomic():
         live.publish("run:a", "event", {"n": 1})

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from django.db import connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from control_plane.common.models import LiveTopic, StreamFrame
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
-from control_plane.telemetry import shipments
+from control_plane.telemetry import services, shipments
 from control_plane.telemetry.models import MetricPoint, MetricSeries, OutboxFile
 from control_plane.telemetry.shipments import Piece
 from oolong.contracts import agent
@@ -76,6 +76,8 @@ def test_each_piece_has_the_answer_that_it_would_have_alone(db: None, client: Cl
         Piece(two.rollout.pk, "output.log#0", 0, b"hello\n"),
         Piece(two.rollout.pk, "output.log#x", 0, b"hello\n"),
         Piece(two.rollout.pk, "n" * 121, 0, body),
+        Piece(two.rollout.pk, "a/b", 0, body),
+        Piece(two.rollout.pk, "", 0, body),
         Piece(two.rollout.pk, "output.log#1", 0, b"x" * (shipments.LOG_BYTES + 1)),
     ]
     answer = post(client, one, body_of(*pieces))
@@ -88,6 +90,8 @@ def test_each_piece_has_the_answer_that_it_would_have_alone(db: None, client: Cl
         (404, 0, "not_found"),
         (422, 0, "no_whole_line"),
         (200, 6, ""),
+        (422, 0, "invalid"),
+        (422, 0, "invalid"),
         (422, 0, "invalid"),
         (422, 0, "invalid"),
         (413, 0, "too_large"),
@@ -157,6 +161,7 @@ def test_sent_again_or_overlapping_it_changes_nothing(db: None) -> None:
             1,
             0,
         ),
+        (contract.Points(at=1.0, axis="step", x=1, values={"policy/version": -1.0}), 1, 0),  # a rule of the table
     ],
 )  # fmt: skip
 def test_one_that_cannot_be_stored_with_the_others_is_stored_alone(
@@ -201,7 +206,66 @@ def test_an_error_with_one_piece_is_told_and_the_others_are_stored(
     assert replies[1] == stored(len(body))
 
 
-def test_a_run_that_somebody_holds_is_waited_for_after_the_others(transactional_db: None) -> None:
+@pytest.mark.parametrize(
+    "error", [OperationalError("the server closed the connection"), InterfaceError("closed")]
+)
+@pytest.mark.parametrize("place", ["store", "services.receive_log"])
+def test_an_error_of_the_database_is_one_of_the_whole_request(
+    db: None, client: Client, monkeypatch: pytest.MonkeyPatch, place: str, error: Exception
+) -> None:
+    worlds = many_worlds(2)
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(f"control_plane.telemetry.shipments.{place}", fail)
+    client.raise_request_exception = False
+    pieces = [Piece(world.trainer.pk, FILE, 0, encode(step(1))) for world in worlds]
+    log = Piece(worlds[0].trainer.pk, "output.log#0", 0, b"x")
+    assert post(client, worlds[0], body_of(*pieces, log)).status_code == 500
+
+
+def test_what_is_left_after_the_time_of_a_shipment_comes_again(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worlds = many_worlds(2)
+    body = encode(step(1))
+    monkeypatch.setattr(shipments, "SECONDS_OF_SHIPMENT", 0.0)
+    pieces = [Piece(world.trainer.pk, FILE, 0, body) for world in worlds]
+    log = Piece(worlds[0].trainer.pk, "output.log#0", 0, b"x")
+    replies = ship(worlds, *pieces, log)
+    assert replies[:2] == [stored(len(body))] * 2
+    assert (replies[2].status, replies[2].code) == (503, "busy")
+    assert not OutboxFile.objects.filter(name="output.log#0").exists()
+
+
+def test_a_piece_of_a_run_that_is_held_for_long_is_told_to_come_again(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worlds = many_worlds(3)
+    body = encode(step(1))
+    monkeypatch.setattr(services, "LOCK_TIMEOUT", "10ms")
+    replies: list[agent.PieceReply] = []
+
+    def send() -> None:
+        try:
+            replies.extend(ship(worlds, *(Piece(world.trainer.pk, FILE, 0, body) for world in worlds)))
+        finally:
+            connection.close()
+
+    sender = threading.Thread(target=send)
+    with transaction.atomic():
+        lock_run(worlds[0].run.pk)
+        sender.start()
+        sender.join(timeout=60)
+    assert (replies[0].status, replies[0].code) == (503, "busy")
+    assert replies[1:] == [stored(len(body))] * 2
+
+
+def test_a_run_that_somebody_holds_is_waited_for_after_the_others(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "LOCK_TIMEOUT", "120s")
     worlds = many_worlds(3)
     body = encode(step(1))
     replies: list[agent.PieceReply] = []

@@ -4,6 +4,9 @@ What all files of a node have grown by since the last look goes in one request, 
 the server's work for a request is far more than for a line. The server owns the truth about offsets: it stores a
 piece and its new offset in one transaction, and answers 409 with its own offset when a piece does not begin there.
 So this side keeps no state on disk: after a restart it begins at 0 and is told where to go on.
+
+Logs go in requests of their own, beside those of the outboxes: the server stores each piece of a log by itself, and
+measurements do not wait for that.
 """
 
 from __future__ import annotations
@@ -15,18 +18,28 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from gpu_agents.agent.api import AgentApi, Refused, Unreachable
 from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
-from oolong.contracts.agent import SHIPMENT_BYTES, SHIPMENT_PIECES, OutboxOffset, Piece, PieceReply
+from oolong.contracts.agent import (
+    SHIPMENT_BYTES,
+    SHIPMENT_PIECES,
+    OutboxOffset,
+    Piece,
+    PieceReply,
+    ShipmentHead,
+)
 from oolong.contracts.attempt import LOG_FILE, OUTBOX_DIRECTORY
 
 log = logging.getLogger(__name__)
 
 OUTBOX_CHUNK_BYTES = SHIPMENT_BYTES
 LOG_CHUNK_BYTES = 256 * 1024
-CONCURRENT_SHIPMENTS = 4
+CONCURRENT_SHIPMENTS = 4  # of outboxes, and as many of logs
+EMPTY_HEAD_BYTES = len(msgspec.json.encode(ShipmentHead(pieces=[])) + b"\n")
 REFUSED_RETRY_SECONDS = 30.0
 BROKEN_RETRY_SECONDS = 5.0  # after an error of the server that concerned this file alone
 
@@ -43,7 +56,9 @@ class Stream:
     known_size: int = 0  # bytes that may be shipped: all of a log, whole lines of an outbox file
     measured: tuple[int, int] = (-1, 0)  # file size and whole-line size at the last look
     served_at: float = 0.0  # monotonic
-    refused_until: float = 0.0  # monotonic; the server said no to this file
+    refused_until: float = 0.0  # monotonic; the server said no to this file, or it cannot be read
+    alone: bool = False  # it was in a request that was refused as a whole, and so goes by itself
+    unreadable: bool = False  # at the last look: it may be longer than is known
 
     @property
     def name(self) -> str:
@@ -56,6 +71,7 @@ class Stream:
             whole = size if self.is_log else whole_lines(self.path, size)
             self.measured = (size, whole)
         self.known_size = self.measured[1]
+        self.unreadable = False
         return self.known_size
 
     def read(self) -> bytes:
@@ -76,15 +92,19 @@ class Stream:
 class Shipment:
     """Chunks of several streams that go in one request."""
 
-    chunks: list[tuple[Stream, bytes]] = field(default_factory=list)
-    size: int = 0
+    chunks: list[tuple[Stream, Piece, bytes]] = field(default_factory=list)
+    size: int = EMPTY_HEAD_BYTES  # of the body
 
-    def has_room(self, size: int) -> bool:
-        return len(self.chunks) < SHIPMENT_PIECES and self.size + size <= SHIPMENT_BYTES
-
-    def add(self, stream: Stream, chunk: bytes) -> None:
-        self.chunks.append((stream, chunk))
-        self.size += len(chunk)
+    def add(self, stream: Stream, chunk: bytes) -> bool:
+        """False where there is no room for it. A chunk that is too large beside its head goes by itself: a proxy's
+        limit may be that of the pieces."""
+        piece = Piece(job_id=stream.job_id, file=stream.name, offset=stream.shipped, bytes=len(chunk))
+        size = self.size + len(msgspec.json.encode(piece)) + len(",") + len(chunk)
+        if self.chunks and (len(self.chunks) == SHIPMENT_PIECES or size > SHIPMENT_BYTES):
+            return False
+        self.chunks.append((stream, piece, chunk))
+        self.size = size
+        return True
 
 
 class LineTooLong(Exception):
@@ -104,27 +124,40 @@ class Shipper:
     jobs: Callable[[], Iterable[JobRecord]]
     moved: Callable[[], None]
     streams: dict[tuple[str, str], Stream] = field(default_factory=dict)
-    _backoff: Backoff = field(default_factory=lambda: Backoff(first=0.5, most=20.0))
 
     async def run(self, *, poll_seconds: float = 0.5) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for logs in (False, True):
+                tasks.create_task(self._run(poll_seconds, logs=logs))
+
+    async def _run(self, poll_seconds: float, *, logs: bool) -> None:
+        backoff = Backoff(first=0.5, most=20.0)
         while True:
             wait = poll_seconds
             try:
-                await self.ship_once()
-                self._backoff.succeeded()
+                await self._ship_all(logs=logs)
+                backoff.succeeded()
             except Unreachable as error:
-                wait = max(poll_seconds, self._backoff.failed(error.retry_after))
-                log.warning("shipping waits %.1f s: %s", wait, error)
+                wait = max(poll_seconds, backoff.failed(error.retry_after))
+                log.warning("shipping of %s waits %.1f s: %s", "logs" if logs else "outboxes", wait, error)
             await asyncio.sleep(wait)
 
     async def ship_once(self) -> None:
         """Ship everything that is there now. Raises Unreachable when the server is away, at its first sign."""
+        for logs in (False, True):
+            await self._ship_all(logs=logs)
+
+    async def _ship_all(self, *, logs: bool) -> None:
+        """What there is now of the logs, or of the outboxes. Raises Unreachable."""
         self.look()
-        while shipments := await asyncio.to_thread(self._load):
+        while shipments := await asyncio.to_thread(self._load, self._of_kind(logs=logs)):
             results = await asyncio.gather(*map(self._ship, shipments), return_exceptions=True)
             for result in results:
                 if isinstance(result, BaseException):
                     raise result
+
+    def _of_kind(self, *, logs: bool) -> list[Stream]:
+        return [stream for stream in self.streams.values() if stream.is_log == logs]
 
     def look(self) -> None:
         """Find new files and measure all of them; drop the streams of forgotten jobs."""
@@ -133,24 +166,36 @@ class Shipper:
             for stream in self._find(record):
                 key = (stream.job_id, stream.name)
                 seen.add(key)
-                self.streams.setdefault(key, stream).measure()
+                self._measure(self.streams.setdefault(key, stream))
         for key in [key for key in self.streams if key not in seen]:
             del self.streams[key]
 
+    def _measure(self, stream: Stream) -> None:
+        try:
+            stream.measure()
+        except OSError as error:
+            stream.unreadable = True
+            if time.monotonic() >= stream.refused_until:
+                self._refuse(stream, f"it cannot be read: {error}")
+
     def offsets(self, job_id: str) -> list[OutboxOffset]:
-        """How far each file of a job is; final once its last process has ended and `look` ran after that."""
+        """How far each file of a job is; final once its last process has ended and `look` ran after that. Of a file
+        that cannot be read one byte more than is known: the job is not done with."""
         return [
-            OutboxOffset(file=stream.name, bytes=stream.known_size, shipped=stream.shipped)
+            OutboxOffset(
+                file=stream.name, bytes=stream.known_size + stream.unreadable, shipped=stream.shipped
+            )
             for stream in self.streams.values()
             if stream.job_id == job_id
         ]
 
-    def _load(self) -> list[Shipment]:
+    def _load(self, streams: Iterable[Stream]) -> list[Shipment]:
         """The next chunk of every stream that has one, in as few shipments as hold them and not more than may go at
         once. Who was served the longest ago comes first."""
         now = time.monotonic()
-        shipments = [Shipment()]
-        for stream in sorted(self.streams.values(), key=lambda stream: stream.served_at):
+        shipments: list[Shipment] = []
+        common: Shipment | None = None
+        for stream in sorted(streams, key=lambda stream: stream.served_at):
             if stream.shipped >= stream.known_size or now < stream.refused_until:
                 continue
             try:
@@ -158,30 +203,44 @@ class Shipper:
             except FileNotFoundError:
                 self._refuse(stream, "it disappeared before it was shipped")
                 continue
+            except OSError as error:
+                self._refuse(stream, f"it cannot be read: {error}")
+                continue
             except LineTooLong as error:
                 self._refuse(stream, str(error))
                 continue
-            if not shipments[-1].has_room(len(chunk)):
+            if stream.alone or common is None or not common.add(stream, chunk):
                 if len(shipments) == CONCURRENT_SHIPMENTS:
                     break
-                shipments.append(Shipment())
-            shipments[-1].add(stream, chunk)
+                shipments.append(shipment := Shipment())
+                shipment.add(stream, chunk)
+                if not stream.alone:
+                    common = shipment
             stream.served_at = now
-        return [shipment for shipment in shipments if shipment.chunks]
+        return shipments
 
     async def _ship(self, shipment: Shipment) -> None:
-        pieces = [
-            Piece(job_id=stream.job_id, file=stream.name, offset=stream.shipped, bytes=len(chunk))
-            for stream, chunk in shipment.chunks
-        ]
+        pieces = [piece for _, piece, _ in shipment.chunks]
         try:
-            replies = await self.api.ship(pieces, [chunk for _, chunk in shipment.chunks])
+            replies = await self.api.ship(pieces, [chunk for *_, chunk in shipment.chunks])
         except Refused as error:
-            for stream, _ in shipment.chunks:
-                self._refuse(stream, str(error))
+            self._take_apart(shipment, error)
             return
-        for (stream, chunk), reply in zip(shipment.chunks, replies, strict=True):
+        for (stream, _, chunk), reply in zip(shipment.chunks, replies, strict=True):
+            stream.alone = False
             self._take(stream, chunk, reply)
+
+    def _take_apart(self, shipment: Shipment, error: Refused) -> None:
+        """The whole request was refused. It may be because of one piece, or of the size: each goes by itself."""
+        streams = [stream for stream, *_ in shipment.chunks]
+        if len(streams) == 1:
+            self._refuse(streams[0], str(error))
+            return
+        log.error(
+            "%d files are shipped one by one, because together they were refused: %s", len(streams), error
+        )
+        for stream in streams:
+            stream.alone = True
 
     def _take(self, stream: Stream, chunk: bytes, reply: PieceReply) -> None:
         """The answer to one piece: what is wrong with one file holds up no other."""

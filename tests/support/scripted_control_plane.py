@@ -65,6 +65,8 @@ class ScriptedControlPlane:
     orphan_ttl_seconds: float = 600.0
     secrets: dict[str, dict[str, str]] = field(default_factory=dict)  # job -> variable -> value
     refused: dict[str, PieceReply] = field(default_factory=dict)  # what pieces of a job are answered
+    poison: set[str] = field(default_factory=set)  # jobs: a body with a piece of one is refused as a whole
+    holds_logs: bool = False  # the answer to bodies with logs waits as long as this is so
     fenced: set[str] = field(default_factory=set)  # attempts whose epoch is old
 
     enrolled: list[EnrolRequest] = field(default_factory=list)
@@ -75,6 +77,9 @@ class ScriptedControlPlane:
     uploads: dict[str, Upload] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)  # "METHOD path status"
     chunks: list[int] = field(default_factory=list)  # sizes of shipped chunks
+    bodies: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # of shipments: pieces, and bytes with the head
     ranges: list[str] = field(default_factory=list)  # Range headers of artifact requests
     url: str = ""
 
@@ -215,6 +220,13 @@ class ScriptedControlPlane:
         pieces = msgspec.json.decode(head, type=ShipmentHead).pieces
         assert 0 < len(pieces) <= SHIPMENT_PIECES and len(rest) <= SHIPMENT_BYTES
         assert len({(piece.job_id, piece.file) for piece in pieces}) == len(pieces)
+        of_logs = [piece.file.startswith("output.log#") for piece in pieces]
+        assert all(of_logs) or not any(of_logs)
+        self.bodies.append((len(pieces), len(head) + 1 + len(rest)))
+        while self.holds_logs and any(of_logs):
+            await asyncio.sleep(0.01)
+        if self.poison & {piece.job_id for piece in pieces}:
+            return _problem(422, "invalid")
         replies = []
         for piece in pieces:
             body, rest = rest[: piece.bytes], rest[piece.bytes :]

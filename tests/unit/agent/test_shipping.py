@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from gpu_agents.agent.api import AgentApi, Unreachable
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
 from gpu_agents.agent.shipping import OUTBOX_CHUNK_BYTES, Shipper, whole_lines
-from oolong.contracts.agent import SHIPMENT_PIECES, PieceReply
+from oolong.contracts.agent import SHIPMENT_BYTES, SHIPMENT_PIECES, PieceReply
 from oolong.contracts.lifecycle import JobKind
 from tests.support.scripted_control_plane import Fault, ScriptedControlPlane
 
@@ -160,6 +161,96 @@ async def test_what_all_files_of_a_node_grew_by_is_one_request(
         append(node.log(job), b"x")
     await node.shipper(api).ship_once()  # of the outboxes it is told where to go on
     assert all(control_plane.content(job.job_id, "output.log#0") == b"x" for job in jobs[:40])
+
+
+async def test_a_body_that_is_refused_as_a_whole_is_sent_again_file_by_file(
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory
+) -> None:
+    jobs = [record(f"job_{number}", f"rollout-{number}") for number in range(4)]
+    node = Node(data, *jobs)
+    shipper = node.shipper(api)
+    control_plane.poison.add("job_2")
+    good = [job for job in jobs if job.job_id != "job_2"]
+    for job in jobs:
+        append(node.outbox(job), b"{}\n")
+    await shipper.ship_once()
+    assert all(control_plane.content(job.job_id, "main-0.jsonl") == b"{}\n" for job in good)
+    assert [pieces for pieces, _ in control_plane.bodies] == [4, 1, 1, 1, 1]
+    for job in jobs:
+        append(node.outbox(job), b"[]\n")
+    await shipper.ship_once()  # the one that is refused waits, and the others go together again
+    assert [pieces for pieces, _ in control_plane.bodies[5:]] == [3]
+    bad = shipper.streams["job_2", "main-0.jsonl"]
+    assert bad.alone and bad.shipped == 0
+    control_plane.poison.clear()
+    bad.refused_until = 0.0
+    await shipper.ship_once()
+    assert all(control_plane.content(job.job_id, "main-0.jsonl") == b"{}\n[]\n" for job in jobs)
+    assert not bad.alone
+
+
+async def test_only_a_piece_by_itself_makes_a_body_over_a_mebibyte(
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory
+) -> None:
+    jobs = [record(f"job_{number}", f"rollout-{number}") for number in range(40)]
+    node = Node(data, *jobs)
+    lines = {job.job_id: b'"%s"\n' % (b"x" * (SHIPMENT_BYTES // 16 - 3)) for job in jobs}
+    lines["job_0"] = b'"%s"\n' % (b"x" * (SHIPMENT_BYTES - 3))
+    for job in jobs:
+        append(node.outbox(job), lines[job.job_id])
+    await node.shipper(api).ship_once()
+    assert all(control_plane.content(job, "main-0.jsonl") == content for job, content in lines.items())
+    assert all(pieces == 1 or size <= SHIPMENT_BYTES for pieces, size in control_plane.bodies)
+    assert sorted(pieces for pieces, _ in control_plane.bodies) == [1, 9, 15, 15]
+
+
+async def test_outboxes_do_not_wait_for_logs(
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory
+) -> None:
+    job = record()
+    node = Node(data, job)
+    control_plane.holds_logs = True
+    append(node.log(job), b"step 1")
+    shipping = asyncio.create_task(node.shipper(api).run(poll_seconds=0.01))
+    try:
+        async with asyncio.timeout(60):
+            for number in range(1, 4):
+                append(node.outbox(job), b"{}\n")
+                while len(control_plane.content("job_1", "main-0.jsonl")) < 3 * number:
+                    await asyncio.sleep(0.01)
+            assert control_plane.content("job_1", "output.log#0") == b""
+            control_plane.holds_logs = False
+            while control_plane.content("job_1", "output.log#0") != b"step 1":
+                await asyncio.sleep(0.01)
+    finally:
+        control_plane.holds_logs = False
+        shipping.cancel()
+        await asyncio.gather(shipping, return_exceptions=True)
+
+
+async def test_a_file_that_cannot_be_read_waits_and_the_others_go_on(
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory
+) -> None:
+    bad, good = record("job_1", "controller"), record("job_2", "trainer")
+    node = Node(data, bad, good)
+    shipper = node.shipper(api)
+    node.outbox(bad).mkdir()  # to open it is an OSError
+    node.log(bad).mkdir()
+    append(node.outbox(good), b"{}\n")
+    append(node.log(good), b"step 1")
+    await shipper.ship_once()
+    assert control_plane.content("job_2", "main-0.jsonl") == b"{}\n"
+    assert control_plane.content("job_2", "output.log#0") == b"step 1"
+    assert all(stream.refused_until > 0 for stream in shipper.streams.values() if stream.job_id == "job_1")
+    assert all(
+        offset.shipped < offset.bytes for offset in shipper.offsets("job_1")
+    )  # the job is not done with
+    node.outbox(bad).rmdir()
+    append(node.outbox(bad), b"[]\n")
+    shipper.streams["job_1", "main-0.jsonl"].refused_until = 0.0
+    await shipper.ship_once()
+    assert control_plane.content("job_1", "main-0.jsonl") == b"[]\n"
+    assert [offset for offset in shipper.offsets("job_1") if offset.shipped == offset.bytes == 3]
 
 
 async def test_every_incarnation_is_shipped_under_its_own_name(

@@ -11,7 +11,8 @@ from django.db import migrations, models
 def number_versions(apps: Any, schema_editor: Any) -> None:
     """The models of a name are its versions, in the order in which they came."""
     numbers: dict[tuple[str, str], int] = {}
-    for model in apps.get_model("catalog", "BaseModel").objects.order_by("created_at", "id"):
+    models_in_turn = apps.get_model("catalog", "BaseModel").objects.order_by("created_at", "id")
+    for model in models_in_turn.only("project_id", "name").iterator():
         key = model.project_id, model.name
         model.number = numbers[key] = numbers.get(key, 0) + 1
         model.save(update_fields=["number"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import io
 import json
 import os
@@ -14,10 +15,11 @@ from typing import Any
 
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
+from django.apps import apps
 
 from control_plane.catalog import archives, model_check_services, processes, store
 from control_plane.catalog.model_check_services import LONGEST, MOST_TRIES, SILENCE, advance_model_checks
-from control_plane.catalog.models import ModelCheck
+from control_plane.catalog.models import BaseModel, ModelCheck
 from oolong.client.directory_tar import DirectoryTar
 from oolong.model_files import Unusable
 from tests.support.archives import sparse
@@ -42,6 +44,27 @@ def test_a_model_is_kept_with_its_facts_as_a_tar_of_plain_files(alice: Any) -> N
         kept = tar.extractfile("model.safetensors")
         assert kept is not None
         assert kept.read() == safetensors()
+
+
+def test_models_of_before_are_the_versions_of_their_names_in_turn(
+    alice: Any, django_assert_num_queries: Any
+) -> None:
+    number_versions = importlib.import_module(
+        "control_plane.catalog.migrations.0012_model_checks"
+    ).number_versions
+    of_before = {
+        "project": alice.project,
+        "created_by": alice.user,
+        "source": "upload",
+        "config": {"big": "x"},
+    }
+    for name in ("p", "q", "p"):
+        BaseModel.objects.create(name=name, **of_before)
+    with django_assert_num_queries(1 + BaseModel.objects.count()) as seen:
+        number_versions(apps, None)
+    assert all('"config"' not in query["sql"] for query in seen)
+    found = BaseModel.objects.filter(name__in="pq").order_by("created_at", "id").values_list("name", "number")
+    assert [*found] == [("p", 1), ("q", 1), ("p", 2)]
 
 
 def test_a_model_is_validating_until_a_process_has_looked_at_it(alice: Any, clock: Any) -> None:

@@ -122,14 +122,32 @@ def hold(sha256: str) -> None:
         )
 
 
-def free(sha256: str) -> bool:
-    """Delete a blob that no row names; whoever is about to name it waits, and is told."""
+def owner() -> str:
+    """The database that frees what it does not name; "" where nobody said."""
+    return storage().owner()
+
+
+def set_owner(owner: str) -> None:
+    storage().set_owner(owner)
+
+
+def free(sha256: str, *, untouched_since: datetime | None = None) -> bool:
+    """Delete a blob that no row names, and nobody wrote again; whoever is about to name it waits, and is told."""
     with transaction.atomic():
         hold_until_commit(LockClass.BLOB, sha256)
         if is_named(sha256):
             return False
+        if untouched_since is not None and not _is_older(sha256, untouched_since):
+            return False
         storage().delete(sha256)
     return True
+
+
+def _is_older(sha256: str, than: datetime) -> bool:
+    try:
+        return storage().touched_at(sha256) < than
+    except FileNotFoundError:
+        return False  # somebody else freed it
 
 
 def free_on_commit(sha256: str) -> None:

@@ -12,6 +12,7 @@ from typing import IO, BinaryIO, Protocol
 from control_plane.common.errors import Problem
 
 CHUNK = 1024 * 1024
+OWNER = "owner"  # the name of the object that says whose store this is
 _Bytes = bytes  # `Blob.bytes` hides the type inside its class
 
 
@@ -68,6 +69,14 @@ class Storage(Protocol):
 
     def listed(self) -> Iterator[ListedBlob]:
         """Every blob that is there."""
+
+    def touched_at(self, sha256: str) -> datetime:
+        """When it was last written. Raises FileNotFoundError."""
+
+    def owner(self) -> str:
+        """What `set_owner` wrote last; "" before."""
+
+    def set_owner(self, owner: str) -> None: ...
 
     def put_part(self, upload_id: str, number: int, data: bytes) -> None:
         """Putting a part again replaces it."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from control_plane.catalog.storage.blob import (
+    OWNER,
     Blob,
     ListedBlob,
     PartsGone,
@@ -74,6 +75,19 @@ class LocalStorage:
             with suppress(FileNotFoundError):  # deleted meanwhile
                 status = file.stat()
                 yield ListedBlob(file.name, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
+
+    def touched_at(self, sha256: str) -> datetime:
+        return datetime.fromtimestamp(self.path(sha256).stat().st_mtime, UTC)
+
+    def owner(self) -> str:
+        with suppress(FileNotFoundError):
+            return (self._root / OWNER).read_text()
+        return ""
+
+    def set_owner(self, owner: str) -> None:
+        temporary = self._scratch() / new_id("tmp")
+        temporary.write_text(owner)
+        temporary.rename(self._root / OWNER)
 
     def parts_folder(self, upload_id: str) -> Path:
         return self._root / "parts" / upload_id

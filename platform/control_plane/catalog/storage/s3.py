@@ -21,6 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from control_plane.catalog.storage.address import S3Address
 from control_plane.catalog.storage.blob import (
     CHUNK,
+    OWNER,
     Blob,
     ListedBlob,
     PartsGone,
@@ -100,6 +101,20 @@ class S3Storage:
     def listed(self) -> Iterator[ListedBlob]:
         for item in self._list("blobs/"):
             yield ListedBlob(item["Key"].rpartition("/")[2], int(item["Size"]), item["LastModified"])
+
+    def touched_at(self, sha256: str) -> datetime:
+        with self._asked():
+            return cast("datetime", self._client.head_object(**self._at(self._blob(sha256)))["LastModified"])
+
+    def owner(self) -> str:
+        try:
+            return b"".join(self._chunks(f"{self._address.prefix}{OWNER}")).decode()
+        except FileNotFoundError:
+            return ""
+
+    def set_owner(self, owner: str) -> None:
+        with self._asked():
+            self._client.put_object(**self._at(f"{self._address.prefix}{OWNER}"), Body=owner.encode())
 
     def put_part(self, upload_id: str, number: int, data: bytes) -> None:
         with self._asked():

@@ -11,7 +11,7 @@ from pathlib import Path
 from control_plane.catalog import store
 from control_plane.operation.backup.manifest import blob_file, digest, read_manifest
 from control_plane.operation.backup.references import Reference, references
-from control_plane.operation.backup.sweep import unnamed
+from control_plane.operation.backup.sweep import survey
 
 MISSING, DAMAGED, EXTRA = "missing", "damaged", "extra"
 
@@ -40,7 +40,7 @@ def verify_store(*, now: datetime, quick: bool = False) -> Iterator[Finding]:
         finding = _examine(sha256, rows, quick=quick)
         if finding is not None and _is_still_named(rows[0]):
             yield finding
-    for blob in unnamed(now=now):
+    for blob in survey(now=now).unnamed:
         yield Finding(EXTRA, blob.sha256, f"{blob.bytes} bytes that no row names")
 
 

@@ -114,6 +114,18 @@ def test_validations_work_on_the_file_system_of_the_store(tmp_path: Path, settin
     assert store.validation_folder("dsv_1") == tmp_path / "elsewhere" / "validations" / "dsv_1"
 
 
+def test_a_storage_says_whose_it_is_and_when_a_blob_was_written(storage: Storage, keep: Any) -> None:
+    blob = keep(b"one")
+    assert abs(datetime.now(UTC) - storage.touched_at(blob.sha256)) < timedelta(minutes=5)
+    with pytest.raises(FileNotFoundError):
+        storage.touched_at("0" * 64)
+    assert storage.owner() == ""
+    for owner in ("7301/16384", "7301/5"):
+        storage.set_owner(owner)
+        assert storage.owner() == owner
+    assert [found.sha256 for found in storage.listed()] == [blob.sha256], "it is no blob"
+
+
 def test_an_empty_blob_is_one_too(storage: Storage, keep: Any) -> None:
     with storage.open(keep(b"").sha256) as file:
         assert file.read() == b""

@@ -30,6 +30,7 @@ from control_plane.common.health import check_database
 from control_plane.fleet.models import Node
 from control_plane.operation.backup import make, programs
 from control_plane.operation.backup.manifest import blob_file, read_manifest
+from control_plane.operation.backup.sweep import survey, sweep
 from control_plane.operation.backup.verify import verify_store
 from control_plane.operation.settings_shown import without_credentials
 from control_plane.telemetry.models import TrajectoryFile
@@ -183,12 +184,48 @@ def test_what_nobody_names_is_freed_when_it_is_old_and_only_when_that_is_asked(
     assert (
         old.sha256 in told and "1 blob(s) with 14 bytes would be freed" in told and store.has_blob(old.sha256)
     )
-    assert "1 blob(s) with 14 bytes were freed" in do("verify", "--free-unnamed")
+    with pytest.raises(CommandError, match=r"is not marked as any database's.*say --store-is-mine once"):
+        do("verify", "--free-unnamed")
+    assert store.has_blob(old.sha256)
+    assert "1 blob(s) with 14 bytes were freed" in do("verify", "--free-unnamed", "--store-is-mine")
+    much = store.put([b"x" * sum(blob.bytes for blob in store.listed())])
+    os.utime(path_of(much.sha256, settings), (1.0, 1.0))
+    with pytest.raises(CommandError, match=r"1 of \d+ blob.*more than a fifth.*add --all"):
+        do("verify", "--free-unnamed")
+    assert store.has_blob(much.sha256)
+    assert f"1 blob(s) with {much.bytes} bytes were freed" in do("verify", "--free-unnamed", "--all")
     assert not store.has_blob(old.sha256)
     assert all(map(store.has_blob, (upload.sha256, young.sha256, line.sha256)))
-    for words in (["--free-unnamed", "--older-than=0.5"], ["--dry-run"], ["--free-unnamed", "--backup=x"]):
+    for words in (["--free-unnamed", "--older-than=0.5"], ["--dry-run"], ["--free-unnamed", "--backup=x"],
+                  ["--all"], ["--store-is-mine"], ["--free-unnamed", "--dry-run", "--store-is-mine"]):  # fmt: skip
         with pytest.raises(CommandError):
             do("verify", *words)
+
+
+def test_a_copy_of_the_database_frees_nothing_in_the_store_of_the_original(
+    alice: Person, other_database: OtherDatabase, settings: Any, tmp_path: Path
+) -> None:
+    do("verify", "--free-unnamed", "--store-is-mine")
+    do("backup", str(tmp_path / "backup"))
+    upload = Upload.objects.get(pk=alice.upload(b"after the backup"))
+    os.utime(path_of(upload.sha256, settings), (1.0, 1.0))
+    with other_database():
+        do("restore", str(tmp_path / "backup"))
+        with pytest.raises(CommandError, match=r"marked as that of the database .*, and this one is "):
+            do("verify", "--free-unnamed", "--all")
+    assert store.has_blob(upload.sha256)
+    assert "0 blob(s)" in do("verify", "--free-unnamed"), "the original still may"
+
+
+def test_bytes_that_were_written_again_meanwhile_are_not_freed(settings: Any) -> None:
+    blob = store.put([b"written again"])
+    os.utime(path_of(blob.sha256, settings), (1.0, 1.0))
+    now = clock.now()
+    (found,) = survey(now=now).unnamed
+    os.utime(path_of(blob.sha256, settings), (now.timestamp(),) * 2)
+    assert [*sweep([found], now=now)] == [] and store.has_blob(blob.sha256)
+    os.utime(path_of(blob.sha256, settings), (1.0, 1.0))
+    assert [*sweep([found, found], now=now)] == [found], "once"
 
 
 def test_bytes_are_named_whatever_they_are_named_for(alice: Person) -> None:

@@ -198,7 +198,7 @@ class ShipmentHead(Wire, frozen=True, kw_only=True):
 class PieceReply(Wire, frozen=True, kw_only=True):
     """What a piece alone would have been answered: each has a fate of its own."""
 
-    status: int  # 200 stored | 409 it does not begin at `offset` | 404, 422, 500: nothing of it was stored
+    status: int  # 200 stored | 409 it does not begin at `offset` | 404, 413, 422, 500, 503: nothing of it was stored
     offset: int = 0  # of 200 and 409: where to go on
     code: str = ""  # of the other ones, as in docs/reference/errors.md
     detail: str = ""

@@ -1,4 +1,5 @@
-"""Which directories of models the nodes offer. Nodes are another app's; whoever knows them sets `source` at start."""
+"""Which directories of models the nodes offer. Nodes are another app's; whoever knows them sets `source` and `ring`
+at start."""
 
 from __future__ import annotations
 
@@ -12,6 +13,13 @@ def _none(project: Project) -> Iterable[str]:
 
 
 source: Callable[[Project], Iterable[str]] = _none
+
+
+def _nobody(path: str) -> None:
+    return
+
+
+ring: Callable[[str], None] = _nobody  # the nodes that offer this path hear of its check at once
 
 
 def offered(project: Project) -> set[str]:

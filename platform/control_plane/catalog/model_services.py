@@ -86,6 +86,8 @@ def _validating(
             state=ModelState.VALIDATING,
         )  # fmt: skip
         ModelCheck.objects.create(model=model, archive_sha256=archive_sha256, path=path)
+        if path:
+            model_roots.ring(path)
     return model
 
 

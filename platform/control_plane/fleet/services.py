@@ -30,7 +30,7 @@ from control_plane.fleet.models import (
     Watch,
 )
 from oolong.contracts.agent import PROTOCOL, Inventory
-from oolong.contracts.model_paths import MOST_ROOTS, faults_of_path
+from oolong.contracts.model_paths import MOST_ROOTS, faults_of_path, root_of
 
 ENROLMENT_LIFE = timedelta(minutes=15)
 PORTS_FROM, PORTS_TO = 20_000, 32_000  # below the range that Linux gives to outgoing connections
@@ -155,6 +155,12 @@ def ring(nodes: Iterable[str]) -> None:
     """
     rows = Node.objects.filter(pk__in=list(nodes))
     transaction.on_commit(lambda: rows.update(desired_revision=F("desired_revision") + 1) and None)
+
+
+def ring_offering(path: str) -> None:
+    """The nodes that may check a model at this path: one of them takes it with its next heartbeat."""
+    nodes = Node.objects.filter(liveness=Liveness.READY, intent=Intent.ACTIVE)
+    ring(node.pk for node in nodes if root_of(path, node.model_roots or []) is not None)
 
 
 def announce_node(node: Node) -> None:

@@ -176,9 +176,11 @@ def refuse_other_protocol(protocol: int) -> None:
 def _wait_seconds(request: Request) -> float:
     text = request.query_params.get("wait", "0")
     try:
-        return max(0.0, min(MAX_WAIT_SECONDS, float(text)))
+        asked = float(text)
     except ValueError as error:
         raise unprocessable("invalid", f"wait={text!r}: seconds") from error
+    # A node must not be taken for silent while its heartbeat waits here.
+    return max(0.0, min(MAX_WAIT_SECONDS, settings.ENVIRONMENT.node_lease_seconds / 2, asked))
 
 
 def _known_revision(request: Request, node: Node) -> int:

@@ -10,7 +10,8 @@ class RunsConfig(AppConfig):
     def ready(self) -> None:
         from control_plane.catalog import model_roots
         from control_plane.fleet.selectors import model_roots as offered_by_nodes
+        from control_plane.fleet.services import ring_offering
         from control_plane.runs.metrics import collect
 
         register(collect)
-        model_roots.source = offered_by_nodes
+        model_roots.source, model_roots.ring = offered_by_nodes, ring_offering

@@ -121,6 +121,19 @@ def test_only_a_node_that_offers_it_may_look_and_only_the_one_that_took_it(alice
     assert (reply.status_code, reply.json()["code"]) == (422, "invalid")
 
 
+def test_a_heartbeat_that_waits_ends_where_the_path_is_offered(
+    alice: Any, node: Any, django_capture_on_commit_callbacks: Any
+) -> None:
+    first, other = node("one"), node("other")
+    Node.objects.filter(pk=other.node_id).update(model_roots=["/elsewhere"])
+    before = dict(Node.objects.values_list("pk", "desired_revision"))
+    with django_capture_on_commit_callbacks(execute=True):
+        ask(alice)
+    after = dict(Node.objects.values_list("pk", "desired_revision"))
+    assert after[first.node_id] > before[first.node_id]
+    assert after[other.node_id] == before[other.node_id]
+
+
 def test_a_cordoned_node_takes_none(alice: Any, node: Any) -> None:
     first = node()
     check = check_of(ask(alice))

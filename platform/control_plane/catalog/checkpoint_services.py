@@ -144,9 +144,9 @@ def note_measured(checkpoint_id: str, values: Mapping[str, float]) -> None:
     held.save(update_fields=["metrics"])
 
 
-def kind_of(run_kind: str) -> CheckpointKind:
-    """What a checkpoint of a run of this kind holds: a warm start begins anew, and goes on from none."""
-    return CheckpointKind.WEIGHTS if run_kind == "sft" else CheckpointKind.TRAINING
+def kind_of(run_kind: str, *, final: bool) -> CheckpointKind:
+    """What a checkpoint of a run of this kind holds: what a warm start ends with is for other runs to begin with."""
+    return CheckpointKind.WEIGHTS if run_kind == "sft" and final else CheckpointKind.TRAINING
 
 
 def pin(checkpoint: Checkpoint, pinned: bool) -> Checkpoint:

@@ -186,14 +186,14 @@ def announce_checkpoint(
         manifest_sha256=manifest_sha256,
         defaults={
             "project": run.project, "run_id": run.pk, "run_name": run.name, "attempt_number": attempt.number,
-            "node_id": node.pk, "step": step, "kind": kind_of(run.kind), "final": final, "bytes": bytes,
+            "node_id": node.pk, "step": step, "kind": kind_of(run.kind, final=final), "final": final, "bytes": bytes,
             "parent": attempt.resume_checkpoint, "created_at": now,
             "metrics": {"reward_mean": run.reward_mean, "staleness_mean": run.staleness_mean},
         },
     )  # fmt: skip
     if final and not checkpoint.final:
-        checkpoint.final = True
-        checkpoint.save(update_fields=["final"])
+        checkpoint.final, checkpoint.kind = True, kind_of(run.kind, final=True)
+        checkpoint.save(update_fields=["final", "kind"])
     if checkpoint.state == CheckpointState.STORED:
         return UploadReply(upload_id="", part_bytes=parts.size_for(bytes), received_parts=[], stored=True)
     upload = catalog.begin_checkpoint_upload(

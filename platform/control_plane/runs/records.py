@@ -117,7 +117,7 @@ def record_checkpoint_line(job: Job, line: CheckpointLine) -> Checkpoint:
         defaults={
             "project": run.project, "run_id": run.pk, "run_name": run.name, "attempt_number": attempt.number,
             "node_id": attempt.node_id, "step": line.step, "final": line.final, "bytes": line.bytes,
-            "kind": catalog.kind_of(run.kind),
+            "kind": catalog.kind_of(run.kind, final=line.final),
             "parent": attempt.resume_checkpoint, "created_at": _moment(line.at),
             "metrics": {"reward_mean": run.reward_mean, "staleness_mean": run.staleness_mean},
         },
@@ -127,8 +127,8 @@ def record_checkpoint_line(job: Job, line: CheckpointLine) -> Checkpoint:
         note(run, "checkpoint_local", message, at=_moment(line.at), attempt_number=attempt.number)
         live.publish(f"run:{run.pk}", "checkpoint", checkpoint_as_json(checkpoint))
     elif line.final and not checkpoint.final:
-        checkpoint.final = True
-        checkpoint.save(update_fields=["final"])
+        checkpoint.final, checkpoint.kind = True, catalog.kind_of(run.kind, final=True)
+        checkpoint.save(update_fields=["final", "kind"])
     return checkpoint
 
 

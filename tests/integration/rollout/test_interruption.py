@@ -13,7 +13,7 @@ import pytest
 
 from gpu_agents.rollout.engines.client import EngineClient
 from gpu_agents.rollout.worker.options import WorkerOptions
-from oolong.contracts.rollout import Group
+from oolong.contracts.rollout import Group, Trajectory
 from tests.integration.rollout.conftest import RealEngine, TinyModel, run_with_node_python
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import seal, write_rows, write_safetensors
@@ -56,6 +56,16 @@ async def train_steps(
     return groups
 
 
+def spanning(groups: list[Group], span: int = 2) -> list[tuple[Group, Trajectory]]:
+    """The trajectories with so many policy versions or more."""
+    return [
+        (group, trajectory)
+        for group in groups
+        for trajectory in group.trajectories
+        if len(set(trajectory.policy_versions)) >= span
+    ]
+
+
 def largest_difference(
     tiny: TinyModel,
     groups: list[Group],
@@ -66,7 +76,7 @@ def largest_difference(
     least: int = 10,
 ) -> dict[str, Any]:
     """Over the trajectories that span versions, `span` of them or more."""
-    spanning = [
+    found = [
         {
             "prompt": group.prompt_token_ids,
             "tokens": trajectory.token_ids,
@@ -75,13 +85,11 @@ def largest_difference(
             "temperature": temperature,
             "weights": {str(v): str(tiny.version(v)) for v in set(trajectory.policy_versions)},
         }
-        for group in groups
-        for trajectory in group.trajectories
-        if len(set(trajectory.policy_versions)) >= span
+        for group, trajectory in spanning(groups, span)
     ]
-    assert len(spanning) >= least, "hardly any trajectory spans versions"
+    assert len(found) >= least, "hardly any trajectory spans versions"
     file = directory / "trajectories.json"
-    file.write_text(json.dumps(spanning[:40]))
+    file.write_text(json.dumps(found[:40]))
     result: dict[str, Any] = json.loads(
         run_with_node_python(tiny.node_python, "recompute_logprobs.py", str(file))
     )
@@ -245,7 +253,7 @@ async def test_an_engine_joins_evaluates_takes_over_and_every_token_is_still_of_
         assert [e.worker_id for e in run.controller.engines.all()] == ["rollout-1/0"]
         assert run.controller.tokens.counts().generated > before, "it gave no tokens back"
         waiting = {held.group_id for held in run.controller.waiting if held.partial}
-        while waiting - {group.group_id for group in groups}:
+        while waiting - {group.group_id for group in groups} or len(spanning(groups)) < 10:
             await step()
         assert run.controller.ledger.counts().dropped == {}
         assert_ledger_is_true(run.controller)

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 from django.db import transaction
-from django.db.models import Max, Q
+from django.db.models import Max, ProtectedError, Q
 
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import Project, User
@@ -150,15 +150,18 @@ def remove(model: BaseModel) -> None:
         found = BaseModel.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
         if found is None:
             return
-        if found.state == ModelState.VALIDATING and _is_waiting_for_a_node(found):
-            found.delete()
-            return
-        if found.state not in (ModelState.UNUSABLE, ModelState.DUPLICATE):
+        waits = found.state == ModelState.VALIDATING and _is_waiting_for_a_node(found)
+        if not waits and found.state not in (ModelState.UNUSABLE, ModelState.DUPLICATE):
             raise conflict(
                 "in_use",
                 f"model {found.pk} is {found.state}; only what is UNUSABLE, DUPLICATE or waits for a node is removed",
             )
-        found.delete()
+        try:
+            found.delete()
+        except ProtectedError as error:
+            raise conflict(
+                "in_use", f"model {found.pk} is named by runs, and stays in their history"
+            ) from error
 
 
 def _is_waiting_for_a_node(model: BaseModel) -> bool:

@@ -183,6 +183,15 @@ def test_what_waits_for_a_node_is_removed_and_what_one_looks_at_is_not(alice: An
     assert look(first, check_of(begun)).json()["state"] == "READY"
 
 
+def test_a_model_that_runs_name_is_not_removed(alice: Any, node: Any) -> None:
+    node()
+    model = alice.run()["spec"]["model"]["base_model"]
+    BaseModel.objects.filter(pk=model).update(state="UNUSABLE")
+    refusal = alice.call("DELETE", f"/models/{model}")
+    assert (refusal.status_code, refusal.json()["code"]) == (409, "in_use")
+    assert "runs" in refusal.json()["detail"] and BaseModel.objects.filter(pk=model).exists()
+
+
 def test_what_no_node_takes_ends(alice: Any, node: Any, clock: Any) -> None:
     node()
     asked = ask(alice)

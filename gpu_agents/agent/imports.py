@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import os
 import shutil
-import sys
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gpu_agents.agent import side_process
 from gpu_agents.agent.api import AgentApi, Refused, Unreachable
-from gpu_agents.agent.launch import ROOT
 from gpu_agents.agent.records import read_json, write_json
 from gpu_agents.agent.settings import DataDirectory
 from oolong.client.directory_tar import DirectoryTar
@@ -84,8 +82,7 @@ class ModelImports:
             write_json(folder / ORDER_FILE, order)
             await self._run_importer(import_id, folder)
         if not (folder / RESULT_FILE).exists():
-            words = (folder / "said.log").read_text(errors="replace").strip().rpartition("\n")[2][:300]
-            await self._failed(import_id, f"the importer died: {words or 'it said nothing'}")
+            await self._failed(import_id, f"the importer died: {side_process.last_words(folder)}")
             return
         result = read_json(folder / RESULT_FILE, ImportResult)
         if result.error:
@@ -94,16 +91,9 @@ class ModelImports:
             await self._store(import_id, folder, result.commit)
 
     async def _run_importer(self, import_id: str, folder: Path) -> None:
-        environment = {
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self._data.home), "LANG": "C.UTF-8",
-            "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
-            **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
-        }  # fmt: skip
-        with (folder / "said.log").open("wb") as said:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "gpu_agents.hub", str(folder), *self._hub_hosts,
-                env=environment, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=said, stderr=said,
-            )  # fmt: skip
+        process = await side_process.start(
+            "gpu_agents.hub", folder, self._hub_hosts, home=self._data.home, passed_on=PASSED_ON
+        )
         ended = asyncio.create_task(process.wait(), name="importer")
         try:
             while not ended.done():

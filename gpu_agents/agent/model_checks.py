@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpu_agents.agent import side_process
 from gpu_agents.agent.api import AgentApi, Refused, Unreachable
-from gpu_agents.agent.launch import ROOT
 from gpu_agents.agent.records import read_json, write_json
 from gpu_agents.agent.settings import DataDirectory
 from oolong.contracts.model_report import ORDER_FILE, RESULT_FILE, Fault, ModelReport
@@ -74,15 +72,9 @@ class ModelChecks:
         log.info("model check %s of %s is told", check_id, order.path)
 
     async def _run_process(self, check_id: str, folder: Path) -> None:
-        environment = {
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self._data.home), "LANG": "C.UTF-8",
-            "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
-        }  # fmt: skip
-        with (folder / "said.log").open("wb") as said:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "gpu_agents.model_check", str(folder), *self._roots,
-                env=environment, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=said, stderr=said,
-            )  # fmt: skip
+        process = await side_process.start(
+            "gpu_agents.model_check", folder, self._roots, home=self._data.home
+        )
         ended = asyncio.create_task(process.wait(), name="model check process")
         try:
             while not ended.done():
@@ -105,8 +97,7 @@ class ModelChecks:
 def _report(folder: Path) -> ModelReport:
     if (folder / RESULT_FILE).exists():
         return read_json(folder / RESULT_FILE, ModelReport)
-    words = (folder / "said.log").read_text(errors="replace").strip().rpartition("\n")[2][:300]
-    return _unusable("check_died", f"the process that looked at it died: {words or 'it said nothing'}")
+    return _unusable("check_died", f"the process that looked at it died: {side_process.last_words(folder)}")
 
 
 def _unusable(code: str, message: str) -> ModelReport:

@@ -19,7 +19,7 @@ from control_plane.catalog.show import (
 )
 from control_plane.catalog.validation_services import create_version_of
 from control_plane.common import clock
-from control_plane.common.errors import Problem, not_found
+from control_plane.common.errors import Problem, or_not_found
 from control_plane.common.idempotency import idempotent
 from control_plane.common.numbers import whole
 from control_plane.common.pagination import encode, foreign_cursor, paginate, read_page
@@ -272,9 +272,7 @@ class ResolveVersionView(APIView):
     def get(self, request: Request) -> Response:
         reference = request.query_params.get("ref", "")
         version = selectors.find_version(caller_of(request), reference)
-        if version is None:
-            raise not_found("dataset version", reference)
-        return Response(version_as_json(version))
+        return Response(version_as_json(or_not_found(version, "dataset version", reference)))
 
 
 class RowsView(APIView):

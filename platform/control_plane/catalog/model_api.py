@@ -15,7 +15,7 @@ from control_plane.catalog import model_services as services
 from control_plane.catalog import selectors
 from control_plane.catalog.models import ModelState
 from control_plane.catalog.show import model_as_json
-from control_plane.common.errors import not_found
+from control_plane.common.errors import or_not_found
 from control_plane.common.idempotency import idempotent
 from control_plane.common.long_poll import WAIT_PARAMETERS
 from control_plane.common.pagination import paginate, read_page
@@ -138,6 +138,4 @@ class ResolveModelView(APIView):
     def get(self, request: Request) -> Response:
         reference = request.query_params.get("ref", "")
         model = selectors.find_model(caller_of(request), reference)
-        if model is None:
-            raise not_found("model", reference)
-        return Response(model_as_json(model))
+        return Response(model_as_json(or_not_found(model, "model", reference)))

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from gpu_agents.agent import imports as imports_module
+from gpu_agents.agent import side_process
 from gpu_agents.agent.api import Refused, Unreachable
 from gpu_agents.agent.imports import ModelImports
 from gpu_agents.agent.settings import DataDirectory
@@ -150,7 +151,7 @@ def test_an_importer_that_dies_is_a_failure_with_its_last_words(
     dying = tmp_path / "dying"
     dying.write_text("#!/bin/sh\necho no space left >&2\nexit 3\n")
     dying.chmod(0o755)
-    monkeypatch.setattr(imports_module, "sys", SimpleNamespace(executable=str(dying)))
+    monkeypatch.setattr(side_process, "sys", SimpleNamespace(executable=str(dying)))
     with serving(ScriptedHub(MODEL)) as hub:
         plane = Plane(order(hub))
         run(plane, data)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpu_agents.agent import model_checks as checks_module
+from gpu_agents.agent import side_process
 from gpu_agents.agent.__main__ import _parser
 from gpu_agents.agent.api import Refused, Unreachable
 from gpu_agents.agent.model_checks import ModelChecks
@@ -103,9 +103,7 @@ def test_a_process_looks_and_what_it_found_is_told_even_after_an_outage(
     plane = Plane(str(root / "tiny"), away_once=True)
     run(plane, data, root)
     assert plane.told == []
-    monkeypatch.setattr(
-        checks_module, "sys", SimpleNamespace(executable="/nowhere")
-    )  # it does not look again
+    monkeypatch.setattr(side_process, "sys", SimpleNamespace(executable="/nowhere"))  # it does not look again
     run(plane, data, root)
     (report,) = plane.told
     assert (report.faults, report.parameters) == ([], PARAMETERS)
@@ -118,7 +116,7 @@ def test_a_process_that_dies_and_a_check_of_another_node(
     dying = tmp_path / "dying"
     dying.write_text("#!/bin/sh\necho out of memory >&2\nexit 3\n")
     dying.chmod(0o755)
-    monkeypatch.setattr(checks_module, "sys", SimpleNamespace(executable=str(dying)))
+    monkeypatch.setattr(side_process, "sys", SimpleNamespace(executable=str(dying)))
     plane = Plane(str(root / "tiny"))
     run(plane, data, root)
     assert plane.told[0].faults[0].code == "check_died"

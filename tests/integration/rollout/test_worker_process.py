@@ -58,7 +58,7 @@ class WorkerProcess:
         return [line.kind for line in lines if isinstance(line, Note)]
 
 
-async def until(condition: Callable[[], bool], *, seconds: float = 30.0) -> None:
+async def until(condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
@@ -148,9 +148,9 @@ async def test_a_killed_engine_is_started_again_and_the_run_goes_on_with_the_cur
         await until(lambda: len(run.controller.running) >= 4)
         for engine in worker.engines:
             engine.kill()
-        await run.trainer.take(1, seconds=40)
+        await run.trainer.take(1)
         await run.trainer.announce(versions(2))
-        groups = await run.trainer.take(2, seconds=40)
+        groups = await run.trainer.take(2)
         assert {v for g in groups for t in g.trajectories for v in t.policy_versions} <= {0, 1, 2}
         assert worker.notes == ["engine_restarted"]
         assert run.controller.ledger.counts().dropped == {}
@@ -181,7 +181,7 @@ async def test_sigterm_gives_the_groups_back_before_the_engine_is_ended(
         await until(lambda: len(run.controller.running) == 4)
         await asyncio.sleep(0.5)  # some tokens
         os.killpg(worker.process.pid, signal.SIGTERM)  # as an agent that signals the whole group
-        await until(lambda: worker.process.poll() is not None, seconds=15)
+        await until(lambda: worker.process.poll() is not None)
         assert (worker.process.returncode, worker.reason) == (0, "stopped_by_user")
         assert run.controller.ledger.counts().waiting == 4
         assert run.controller.tokens.counts().in_hand > 0
@@ -197,7 +197,7 @@ async def test_an_engine_dies_with_a_worker_that_is_killed(
         await run.trainer.announce(versions(0), "none")
         await until(lambda: len(run.controller.running) == 4)
         worker.process.kill()
-        await until(lambda: worker.engines == [], seconds=5)
+        await until(lambda: worker.engines == [])
 
 
 async def test_a_worker_that_is_stopped_while_it_loads_keeps_its_version_on_disk_and_no_other(
@@ -245,7 +245,7 @@ async def test_engines_join_and_leave_a_live_run_and_no_group_is_lost(
 
     async def steps(run: Harness, *, until_version: int) -> None:
         for version in range(run.controller.versions.number, until_version):
-            trained.extend(group.group_id for group in await run.trainer.take(version, seconds=40))
+            trained.extend(group.group_id for group in await run.trainer.take(version))
             await run.trainer.announce(versions(version + 1))
 
     async def steps_until_busy(worker_id: str) -> None:
@@ -268,18 +268,19 @@ async def test_engines_join_and_leave_a_live_run_and_no_group_is_lost(
 
         await steps_until_busy("rollout-0/0")
         os.killpg(first.process.pid, signal.SIGTERM)
-        await until(lambda: first.process.poll() == 0, seconds=15)
+        await until(lambda: first.process.poll() == 0)
         assert "rollout-0/0" not in {e.worker_id for e in run.controller.engines.all()}
         assert_ledger_is_true(run.controller)
 
         await steps_until_busy("rollout-1/0")
         held = {claim.group_id for claim in run.controller.groups.claims.all_of_worker("rollout-1/0")}
         second.process.kill()
-        await until(lambda: second.engines == [], seconds=5)
+        await until(lambda: second.engines == [])
         while held - set(trained):
             await steps(run, until_version=run.controller.versions.number + 1)
             assert_ledger_is_true(run.controller)
-        assert [e.worker_id for e in run.controller.engines.all()] == ["rollout-2/0"]
+        # Its claims lapse by their last renewal, the engine by its last call, and that may be the later one.
+        await until(lambda: [e.worker_id for e in run.controller.engines.all()] == ["rollout-2/0"])
         assert len(trained) == len(set(trained))
         counts = run.controller.ledger.counts()
         assert (counts.dropped, counts.late_submits) == ({}, 0)

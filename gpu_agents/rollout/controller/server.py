@@ -14,6 +14,7 @@ from gpu_agents.channel import Door, Refuse
 from gpu_agents.rollout.controller import snapshot as snapshots
 from gpu_agents.rollout.controller.controller import Controller, OutOfOrder
 from gpu_agents.rollout.controller.groups import Late
+from gpu_agents.rollout.controller.listening_clock import ListeningClock
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from oolong.contracts import rollout as wire
 from oolong.contracts.lifecycle import EndReason
@@ -32,9 +33,16 @@ class ControllerServer:
     """Serves one Controller. All state changes happen on the event loop, so each verb is atomic."""
 
     def __init__(
-        self, controller: Controller, telemetry: ControllerTelemetry, *, token: str, live: LiveFile
+        self,
+        controller: Controller,
+        telemetry: ControllerTelemetry,
+        *,
+        token: str,
+        live: LiveFile,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.controller = controller
+        self._now = ListeningClock(clock)  # of claims and engines; a poll waits by the loop's own time
         self._telemetry = telemetry
         self._live = live
         self._tell_changes(controller.change(live.settings))
@@ -64,7 +72,7 @@ class ControllerServer:
     async def run_clock(self) -> None:
         """What time changes, and the live document, once a second; for ever."""
         while True:
-            for note in self.controller.tick(now=time.monotonic()):
+            for note in self.controller.tick(now=self._now()):
                 log.warning(note)
                 self._telemetry.note("rollout", note)
             if self._live.poll():
@@ -72,7 +80,7 @@ class ControllerServer:
             await self._delete_old_weights()
             self._notify()
             self._telemetry.publish(self.controller, now=time.time())
-            await asyncio.sleep(TICK_SECONDS)
+            await self._now.sleep(TICK_SECONDS)
 
     def _take_changes(self) -> None:
         settings, before = self._live.settings, self._live.before
@@ -93,7 +101,7 @@ class ControllerServer:
         """Until every worker that still listens knows of the end, or the time is over."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
-            if self.controller.everyone_knows_the_end(now=time.monotonic()):
+            if self.controller.everyone_knows_the_end(now=self._now()):
                 return
             await self._wait_for_change(min(left, TICK_SECONDS))
 
@@ -120,7 +128,7 @@ class ControllerServer:
                     EndReason.WORKFLOW_ERRORS,
                     f"the workflow of {bound} groups in a row failed; last: {counts.last_error}",
                 )
-            if self.controller.stuck_seconds(now=time.monotonic()) > STUCK_SECONDS:
+            if self.controller.stuck_seconds(now=self._now()) > STUCK_SECONDS:
                 return (
                     EndReason.MODEL_UNUSABLE,
                     f"every engine has been STALE for {STUCK_SECONDS:g} s: the weights do not load, or engine and "
@@ -132,27 +140,27 @@ class ControllerServer:
 
     async def _claim(self, request: wire.ClaimRequest) -> wire.ClaimReply:
         def attempt() -> wire.ClaimReply | None:
-            reply = self.controller.claim(request, now=time.monotonic())
+            reply = self.controller.claim(request, now=self._now())
             nothing = not reply.groups and reply.evaluation is None and not reply.ended
             worth_waiting = nothing and reply.refusal != "engine_behind"
             return None if worth_waiting else reply
 
         reply = await self._poll(attempt, request.wait_seconds)
         if reply is None:
-            reply = self.controller.claim(request, now=time.monotonic())
+            reply = self.controller.claim(request, now=self._now())
         if reply.groups or reply.ended:
             self._notify()
         return reply
 
     async def _renew(self, request: wire.RenewRequest) -> wire.RenewReply:
-        reply = self.controller.renew(request, now=time.monotonic())
+        reply = self.controller.renew(request, now=self._now())
         if reply.ended:
             self._notify()
         return reply
 
     async def _submit(self, request: wire.SubmitRequest) -> wire.Done:
         try:
-            self.controller.submit(request, now=time.monotonic())
+            self.controller.submit(request, now=self._now())
         except Late as error:
             raise Refuse(409, "late", str(error)) from error
         except ValueError as error:
@@ -163,7 +171,7 @@ class ControllerServer:
     async def _fail(self, request: wire.FailRequest) -> wire.Done:
         log.warning("group of claim %s failed: %s: %s", request.claim_id, request.reason, request.message)
         try:
-            self.controller.fail(request, now=time.monotonic())
+            self.controller.fail(request, now=self._now())
         except Late as error:
             raise Refuse(409, "late", str(error)) from error
         self._notify()
@@ -171,7 +179,7 @@ class ControllerServer:
 
     async def _give_back(self, request: wire.GiveBackRequest) -> wire.Done:
         try:
-            self.controller.give_back(request, now=time.monotonic())
+            self.controller.give_back(request, now=self._now())
         except Late as error:
             raise Refuse(409, "late", str(error)) from error
         self._notify()
@@ -179,15 +187,15 @@ class ControllerServer:
 
     async def _leave(self, request: wire.LeaveRequest) -> wire.Done:
         log.info("%s leaves the run", request.worker_id)
-        self.controller.leave(request.worker_id, now=time.monotonic())
+        self.controller.leave(request.worker_id, now=self._now())
         self._notify()
         return wire.Done()
 
     async def _load_claim(self, request: wire.LoadClaimRequest) -> wire.LoadClaimReply:
-        return self.controller.load_claim(request.worker_id, now=time.monotonic())
+        return self.controller.load_claim(request.worker_id, now=self._now())
 
     async def _ack(self, request: wire.AckRequest) -> wire.Done:
-        engine = self.controller.acknowledge(request, now=time.monotonic())
+        engine = self.controller.acknowledge(request, now=self._now())
         if engine.stale:
             self._telemetry.note(
                 "engine_stale",
@@ -198,7 +206,7 @@ class ControllerServer:
         return wire.Done()
 
     async def _evaluation_result(self, request: wire.EvaluationResult) -> wire.Done:
-        finished = self.controller.finish_evaluation(request, now=time.monotonic())
+        finished = self.controller.finish_evaluation(request, now=self._now())
         if finished is not None:
             label, scores = finished
             log.info("evaluation %s: %s", label, scores)
@@ -210,13 +218,13 @@ class ControllerServer:
 
     async def _evaluation_failed(self, request: wire.EvaluationFailure) -> wire.Done:
         log.warning("evaluation %s: %s: %s", request.task_id, request.cause, request.message)
-        self.controller.fail_evaluation(request, now=time.monotonic())
+        self.controller.fail_evaluation(request, now=self._now())
         self._notify()
         return wire.Done()
 
     async def _state(self, request: wire.StateRequest) -> wire.StateReply:
         def newer() -> wire.StateReply | None:
-            state = self.controller.state(worker_id=request.worker_id, now=time.monotonic())
+            state = self.controller.state(worker_id=request.worker_id, now=self._now())
             return state if state.newest_version > request.after_version or state.ended else None
 
         return await self._poll(newer, request.wait_seconds) or self.controller.state()
@@ -234,7 +242,7 @@ class ControllerServer:
 
     async def _take(self, request: wire.TakeRequest) -> wire.TakeReply:
         def attempt() -> wire.TakeReply | None:
-            reply = _in_order(lambda: self.controller.take(request, now=time.monotonic()))
+            reply = _in_order(lambda: self.controller.take(request, now=self._now()))
             return reply if reply.groups or reply.ended else None
 
         reply = await self._poll(attempt, request.wait_seconds)
@@ -249,7 +257,7 @@ class ControllerServer:
         return self.controller.take_probes()
 
     async def _stale_engine(self, request: wire.StaleEngineRequest) -> wire.Done:
-        engine = self.controller.mark_stale(request, now=time.monotonic())
+        engine = self.controller.mark_stale(request, now=self._now())
         verb = "is STALE" if engine.stale else "was off, and has loaded a newer version since"
         self._telemetry.note(
             "engine_stale",
@@ -260,7 +268,7 @@ class ControllerServer:
 
     async def _end(self, request: wire.EndRequest) -> wire.Done:
         log.info("the trainer takes no more batches: %s", request.reason)
-        self.controller.end(request, now=time.monotonic())
+        self.controller.end(request, now=self._now())
         self._notify()
         return wire.Done()
 
@@ -271,8 +279,11 @@ class ControllerServer:
         self._changed = asyncio.Event()
 
     async def _wait_for_change(self, seconds: float) -> None:
+        # Not wait_for, which in Python 3.11 loses a cancellation that comes together with the change: the poll of a
+        # caller that is gone would go on, and take a claim for nobody.
         try:
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
         except TimeoutError:
             pass
 

@@ -138,7 +138,8 @@ class EngineProcess:
         if self.alive:
             self._process.send_signal(signal.SIGTERM)
             try:
-                await asyncio.wait_for(self._process.wait(), grace_seconds)
+                async with asyncio.timeout(grace_seconds):
+                    await self._process.wait()
             except TimeoutError:
                 log.warning("the engine ignored SIGTERM for %g s", grace_seconds)
         for process in tree:

@@ -80,7 +80,8 @@ class EngineSlot:
             if self._client is not None:
                 await self._client.abort_all()
             try:
-                await asyncio.wait_for(self._quiet.wait(), ABORT_AGAIN_SECONDS)
+                async with asyncio.timeout(ABORT_AGAIN_SECONDS):  # wait_for may lose a cancellation
+                    await self._quiet.wait()
             except TimeoutError:
                 continue
 

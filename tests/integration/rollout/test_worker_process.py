@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +21,32 @@ from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import PublishedWeights
 from oolong.contracts.telemetry import Note, decode_line
 from oolong.sandbox import examine
-from tests.tools.local_attempt import free_ports
+from tests.support.ports import reserve_port
+from tests.support.waiting import eventually
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
 from tests.unit.rollout.simulated_world import assert_ledger_is_true
 
 ROOT = Path(__file__).resolve().parents[3]
+
+# The worker program, with more patience than its 6 s for an engine that stands still when its tokens are wanted back.
+PROGRAM = """
+import sys
+from gpu_agents.rollout.worker import __main__, group_task
+group_task.HALT_SECONDS = 60.0
+sys.exit(__main__.main())
+"""
+
+
+@dataclass
+class TestClock:
+    """The controller's: it stands still, so that nobody falls silent because a machine is slow."""
+
+    __test__ = False
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @dataclass
@@ -40,12 +58,28 @@ class WorkerProcess:
     @property
     def engines(self) -> list[psutil.Process]:
         """Every process that was started for this engine port, wherever it hangs in the tree."""
-        found = []
-        for process in psutil.process_iter(["cmdline"]):
-            words = process.info["cmdline"] or []
-            if str(self.engine_port) in words and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        return found
+        return [
+            process
+            for process in psutil.process_iter(["cmdline", "status"])
+            if str(self.engine_port) in (process.info["cmdline"] or [])
+            and process.info["status"] != psutil.STATUS_ZOMBIE
+        ]
+
+    def hold(self, tokens: int, *, probes: bool = False) -> None:
+        """From now on no request of its engine gets more tokens than these, so that none ends."""
+        new = self.directory / "hold.new"
+        new.write_text(json.dumps({"tokens": tokens, "probes": probes}))
+        new.replace(self.directory / "hold.json")
+
+    def let_go(self) -> None:
+        (self.directory / "hold.json").unlink()
+
+    @property
+    def held(self) -> list[int]:
+        """Tokens of each request of the engine, since it is held."""
+        file = self.directory / "tokens.json"
+        tokens: list[int] = json.loads(file.read_text()) if file.exists() else []
+        return tokens
 
     @property
     def reason(self) -> str:
@@ -58,18 +92,21 @@ class WorkerProcess:
         return [line.kind for line in lines if isinstance(line, Note)]
 
 
-async def until(condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        await asyncio.sleep(0.02)
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """For states that stay: the engines are held, and the controller's clock stands still."""
+    await eventually(condition, what)
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> Harness:
+def clock() -> TestClock:
+    return TestClock()
+
+
+@pytest.fixture
+def harness(tmp_path: Path, clock: TestClock) -> Harness:
     spec = run_spec(staleness={"max": 2}, rollout={"max_new_tokens": 60, "engine_max_running_requests": 8})
     rows = write_rows(tmp_path / "rows.jsonl", 60)
-    return Harness(tmp_path / "attempt", spec, write_model(tmp_path / "model"), rows)
+    return Harness(tmp_path / "attempt", spec, write_model(tmp_path / "model"), rows, clock=clock)
 
 
 @pytest.fixture
@@ -83,7 +120,12 @@ def start(harness: Harness, tmp_path: Path) -> Iterator[Callable[..., WorkerProc
     started: list[subprocess.Popen[bytes]] = []
 
     def start_worker(
-        *, token_seconds: float, die_at_boot: bool = False, index: int = 0, workflow_source: str = ""
+        *,
+        token_seconds: float,
+        hold_at: int | None = None,
+        die_at_boot: bool = False,
+        index: int = 0,
+        workflow_source: str = "",
     ) -> WorkerProcess:
         jobs = tmp_path / "jobs"
         directory = jobs / f"rollout-{index}-0"
@@ -97,7 +139,7 @@ def start(harness: Harness, tmp_path: Path) -> Iterator[Callable[..., WorkerProc
             f'#!/bin/sh\nPYTHONPATH="{ROOT}/platform:{ROOT}" exec "{sys.executable}" "{script}" "$@"\n'
         )
         node_python.chmod(0o755)
-        [port] = free_ports(1)
+        port = reserve_port()
         (tmp_path / "workflow.py").write_text(workflow_source)
         attempt = msgspec.structs.replace(
             read_attempt(harness.directory / "attempt.json"),
@@ -122,9 +164,11 @@ def start(harness: Harness, tmp_path: Path) -> Iterator[Callable[..., WorkerProc
             "PYTHONPATH": f"{ROOT}/platform:{ROOT}",
         }
         files = ["--attempt", str(tmp_path / "attempt.json"), "--job", str(directory)]
+        if hold_at is not None:
+            (directory / "hold.json").write_text(json.dumps({"tokens": hold_at, "probes": False}))
         with (directory / "output.log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "gpu_agents.rollout.worker", *files],
+                [sys.executable, "-c", PROGRAM, *files],
                 env=environment, cwd=directory, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         started.append(process)
@@ -144,20 +188,23 @@ async def test_a_killed_engine_is_started_again_and_the_run_goes_on_with_the_cur
         worker = start(token_seconds=0.01)
         await run.trainer.announce(versions(0), "none")
         await run.trainer.take(0)
+        worker.hold(3)
         await run.trainer.announce(versions(1))
-        await until(lambda: len(run.controller.running) >= 4)
+        await until(lambda: len(run.controller.running) >= 4, "the engine is full")
         for engine in worker.engines:
             engine.kill()
+        worker.let_go()
+        await until(lambda: worker.notes == ["engine_restarted"], "it is said that the engine was restarted")
         await run.trainer.take(1)
         await run.trainer.announce(versions(2))
         groups = await run.trainer.take(2)
         assert {v for g in groups for t in g.trajectories for v in t.policy_versions} <= {0, 1, 2}
-        assert worker.notes == ["engine_restarted"]
         assert run.controller.ledger.counts().dropped == {}
         assert_ledger_is_true(run.controller)
         await run.trainer.end()
-        await until(lambda: worker.process.poll() == 0)
+        await until(lambda: worker.process.poll() == 0, "the worker ends with the run")
         assert worker.reason == "completed"
+        assert worker.notes == ["engine_restarted"]
         assert worker.engines == []
 
 
@@ -166,7 +213,7 @@ async def test_an_engine_that_keeps_dying_ends_the_worker_with_that_reason(
 ) -> None:
     async with harness:
         worker = start(token_seconds=0.01, die_at_boot=True)
-        await until(lambda: worker.process.poll() is not None)
+        await until(lambda: worker.process.poll() is not None, "the worker gives up")
         assert worker.process.returncode == 1
         assert worker.reason == "rollout_kept_dying"
         assert worker.notes == ["engine_restarted"] * 3
@@ -176,15 +223,14 @@ async def test_sigterm_gives_the_groups_back_before_the_engine_is_ended(
     harness: Harness, start: Callable[..., WorkerProcess], versions: Callable[[int], PublishedWeights]
 ) -> None:
     async with harness as run:
-        worker = start(token_seconds=0.05)
+        worker = start(token_seconds=0.01, hold_at=3)
         await run.trainer.announce(versions(0), "none")
-        await until(lambda: len(run.controller.running) == 4)
-        await asyncio.sleep(0.5)  # some tokens
+        await until(lambda: worker.held == [3] * 8, "both members of four groups have tokens")
         os.killpg(worker.process.pid, signal.SIGTERM)  # as an agent that signals the whole group
-        await until(lambda: worker.process.poll() is not None)
+        await until(lambda: worker.process.poll() is not None, "the worker ends")
         assert (worker.process.returncode, worker.reason) == (0, "stopped_by_user")
         assert run.controller.ledger.counts().waiting == 4
-        assert run.controller.tokens.counts().in_hand > 0
+        assert run.controller.tokens.counts().in_hand == 4 * 2 * 3
         assert worker.engines == []
         assert_ledger_is_true(run.controller)
 
@@ -193,11 +239,12 @@ async def test_an_engine_dies_with_a_worker_that_is_killed(
     harness: Harness, start: Callable[..., WorkerProcess], versions: Callable[[int], PublishedWeights]
 ) -> None:
     async with harness as run:
-        worker = start(token_seconds=0.05)
+        worker = start(token_seconds=0.01, hold_at=3)
         await run.trainer.announce(versions(0), "none")
-        await until(lambda: len(run.controller.running) == 4)
+        await until(lambda: len(run.controller.running) == 4, "the engine is full")
+        assert worker.engines
         worker.process.kill()
-        await until(lambda: worker.engines == [])
+        await until(lambda: worker.engines == [], "the engine is gone")
 
 
 async def test_a_worker_that_is_stopped_while_it_loads_keeps_its_version_on_disk_and_no_other(
@@ -214,19 +261,23 @@ async def test_a_worker_that_is_stopped_while_it_loads_keeps_its_version_on_disk
     async with harness as run:
         worker = start(token_seconds=0.01)
         await run.trainer.announce(versions(0), "none")
-        await until(lambda: len(run.controller.buffered) == 12)  # all that the gate admits: three batches
+        await until(lambda: len(run.controller.buffered) == 12, "all that the gate admits: three batches")
+        await until(lambda: run.controller.counts.acks == 1, "version 0 is acknowledged")
+        worker.hold(3, probes=True)  # a load ends with the last token of its probe
         await run.trainer.take(0)
         await run.trainer.announce(versions(1))
-        await until(lambda: run.controller.versions.loading == 1)
+        await until(lambda: run.controller.versions.loading == 1, "the worker loads version 1")
         worker.process.send_signal(signal.SIGSTOP)
         for version in (1, 2):
             await run.trainer.take(version)
             weights = versions(version + 1)
             assert len(on_disk()) <= 2 + run.controller.versions.loading
             await run.trainer.announce(weights)
-            await until(lambda newest=weights.version: on_disk() == ["v00000001", f"v{newest:08d}"])  # type: ignore[misc]
+            names = ["v00000001", f"v{weights.version:08d}"]
+            await until(lambda names=names: on_disk() == names, f"{names} alone are left")  # type: ignore[misc]
+        worker.let_go()
         worker.process.send_signal(signal.SIGCONT)
-        await until(lambda: on_disk() == ["v00000003"])
+        await until(lambda: on_disk() == ["v00000003"], "the newest version alone is left")
         await run.trainer.take(3)
         assert run.controller.ledger.counts().dropped == {}
         assert_ledger_is_true(run.controller)
@@ -236,58 +287,88 @@ async def test_engines_join_and_leave_a_live_run_and_no_group_is_lost(
     harness: Harness,
     start: Callable[..., WorkerProcess],
     versions: Callable[[int], PublishedWeights],
-    monkeypatch: pytest.MonkeyPatch,
+    clock: TestClock,
 ) -> None:
     """Two begin; a third joins; the first is stopped and gives its tokens back; the second is killed outright."""
-    monkeypatch.setattr("gpu_agents.rollout.controller.claims.CLAIM_TTL_SECONDS", 8.0)  # renewed every 5 s
-    monkeypatch.setattr("gpu_agents.rollout.controller.engines.SILENT_AFTER_SECONDS", 8.0)
+    harness.spec = run_spec(
+        staleness={"max": 2}, rollout={"max_new_tokens": 60, "engine_max_running_requests": 2}
+    )  # one group, and another beside its last member: three engines cannot have all that the gate admits
     trained: list[str] = []
 
-    async def steps(run: Harness, *, until_version: int) -> None:
-        for version in range(run.controller.versions.number, until_version):
-            trained.extend(group.group_id for group in await run.trainer.take(version))
-            await run.trainer.announce(versions(version + 1))
+    async def step(run: Harness) -> None:
+        version = run.controller.versions.number
+        trained.extend(group.group_id for group in await run.trainer.take(version))
+        await run.trainer.announce(versions(version + 1))
 
-    async def steps_until_busy(worker_id: str) -> None:
-        """While the gate is closed nobody has a claim; a step opens it."""
-        while not run.controller.groups.claims.all_of_worker(worker_id):
-            await steps(run, until_version=run.controller.versions.number + 1)
-            await asyncio.sleep(0.1)
+    async def busy(run: Harness, name: str, *others: WorkerProcess) -> set[str]:
+        """Its groups. The others are held: they have their places full, so what the gate admits is for this one."""
+
+        def groups() -> set[str]:
+            return {claim.group_id for claim in run.controller.groups.claims.all_of_worker(name)}
+
+        for other in others:
+            other.hold(0)
+        while not groups():
+            await until(
+                lambda: bool(groups()) or len(run.controller.buffered) >= 4,
+                f"{name} has groups, or a batch is full",
+            )
+            if not groups():
+                await step(run)
+        return groups()
 
     async with harness as run:
-        first, second = (start(token_seconds=0.03, index=index) for index in (0, 1))
+        first, second = (start(token_seconds=0.01, index=index) for index in (0, 1))
+        await until(lambda: run.controller.engines.joined == 2, "two have joined")
         await run.trainer.announce(versions(0), "none")
-        await steps(run, until_version=2)
-        assert run.controller.engines.joined == 2
+        await step(run)
+        await step(run)
 
-        third = start(token_seconds=0.03, index=2)
-        await until(lambda: run.controller.engines.joined == 3)
-        await steps_until_busy("rollout-2/0")
-        for claim in run.controller.groups.claims.all_of_worker("rollout-2/0"):
-            assert run.controller.running[claim.group_id].claim_version >= 2, "it had not the current weights"
+        third = start(token_seconds=0.01, hold_at=3, index=2)
+        await until(lambda: run.controller.engines.joined == 3, "the third has joined")
+        for group_id in await busy(run, "rollout-2/0", first, second):
+            assert run.controller.running[group_id].claim_version >= 2, "it had not the current weights"
 
-        await steps_until_busy("rollout-0/0")
+        first.hold(3)
+        await busy(run, "rollout-0/0")
+        await until(lambda: 3 in first.held, "the first has tokens")
         os.killpg(first.process.pid, signal.SIGTERM)
-        await until(lambda: first.process.poll() == 0)
+        await until(lambda: first.process.poll() == 0, "the first has ended")
         assert "rollout-0/0" not in {e.worker_id for e in run.controller.engines.all()}
+        assert any(group.partial for group in [*run.controller.waiting, *run.controller.running.values()])
         assert_ledger_is_true(run.controller)
 
-        await steps_until_busy("rollout-1/0")
-        held = {claim.group_id for claim in run.controller.groups.claims.all_of_worker("rollout-1/0")}
+        held = await busy(run, "rollout-1/0")
         second.process.kill()
-        await until(lambda: second.engines == [])
+        await until(lambda: second.engines == [], "its engine has died with it")
+        third.let_go()
+        while len(run.controller.engines.all()) > 1:
+            clock.now += 20  # less than a silence: the third renews before the next one
+            await until(
+                lambda: heard(run, "rollout-2/0", since=clock.now), "the third has renewed its claims"
+            )
+            await until(lambda: not silent(run, now=clock.now), "the clock has ended what is silent")
+        assert [e.worker_id for e in run.controller.engines.all()] == ["rollout-2/0"]
         while held - set(trained):
-            await steps(run, until_version=run.controller.versions.number + 1)
+            await step(run)
             assert_ledger_is_true(run.controller)
-        # Its claims lapse by their last renewal, the engine by its last call, and that may be the later one.
-        await until(lambda: [e.worker_id for e in run.controller.engines.all()] == ["rollout-2/0"])
         assert len(trained) == len(set(trained))
         counts = run.controller.ledger.counts()
         assert (counts.dropped, counts.late_submits) == ({}, 0)
         assert counts.trained == len(trained)
         await run.trainer.end()
-        await until(lambda: third.process.poll() == 0)
+        await until(lambda: third.process.poll() == 0, "the third ends with the run")
         assert third.reason == "completed"
+
+
+def silent(run: Harness, *, now: float) -> bool:
+    return bool(run.controller.engines.silent(now=now) or run.controller.groups.claims.silent(now=now))
+
+
+def heard(run: Harness, worker_id: str, *, since: float) -> bool:
+    claims = run.controller.groups.claims.all_of_worker(worker_id)
+    engines = [engine for engine in run.controller.engines.all() if engine.worker_id == worker_id]
+    return all(one.heard_at >= since for one in engines) and all(c.renewed_at >= since for c in claims)
 
 
 TWO_TURNS = """
@@ -314,7 +395,13 @@ async def test_an_uploaded_workflow_is_played_in_the_sandbox_and_leaves_no_proce
     async with harness as run:
         worker = start(token_seconds=0.001, workflow_source=TWO_TURNS)
         await run.trainer.announce(versions(0), "none")
-        groups = await run.trainer.take(0, seconds=60)
+        groups = await run.trainer.take(0)
+        boxes = [
+            process
+            for process in psutil.Process(worker.process.pid).children(recursive=True)
+            if lives(process) and process.name() == "bwrap"
+        ]
+        assert boxes, "the workflow was played outside the sandbox"
         for trajectory in [t for group in groups for t in group.trajectories]:
             assert [turn.sampled for turn in trajectory.turns] == [True, False, True]
             start_of_feedback = trajectory.turns[0].tokens
@@ -322,8 +409,14 @@ async def test_an_uploaded_workflow_is_played_in_the_sandbox_and_leaves_no_proce
             assert (trajectory.score, trajectory.reward) == (0.0, 0.5)
         await run.trainer.announce(versions(1))
         await run.trainer.end()
-        await until(lambda: worker.process.poll() is not None)
+        await until(lambda: worker.process.poll() is not None, "the worker ends with the run")
         assert worker.reason == "completed"
         assert not worker.engines
-    children = [process for process in psutil.Process().children(recursive=True) if "bwrap" in process.name()]
-    assert not children
+    await until(lambda: not any(map(lives, boxes)), "the sandboxes have ended with the worker")
+
+
+def lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -98,6 +98,7 @@ class Harness:
     workflow: Workflow | None = None  # in place of the spec's
     run_id: str = "run_1"
     executor: Executor | None = None
+    clock: Callable[[], float] = time.monotonic  # by which the controller finds claims and engines silent
     workers: list[RunningWorker] = field(default_factory=list)
 
     async def __aenter__(self) -> Harness:
@@ -109,7 +110,9 @@ class Harness:
         self.controller, template = build(job)
         telemetry = ControllerTelemetry(job, Outbox(job.directory, 0), template)
         self.telemetry = telemetry
-        self.server = ControllerServer(self.controller, telemetry, token=TOKEN, live=LiveFile(self.directory))
+        self.server = ControllerServer(
+            self.controller, telemetry, token=TOKEN, live=LiveFile(self.directory), clock=self.clock
+        )
         self._ports = (await self.server.door.open("127.0.0.1", 0), reward_port)
         self._clock = asyncio.create_task(self.server.run_clock())
         self._peers = [self.peer()]

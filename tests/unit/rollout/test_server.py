@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from gpu_agents.channel import CallRefused, Peer, PeerGone
+from gpu_agents.rollout.controller.server import LONGEST_POLL_SECONDS
 from oolong.contracts.rollout import (
     AnnounceRequest,
     ClaimReply,
@@ -93,7 +94,7 @@ async def test_a_waiting_claim_is_answered_when_a_place_comes_free(
     await announce(run, tmp_path)
     request = ClaimRequest(worker_id=ALICE, engine_version=0, max_groups=4)
     claimed = (await peer.call("claim", request, ClaimReply)).groups
-    waiting = ClaimRequest(worker_id=ALICE, engine_version=0, max_groups=4, wait_seconds=20.0)
+    waiting = ClaimRequest(worker_id=ALICE, engine_version=0, max_groups=4, wait_seconds=LONGEST_POLL_SECONDS)
     call = asyncio.create_task(peer.call("claim", waiting, ClaimReply))
     for one in claimed:
         group = finished_group(one, [0])
@@ -118,7 +119,7 @@ async def test_a_caller_that_left_is_handed_no_claim(
             left.set()
 
     monkeypatch.setattr(run.server, "_poll", noted)
-    request = ClaimRequest(worker_id=ALICE, engine_version=0, max_groups=4, wait_seconds=600.0)
+    request = ClaimRequest(worker_id=ALICE, engine_version=0, max_groups=4, wait_seconds=LONGEST_POLL_SECONDS)
     call = asyncio.create_task(gone.call("claim", request, ClaimReply))
     await run.until(lambda: bool(run.controller.engines.all()))
     call.cancel()
@@ -131,7 +132,7 @@ async def test_a_caller_that_left_is_handed_no_claim(
 
 async def test_state_waits_for_a_newer_version(run: Harness, peer: Peer, tmp_path: Path) -> None:
     call = asyncio.create_task(
-        peer.call("state", StateRequest(after_version=-1, wait_seconds=20.0), StateReply)
+        peer.call("state", StateRequest(after_version=-1, wait_seconds=LONGEST_POLL_SECONDS), StateReply)
     )
     await announce(run, tmp_path)
     assert (await asyncio.wait_for(call, 60)).newest_version == 0

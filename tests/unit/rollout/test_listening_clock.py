@@ -1,0 +1,28 @@
+"""A controller that stood still takes nobody for silent because of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from gpu_agents.rollout.controller import listening_clock
+from gpu_agents.rollout.controller.listening_clock import ListeningClock
+
+
+async def test_time_in_which_it_stood_still_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening_clock, "STANDSTILL_SECONDS", 0.03)
+    clock = ListeningClock()
+    began, real = clock(), time.monotonic()
+    asyncio.get_running_loop().call_soon(time.sleep, 0.05)
+    await clock.sleep(0.0)
+    assert (time.monotonic() - real) - (clock() - began) >= 0.04
+
+
+async def test_a_sleep_that_is_a_little_late_is_time_like_any_other() -> None:
+    now = [100.0]
+    clock = ListeningClock(lambda: now[0])
+    await clock.sleep(0.0)
+    now[0] += 60.0
+    assert clock() == 160.0

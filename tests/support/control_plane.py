@@ -28,6 +28,7 @@ class ControlPlane:
     webui_dist: Path = ROOT / "webui" / "dist"
     port: int = field(default_factory=reserve_port)
     heartbeat_seconds: float = 1.0
+    web_options: tuple[str, ...] = ()  # more words for the server of the web process
     settings: dict[str, str] = field(default_factory=dict)  # more environment variables of its processes
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -83,10 +84,10 @@ class ControlPlane:
         """SIGKILL to the whole process group: nothing is flushed, no transaction ends in order."""
         process = self.processes.pop(name)
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(timeout=10)
+        process.wait(timeout=60)
 
     def wait_for_web(self) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180  # it may be one of six processes that start at once
         while not self._answers():
             if time.monotonic() > deadline or self.processes["web"].poll() is not None:
                 raise RuntimeError(f"the web process did not come up:\n{self.said('web')}")
@@ -109,28 +110,20 @@ class ControlPlane:
 
     def close(self) -> None:
         """End the agent, its jobs, then the control plane."""
-        for name in ("agent", "beat", "worker", "web"):
-            process = self.processes.pop(name, None)
-            if process is None:
-                continue
-            if name == "agent":
-                process.terminate()
-                _wait_or_kill(process, seconds=10)
-                words = [
-                    "-m",
-                    "gpu_agents.agent",
-                    "end-jobs",
-                    "--data-dir",
-                    str(self.agent_data),
-                    "--grace",
-                    "2",
-                ]
-                subprocess.run(
-                    [sys.executable, *words], cwd=ROOT, env=self.environment(), timeout=60, check=False
-                )
-            else:
-                os.killpg(process.pid, signal.SIGTERM)
-                _wait_or_kill(process, seconds=6)
+        agent = self.processes.pop("agent", None)
+        if agent is not None:
+            agent.terminate()
+            _wait_or_kill(agent, seconds=10)
+            words = ["-m", "gpu_agents.agent", "end-jobs", "--data-dir", str(self.agent_data), "--grace", "2"]
+            subprocess.run(
+                [sys.executable, *words], cwd=ROOT, env=self.environment(), timeout=120, check=False
+            )
+        ending = [process for process in self.processes.values() if process.poll() is None]
+        self.processes.clear()
+        for process in ending:
+            os.killpg(process.pid, signal.SIGTERM)
+        for process in ending:
+            _wait_or_kill(process, seconds=6)
 
     def _start(self, name: str, words: list[str], environment: Mapping[str, str]) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -146,7 +139,7 @@ class ControlPlane:
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/api/v1/health", timeout=5, trust_env=False).status_code == 200
+            return httpx.get(f"{self.url}/api/v1/health", timeout=30, trust_env=False).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -171,7 +164,15 @@ class ControlPlane:
         celery = ["-m", "celery", "--app", "control_plane", "--workdir", str(ROOT / "platform")]
         if name == "web":
             words = ["-m", "uvicorn", "control_plane.asgi:application", "--host", "127.0.0.1"]
-            return [*words, "--port", str(self.port), "--lifespan", "off", "--no-access-log"]
+            return [
+                *words,
+                "--port",
+                str(self.port),
+                "--lifespan",
+                "off",
+                "--no-access-log",
+                *self.web_options,
+            ]
         if name == "worker":
             words = [*celery, "worker", "--concurrency", "1", "--loglevel", "WARNING"]
             return [*words, "--without-gossip", "--without-mingle", "--hostname", f"{self.port}@localhost"]
@@ -192,4 +193,4 @@ def _wait_or_kill(process: subprocess.Popen[bytes], *, seconds: float) -> None:
         process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(timeout=10)
+        process.wait(timeout=60)

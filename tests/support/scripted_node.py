@@ -14,6 +14,8 @@ import random
 import tarfile
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +40,15 @@ GROUP_SIZE = 8
 FILE = "main-0.jsonl"
 CHECKPOINT_EVERY = 20
 RAW = {"Content-Type": "application/octet-stream"}
+ASK_AGAIN = (408, 425, 429)  # besides 5xx, as the real agent
+
+
+class _Closed(Exception):
+    """The node is being closed: its threads end wherever they are."""
+
+
+class _Unwanted(Exception):
+    """The attempt has ended or went on elsewhere: whatever it still had to say is refused."""
 
 
 @dataclass
@@ -54,7 +65,10 @@ class _Job:
 
 @dataclass
 class ScriptedNode:
-    """Drives every attempt that is placed on it: one train step per `step_seconds`."""
+    """Drives every attempt that is placed on it: one train step per `step_seconds`.
+
+    What goes wrong in one of its threads is raised by `check` and `close`.
+    """
 
     server: str
     enrolment_token: str
@@ -63,12 +77,18 @@ class ScriptedNode:
     step_seconds: float = 0.5
     _jobs: dict[str, _Job] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
-    _threads: list[threading.Thread] = field(default_factory=list)
+    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=256))
+    _work: list[Future[None]] = field(default_factory=list)  # the heartbeat, and one for each attempt
     _stopping: set[str] = field(default_factory=set)  # attempts that were asked to stop
+    _wanted: set[str] = field(default_factory=set)  # attempts that the newest answer names
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _goes_on: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._goes_on.set()
 
     def start(self) -> None:
-        self._client = httpx.Client(base_url=f"{self.server}/api/v1/agent", timeout=30, trust_env=False)
+        self._client = httpx.Client(base_url=f"{self.server}/api/v1/agent", timeout=60, trust_env=False)
         body = {"name": self.name, "inventory": msgspec.to_builtins(self._inventory())}
         reply = self._client.post(
             "/enrol", json=body, headers={"Authorization": f"Bearer {self.enrolment_token}"}
@@ -77,29 +97,52 @@ class ScriptedNode:
         self._client.headers["Authorization"] = f"Bearer {reply.json()['credential']}"
         self._spawn(self._beat)
 
+    def hold(self) -> None:
+        """No attempt begins a step any more, until `go_on`: what runs stays running for as long as a test needs."""
+        self._goes_on.clear()
+
+    def go_on(self) -> None:
+        self._goes_on.set()
+
+    def check(self) -> None:
+        """Raise what went wrong in a thread, if anything did."""
+        failures = [failure for done in self._work if done.done() and (failure := done.exception())]
+        if failures:
+            raise AssertionError(f"{len(failures)} threads of {self.name} failed") from failures[0]
+
     def close(self) -> None:
         self._stop.set()
-        for thread in self._threads:
-            thread.join(timeout=20)
+        while not all(work.done() for work in self._work):  # the heartbeat may be about to begin another
+            wait(list(self._work))
+        self._threads.shutdown()
         self._client.close()
+        self.check()
 
     def _call(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         """At least once, as the real agent: a lost control plane or a lost answer is asked again."""
-        while True:
+        while not self._stop.is_set():
             try:
                 reply = self._client.request(method, path, **arguments)
-                if reply.status_code < 500:
-                    reply.raise_for_status()
-                    return reply
             except httpx.TransportError:
-                if self._stop.is_set():
-                    raise
+                self._stop.wait(0.3)
+                continue
+            if reply.is_success:
+                return reply
+            if reply.status_code < 500 and reply.status_code not in ASK_AGAIN:
+                if reply.json()["code"] == "fenced":
+                    raise _Unwanted
+                raise AssertionError(f"{method} {path}: {reply.status_code} {reply.text}")
             self._stop.wait(0.3)
+        raise _Closed
 
-    def _spawn(self, target: Any, *arguments: Any) -> None:
-        thread = threading.Thread(target=target, args=arguments, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+    def _spawn(self, target: Callable[..., None], *arguments: Any) -> None:
+        self._work.append(self._threads.submit(self._until_closed, target, *arguments))
+
+    def _until_closed(self, target: Callable[..., None], *arguments: Any) -> None:
+        try:
+            target(*arguments)
+        except _Closed:
+            return
 
     def _inventory(self) -> Inventory:
         slots = [
@@ -119,11 +162,10 @@ class ScriptedNode:
                 observed = [_observed(job) for job in self._jobs.values()]
             request = HeartbeatRequest(inventory=self._inventory(), jobs=observed, started_at=started)
             desired = self._call("POST", "/heartbeat", json=msgspec.to_builtins(request)).json()
-            with self._lock:
-                for job_id in desired["acknowledged"]:
-                    self._jobs.pop(job_id, None)
+            self._wanted = {attempt["attempt_id"] for attempt in desired["attempts"]}
             for attempt in desired["attempts"]:
                 self._take(attempt)
+            self._forget(desired["acknowledged"])
             self._stop.wait(0.5)
 
     def _take(self, attempt: dict[str, Any]) -> None:
@@ -138,6 +180,14 @@ class ScriptedNode:
             mine = {self._jobs[job["job_id"]].name: self._jobs[job["job_id"]] for job in fresh}
         if mine:
             self._spawn(self._play, attempt, mine)
+
+    def _forget(self, acknowledged: list[str]) -> None:
+        """Only jobs that nobody wants any more: one that is still named and was forgotten would begin anew."""
+        with self._lock:
+            for job_id in acknowledged:
+                job = self._jobs.get(job_id)
+                if job is not None and job.attempt_id not in self._wanted:
+                    del self._jobs[job_id]
 
     def _write(self, job: _Job, *lines: AnyLine) -> None:
         now = time.time()
@@ -189,17 +239,24 @@ class ScriptedNode:
     # --- one attempt ----------------------------------------------------------------------------------------
 
     def _play(self, attempt: dict[str, Any], jobs: dict[str, _Job]) -> None:
-        spec = attempt["spec"]
-        run = _SyntheticRun(spec, seed=attempt["run_id"])
+        try:
+            reason = self._train(attempt, jobs)
+        except _Unwanted:
+            reason = EndReason.STOPPED_BY_USER
+        with self._lock:
+            for job in jobs.values():
+                job.reason = reason
+                job.state = JobState.EXITED
+
+    def _train(self, attempt: dict[str, Any], jobs: dict[str, _Job]) -> EndReason:
+        run = _SyntheticRun(attempt["spec"], seed=attempt["run_id"])
         reason = EndReason.COMPLETED
         for name, job in jobs.items():
             self._log(job, f"{name}: scripted node, nothing here is measured\n")
         began = time.time()
         step = 0
         for step in range(1, run.steps + 1):
-            if self._stop.wait(self.step_seconds):
-                return
-            if attempt["attempt_id"] in self._stopping:
+            if not self._may_step(attempt["attempt_id"]):
                 reason = EndReason.STOPPED_BY_USER
                 break
             seconds = int(time.time() - began)
@@ -215,10 +272,20 @@ class ScriptedNode:
         for name, lines in run.end().items():
             if name in jobs:
                 self._write(jobs[name], *lines)
-        with self._lock:
-            for job in jobs.values():
-                job.reason = reason
-                job.state = JobState.EXITED
+        return reason
+
+    def _may_step(self, attempt_id: str) -> bool:
+        """Wait for the time of the next step; False when the attempt was asked to stop."""
+        self._stop.wait(self.step_seconds)
+        while True:
+            if self._stop.is_set():
+                raise _Closed
+            if attempt_id in self._stopping:
+                return False
+            if attempt_id not in self._wanted:
+                raise _Unwanted
+            if self._goes_on.wait(0.05):
+                return True
 
 
 def _observed(job: _Job) -> ObservedJob:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -67,10 +68,12 @@ class ScriptedControlPlane:
     refused: dict[str, PieceReply] = field(default_factory=dict)  # what pieces of a job are answered
     poison: set[str] = field(default_factory=set)  # jobs: a body with a piece of one is refused as a whole
     holds_logs: bool = False  # the answer to bodies with logs waits as long as this is so
+    holds_heartbeats: bool = False  # one that waits for news is answered by news alone, not by time
     fenced: set[str] = field(default_factory=set)  # attempts whose epoch is old
 
     enrolled: list[EnrolRequest] = field(default_factory=list)
     heartbeats: list[HeartbeatRequest] = field(default_factory=list)
+    held: int = 0  # heartbeats that wait for news now
     files: dict[tuple[str, str], bytearray] = field(
         default_factory=dict
     )  # outbox and log content, by (job, name)
@@ -131,12 +134,14 @@ class ScriptedControlPlane:
 
         thread = threading.Thread(target=lambda: loop.run_until_complete(main()), daemon=True)
         thread.start()
-        assert started.wait(10)
+        assert started.wait(60)
         try:
             yield self
         finally:
             loop.call_soon_threadsafe(ended.set)
-            thread.join(10)
+            thread.join(60)
+            assert not thread.is_alive(), "the scripted control plane does not end"
+            loop.close()
 
     # --- what goes wrong
 
@@ -177,12 +182,7 @@ class ScriptedControlPlane:
 
     async def _heartbeat(self, request: web.Request) -> web.Response:
         self.heartbeats.append(msgspec.json.decode(await request.read(), type=HeartbeatRequest))
-        wait = float(request.query.get("wait", "0"))
-        revision = int(request.query.get("revision", self.revision()))
-        for _ in range(int(wait / 0.05)):
-            if self.revision() != revision:
-                break
-            await asyncio.sleep(0.05)
+        await self._hold(request)
         acknowledged = [
             job.job_id
             for job in self.heartbeats[-1].jobs
@@ -193,6 +193,22 @@ class ScriptedControlPlane:
         return _json(
             HeartbeatReply(attempts=self.desired, acknowledged=acknowledged, revision=self.revision())
         )
+
+    async def _hold(self, request: web.Request) -> None:
+        """As long as it asked for, while nothing changes and somebody waits for the answer."""
+        wait = float(request.query.get("wait", "0"))
+        revision = int(request.query.get("revision", self.revision()))
+        if not wait:
+            return
+        until = time.monotonic() + wait
+        self.held += 1
+        try:
+            while self.revision() == revision and request.transport is not None:
+                if time.monotonic() >= until and not self.holds_heartbeats:
+                    break
+                await asyncio.sleep(0.05)
+        finally:
+            self.held -= 1
 
     def _complete_file(self, job: ObservedJob, name: str, size: int) -> bool:
         return len(self.files.get((job.job_id, name), b"")) >= size

@@ -1,6 +1,7 @@
 """One job of the tests. What it does stands in the run's notes, by job name: {"trainer": {"points": 100, ...}}.
 
 points      points it writes, one every `every` seconds (default: until it is stopped)
+holds       the first attempt waits after so many points until the file `go` lies in its folder
 checkpoint  commit a checkpoint after every so many points, besides the final one
 resume      go on after the checkpoint it is handed
 end         completed (default) | died (exit 3, no verdict) | deaf (ignores SIGTERM)
@@ -56,6 +57,9 @@ def main() -> int:
     x = resumed_at(attempt.resume_directory)
     points = plan.get("points")
     while not stopped and (points is None or x < points):
+        if x == plan.get("holds") and attempt.attempt_number == 1 and not Path(options.job, "go").exists():
+            time.sleep(0.02)
+            continue
         time.sleep(plan.get("every", 0.02))
         if Path(options.job, "die").exists():
             os.abort()

@@ -86,7 +86,7 @@ class Broker:
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=60)
 
     def wipe(self) -> None:
         """FLUSHALL: every queued task is gone."""
@@ -131,7 +131,7 @@ class Node:
         """SIGKILL to the agent alone; its jobs go on."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=60)
         self.process = None
 
     def kill(self) -> None:

@@ -32,7 +32,7 @@ PR_SET_PDEATHSIG = 1
 
 def _prepare_django() -> None:
     """Tell Django's settings where the servers of this session will be, once they are started."""
-    folder = Path(tempfile.gettempdir()) / f"oolong-tests-{os.getpid()}"
+    folder = Path(tempfile.gettempdir()) / f"oolong-tests-{os.getpid()}-{secrets.token_hex(4)}"
     password = secrets.token_hex(8)
     database = f"postgresql://oolong:{password}@127.0.0.1:{reserve_port()}/oolong"
     broker = f"redis://:{password}@127.0.0.1:{reserve_port()}/0"
@@ -115,7 +115,7 @@ def postgres_url(services_folder: Path) -> Iterator[str]:
     cluster.ensure_database()
     yield url
     process.send_signal(signal.SIGQUIT)
-    process.wait(timeout=20)
+    process.wait(timeout=60)
 
 
 @pytest.fixture(scope="session")
@@ -140,7 +140,7 @@ def valkey_url(services_folder: Path) -> Iterator[str]:
     _until(broker.is_ready, process=process, what="Valkey", log=services_folder / "valkey.log")
     yield url
     process.kill()
-    process.wait(timeout=20)
+    process.wait(timeout=60)
 
 
 if HAS_DJANGO:

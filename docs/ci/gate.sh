@@ -67,11 +67,14 @@ checks=()
 each --assert "${GATE_ASSERT:-}"
 each --compare "${GATE_COMPARE:-}"
 each --baseline "${GATE_BASELINE:-}"
+cancelled=""
+trap 'cancelled=yes' INT TERM
 # Not repeated, for it bears an outage of minutes by itself. Beside the script, so that a cancelled job reaches it.
 oolong run wait "$run" "${checks[@]}" --timeout "${GATE_TIMEOUT:-21600}" --cancel-on-interrupt \
   --junit "$out/report.xml" --markdown "$out/summary.md" --json > "$out/run.json" &
 waiter=$!
 trap 'kill -TERM "$waiter"' INT TERM
+[ -z "$cancelled" ] || kill -TERM "$waiter"  # before there was anything to tell
 status=0
 wait "$waiter" || status=$?
 while kill -0 "$waiter" 2> /dev/null; do  # the wait was interrupted by the signal that it now handles

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from local_stack.files import read_json, tail, write_atomically, write_json
+from local_stack.network import ATTEMPTS, connection_broke
 from local_stack.places import Places
 from local_stack.postgres import site_packages
 
 OLDEST_NODE = (20, 19)
 NOT_SOURCES = {"node_modules", "dist", ".vite", "coverage"}
-TIMEOUT_SECONDS = 600
+TIMEOUT_SECONDS = 1200
 
 
 def build_if_needed(places: Places, *, say: Callable[[str], None]) -> bool:
@@ -49,6 +50,12 @@ def build_if_needed(places: Places, *, say: Callable[[str], None]) -> bool:
         steps.insert(0, ["npm", "ci", "--no-audit", "--no-fund"])
     for step in steps:
         problem = _run(step, places.webui, environment, log)
+        for attempt in range(2, ATTEMPTS + 1):
+            if not problem or not connection_broke(tail(log, lines=100)):
+                break
+            say(f"  The connection to the package index broke; going on (attempt {attempt} of {ATTEMPTS}).")
+            log.write_text("")
+            problem = _run(step, places.webui, environment, log)
         if problem:
             say(
                 f"  The dashboard could not be built ({' '.join(step)}: {problem}). All else goes on without it."

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from local_stack.errors import StackError
 from local_stack.files import locked, read_json, tail, write_json
+from local_stack.network import ATTEMPTS, UNREACHABLE, connection_broke
 from local_stack.places import Places
 
 Say = Callable[[str], None]
@@ -171,9 +172,14 @@ def _make_venv(path: Path) -> None:
 def _pip(environment: Environment, install: Install, *, log: Path, say: Say) -> None:
     wanted = len(re.findall(r"^[A-Za-z0-9]", install.requirements.read_text(), flags=re.MULTILINE))
     began = time.monotonic()
-    code = _run_pip(environment, install.arguments(), log=log, wanted=wanted)
-    if code != 0:
-        raise StackError(explain_pip_failure(log, what=install.requirements.name))
+    for attempt in range(1, ATTEMPTS + 1):
+        before = log.stat().st_size
+        if _run_pip(environment, install.arguments(), log=log, wanted=wanted) == 0:
+            break
+        said = log.read_bytes()[before:].decode(errors="replace")
+        if attempt == ATTEMPTS or not connection_broke(said):
+            raise StackError(explain_pip_failure(log, what=install.requirements.name))
+        say(f"  The connection to the package index broke; going on (attempt {attempt + 1} of {ATTEMPTS}).")
     say(f"  {install.requirements.name}: {wanted} package(s) in {time.monotonic() - began:.0f} s")
 
 
@@ -240,8 +246,7 @@ _CAUSES: tuple[tuple[str, str], ...] = (
         "point pip at another (PIP_INDEX_URL), or clear its cache: .venv/bin/python -m pip cache purge",
     ),
     (
-        r"Temporary failure in name resolution|Name or service not known|NewConnectionError|ConnectionError"
-        r"|Network is unreachable|ReadTimeout|ConnectTimeout|ProxyError|SSLError|CERTIFICATE_VERIFY_FAILED",
+        UNREACHABLE + "|SSLError|CERTIFICATE_VERIFY_FAILED",
         "The package index could not be reached. Check the network (HTTPS_PROXY, PIP_CERT), then type the same "
         "command again; it goes on where it stopped. A mirror is named by PIP_INDEX_URL.",
     ),

@@ -12,6 +12,8 @@ from typing import Any
 
 from local_stack.files import read_json, write_json
 
+KILLED_SECONDS = 10.0  # what was killed keeps its ports until it gets the processor once more
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -89,7 +91,7 @@ def wait_gone(identities: Iterable[Identity], *, timeout_seconds: float) -> list
 
 
 def end_group(identity: Identity, *, grace_seconds: float, first: int = signal.SIGTERM) -> None:
-    """Ask a process group to stop, and kill what is left of it after the grace.
+    """Ask a process group to stop, and kill what is left of it after the grace. Its leader is gone then.
 
     Nothing happens when its leader is gone: the number may by now belong to somebody else.
     """
@@ -102,3 +104,4 @@ def end_group(identity: Identity, *, grace_seconds: float, first: int = signal.S
         os.killpg(group, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return
+    wait_gone([identity], timeout_seconds=KILLED_SECONDS)

@@ -20,7 +20,7 @@ from typing import Any
 from local_stack import bootstrap, configuration, jobs
 from local_stack.errors import StackError
 from local_stack.files import locked, read_json, tail, write_json
-from local_stack.identity import Identity, end_group, identity_of, read_pid_file, wait_gone, write_pid_file
+from local_stack.identity import Identity, end_group, identity_of, read_pid_file, write_pid_file
 from local_stack.places import Places, places_here
 from local_stack.services import CONTROL_PLANE, NODE, STORES, Service, services_of
 
@@ -189,7 +189,6 @@ class Keeper:
             if item.identity is not None and item.is_alive():
                 print(f"{item.service.name} did not stop in {grace:.0f} s; killing it", flush=True)
                 end_group(item.identity, grace_seconds=0.0, first=signal.SIGKILL)
-        wait_gone([item.identity for item in items if item.identity is not None], timeout_seconds=2.0)
         for item in items:
             self._pid_file(item).unlink(missing_ok=True)
 

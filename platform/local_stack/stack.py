@@ -78,7 +78,7 @@ def up(places: Places, *, device: str, say: Say) -> Started:
             say(f"Starting: {_summary(chosen)} …")
             keeper = _start_keeper(places)
             try:
-                _wait_until_up(places)
+                _wait_until_up(places, keeper)
             except BaseException:  # interrupted, or it failed: leave nothing half up
                 keeper.terminate()
                 keeper.wait(timeout=DOWN_WITHIN_SECONDS)
@@ -122,19 +122,17 @@ def _start_keeper(places: Places) -> subprocess.Popen[bytes]:
         )
 
 
-def _wait_until_up(places: Places) -> None:
+def _wait_until_up(places: Places, keeper: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + UP_WITHIN_SECONDS
-    seen = time.monotonic()
     while time.monotonic() < deadline:
+        ended = keeper.poll() is not None  # asked first: what it said at its end is read after it
         status = read_json(places.run / "status.json")
         phase = status.get("phase")
         if phase == "running":
             return
         if phase in ("failed", "stopped"):
             raise StackError(f"the stack did not start: {status.get('error') or phase}")
-        if read_pid_file(places.run / "keeper.json") is not None:
-            seen = time.monotonic()
-        elif time.monotonic() - seen > 5.0:
+        if ended:
             raise StackError(f"the keeper ended at once:\n{tail(places.logs / 'keeper.log')}")
         time.sleep(0.1)
     raise StackError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -17,9 +18,11 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, WebSocket, sync_playwright
 
+from local_stack.network import ATTEMPTS, connection_broke
 from tests.support.archives import unpack
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,11 +88,16 @@ def _fetch(folder: Path) -> None:
     npm = node.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     command = [str(node), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
     environment = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
-    if done.returncode != 0:
-        raise BrowserUnavailable(
-            f"npm could not fetch Chromium (status {done.returncode}): {done.stderr[-800:]}"
+    for attempt in range(1, ATTEMPTS + 1):
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1200
         )
+        if done.returncode == 0:
+            return
+        if attempt == ATTEMPTS or not connection_broke(done.stderr):
+            raise BrowserUnavailable(
+                f"npm could not fetch Chromium (status {done.returncode}): {done.stderr[-800:]}"
+            )
 
 
 def _unpack(packed: Path, target: Path) -> None:
@@ -132,6 +140,37 @@ def chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+class PointsOfSockets:
+    """The frames of points of one topic that a page receives from now on, apart for each of its sockets.
+
+    A page that reconnects may be sent once more what was still on its way to the socket before.
+    """
+
+    def __init__(self, page: Page, topic: str = "") -> None:
+        self.topic = topic  # a test that learns it later sets it then
+        self._sockets: list[list[dict[str, Any]]] = []
+        page.on("websocket", self._follow)
+
+    def _follow(self, socket: WebSocket) -> None:
+        frames: list[dict[str, Any]] = []
+        self._sockets.append(frames)
+        socket.on("framereceived", lambda payload: frames.append(json.loads(payload)))
+
+    def _seqs(self) -> list[list[int]]:
+        wanted = ("points", self.topic)
+        return [
+            [frame["seq"] for frame in frames if (frame["type"], frame["topic"]) == wanted]
+            for frames in self._sockets
+        ]
+
+    def count(self) -> int:
+        return sum(map(len, self._seqs()))
+
+    def check_order(self) -> None:
+        for seqs in self._seqs():
+            assert seqs == sorted(set(seqs)), seqs
 
 
 if __name__ == "__main__":

@@ -66,12 +66,14 @@ class ScriptedApi:
 
         thread = threading.Thread(target=lambda: loop.run_until_complete(main()), daemon=True)
         thread.start()
-        assert started.wait(10)
+        assert started.wait(60)
         try:
             yield self
         finally:
             loop.call_soon_threadsafe(ended.set)
-            thread.join(10)
+            thread.join(60)
+            assert not thread.is_alive()
+            loop.close()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         asked = Asked(

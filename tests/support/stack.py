@@ -81,7 +81,7 @@ class Broker:
             self.process = subprocess.Popen(
                 self.server.argv(), cwd=self.folder, stdout=log, stderr=log, start_new_session=True, **dropped
             )
-        until(self.server.is_ready, seconds=60, what="Valkey answers")
+        until(self.server.is_ready, seconds=120, what="Valkey answers")
 
     def kill(self) -> None:
         assert self.process is not None
@@ -175,7 +175,10 @@ class Node:
         for name, record in self.supervised().items():
             if name.startswith("rollout-"):
                 for pid in processes.descendants(record.pid):
-                    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                    try:
+                        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+                        continue
                     if b"sglang.launch_server" in words:
                         found[name] = pid
                         break
@@ -244,7 +247,7 @@ class Stack:
         wanted = "SELECT count(*) FROM fleet_slot s JOIN fleet_node n ON s.node_id = n.id WHERE n.name = %s"
         until(
             lambda: self.value(wanted, name) == slots,
-            seconds=60,
+            seconds=120,
             what=f"{name} is in the pool",
             said=node.said,
         )
@@ -288,7 +291,7 @@ class Stack:
     def _python(self, program: str) -> str:
         done = subprocess.run(
             [sys.executable, "-c", program], env=self.plane.environment(), cwd=ROOT, capture_output=True,
-            text=True, timeout=180,
+            text=True, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout.strip().splitlines()[-1]

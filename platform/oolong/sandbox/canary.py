@@ -23,8 +23,9 @@ from oolong.sandbox.parts import find_parts
 from oolong.sandbox.program import Program
 
 _MakeSandbox = Callable[[Means], Sandbox]
+# Long, for a machine that is busy or stands still for a moment has a sandbox all the same.
 _LIMITS = Limits(
-    cpu_seconds=5, wall_seconds=5, memory_bytes=96 * MEBIBYTE, processes=8, total_wall_seconds=20.0
+    cpu_seconds=10, wall_seconds=45, memory_bytes=96 * MEBIBYTE, processes=8, total_wall_seconds=60.0
 )
 _TRIVIAL = "report('inside')"
 _SYSTEM_CALLS = """
@@ -45,7 +46,7 @@ import os, time
 for _ in range(2):
     if os.fork() == 0:
         kept = b"x" * (70 * 1024**2)
-        time.sleep(1)
+        time.sleep(30)
         os._exit(0)
 os.wait()
 """
@@ -55,12 +56,13 @@ made = 0
 try:
     while made < 40:
         if os.fork() == 0:
-            time.sleep(4)
+            time.sleep(30)
             os._exit(0)
         made += 1
 except BlockingIOError:
     pass
-time.sleep(0.2)
+else:
+    time.sleep(2)  # until whoever watches stops it
 report(made)
 """
 

@@ -7,24 +7,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
 import redis
 
-from local_stack import identity, postgres, valkey
+from local_stack import postgres, valkey
 from local_stack.files import read_json
-from local_stack.keeper import Keeper
+from local_stack.keeper import FIRST_DELAY_SECONDS, Keeper
 from local_stack.places import Places, places_of
 from local_stack.services import CONTROL_PLANE, STORES, Service, always
 from tests.support.ports import reserve_port
-
-
-def _until(holds: Callable[[], bool], *, seconds: float = 40.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.05)
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -71,6 +66,7 @@ def _postgres_service(cluster: postgres.Cluster) -> Service:
         before_start=before,
         run_as=cluster.run_as,
         stop_signal=signal.SIGINT,
+        grace_seconds=60.0,
     )
 
 
@@ -85,7 +81,7 @@ def _watch_until(keeper: Keeper, holds: Callable[[], bool]) -> None:
         keeper._watch()
         return holds()
 
-    _until(step)
+    wait_until(step, "what the keeper was to do")
 
 
 def _pid(places: Places, name: str) -> int:
@@ -167,6 +163,7 @@ def test_what_valkey_was_told_survives_kill_9(places):
         is_ready=broker.is_ready,
         before_start=broker.prepare,
         run_as=broker.run_as,
+        grace_seconds=60.0,
     )
     keeper = _bring_up(places, service)
     try:
@@ -184,31 +181,39 @@ def test_what_valkey_was_told_survives_kill_9(places):
         keeper._stop_all()
 
 
-def _sleeper(places: Places, name: str = "web", code: str = "import time; time.sleep(600)") -> Service:
+def _sleeper(
+    places: Places, code: str = "import time; time.sleep(600)", grace_seconds: float = 60.0
+) -> Service:
     return Service(
-        name=name,
+        name="web",
         stage=CONTROL_PLANE,
         argv=[sys.executable, "-c", code],
         environment={},
         directory=places.root,
         is_ready=always,
-        grace_seconds=1.0,
+        grace_seconds=grace_seconds,
     )
 
 
-def test_a_dead_service_is_started_again_and_later_each_time(places):
+def test_a_dead_service_is_started_again_and_later_each_time(places, monkeypatch):
     keeper = _bring_up(places, _sleeper(places))
+    now = time.monotonic()
     try:
         pids = [_pid(places, "web")]
-        delays = []
-        for _ in range(3):
-            began = time.monotonic()
-            os.kill(pids[-1], signal.SIGKILL)
-            _watch_until(keeper, lambda: _pid(places, "web") != pids[-1])
-            delays.append(time.monotonic() - began)
-            pids.append(_pid(places, "web"))
+        with monkeypatch.context() as patched:
+            patched.setattr("local_stack.keeper.time", SimpleNamespace(monotonic=lambda: now))
+            for delay in (0.0, FIRST_DELAY_SECONDS, 2 * FIRST_DELAY_SECONDS):
+                os.kill(pids[-1], signal.SIGKILL)
+                keeper.kept[0].process.wait(timeout=60)
+                keeper._watch()
+                if delay:
+                    now += delay - 0.01
+                    keeper._watch()
+                    assert _pid(places, "web") == pids[-1], f"not before {delay} s"
+                    now += 0.02
+                    keeper._watch()
+                pids.append(_pid(places, "web"))
         assert len(set(pids)) == 4
-        assert delays[0] < 0.5 <= delays[1] < delays[2]
     finally:
         keeper._stop_all()
 
@@ -219,7 +224,7 @@ def test_the_next_keeper_adopts_what_a_killed_one_left(places):
     second = _bring_up(places, _sleeper(places))
     assert _pid(places, "web") == pid
     second._stop_all()
-    assert first.kept[0].process.wait(timeout=5) == -signal.SIGTERM
+    assert first.kept[0].process.wait(timeout=60) == -signal.SIGTERM
 
 
 def test_a_service_with_another_command_line_is_replaced_not_adopted(places):
@@ -236,13 +241,10 @@ def test_a_service_that_ignores_the_stop_signal_is_killed_after_its_grace(places
         "import pathlib, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
         "pathlib.Path('deaf').touch(); time.sleep(600)"
     )
-    keeper = _bring_up(places, _sleeper(places, code=code))
-    _until((places.root / "deaf").exists)
-    found = identity.read_pid_file(places.run / "web.json")
-    began = time.monotonic()
+    keeper = _bring_up(places, _sleeper(places, code=code, grace_seconds=1.0))
+    wait_until((places.root / "deaf").exists, "it ignores the signal")
     keeper._stop_all()
-    assert not found.is_alive()
-    assert time.monotonic() - began < 5.0
+    assert keeper.kept[0].process.wait(timeout=60) == -signal.SIGKILL
 
 
 def test_the_servers_children_are_gone_after_a_stop(places, cluster):

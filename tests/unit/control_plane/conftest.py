@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 
@@ -215,6 +216,9 @@ class SimulatedNode:
     reply: HeartbeatReply | None = None
     silent_about_new: bool = False  # does not start what it is told to start
     client: Client = field(default_factory=Client)
+    _one_reply: Lock = field(
+        default_factory=Lock
+    )  # replies that come at once are followed one after the other
 
     def inventory(self) -> Inventory:
         return Inventory(
@@ -241,9 +245,15 @@ class SimulatedNode:
         )
         answer = self.post("/heartbeat", msgspec.json.encode(body))
         assert answer.status_code == 200, answer.content
-        self.reply = msgspec.json.decode(answer.content, type=HeartbeatReply)
+        reply = msgspec.json.decode(answer.content, type=HeartbeatReply)
+        with self._one_reply:
+            self._follow(reply)
+        return reply
+
+    def _follow(self, reply: HeartbeatReply) -> None:
+        self.reply = reply
         named = {}
-        for attempt in self.reply.attempts:
+        for attempt in reply.attempts:
             for job in attempt.jobs:
                 named[job.job_id] = job
                 if job.job_id not in self.jobs and self.silent_about_new:
@@ -259,9 +269,8 @@ class SimulatedNode:
             if job_id not in named:
                 if self.jobs[job_id].state != JobState.EXITED:
                     self.exit(job_id, EndReason.STOPPED_BY_USER)
-                elif job_id in self.reply.acknowledged:
+                elif job_id in reply.acknowledged:
                     del self.jobs[job_id]
-        return self.reply
 
     def exit(
         self, job_id: str, reason: EndReason | None, *, code: int = 0, shipped: int = 10, message: str = ""

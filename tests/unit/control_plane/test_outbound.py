@@ -84,7 +84,7 @@ def get(
         asked.append(host)
         return names[host]
 
-    given = {"most_bytes": 100, "seconds": 5.0, **limits}
+    given = {"most_bytes": 100, "seconds": 60.0, **limits}
     with fetch(url, resolve=resolve, transport=httpx.MockTransport(answer), **given) as chunks:
         body = b"".join(chunks)
     assert len(asked) == len(set(asked)), "a name is looked up once"
@@ -196,7 +196,7 @@ def test_one_who_drips_is_left_when_the_time_is_over(begins: bytes, monkeypatch:
         ):
             b"".join(chunks)
         left.set()
-        thread.join(30)
+        thread.join(60)
 
 
 # --- the door ---------------------------------------------------------------------------------------------

@@ -77,6 +77,14 @@ def test_without_a_registry_it_says_so_and_the_rest_goes_on(places: Places, call
     assert dashboard.build_if_needed(places, say=said.append), "the registry is back"
 
 
+def test_a_connection_that_breaks_while_packages_come_is_tried_again(places: Places, calls: Path) -> None:
+    put_on_path(calls, ci="test -e ../tried || { touch ../tried; echo npm error code ECONNRESET; exit 1; }")
+    said: list[str] = []
+    assert dashboard.build_if_needed(places, say=said.append)
+    assert "attempt 2 of 4" in said[1]
+    assert [line.split()[0] for line in calls.read_text().splitlines()] == ["ci", "ci", "run"]
+
+
 def test_an_old_node_is_no_node(places: Places, calls: Path) -> None:
     put_on_path(calls, version="v18.20.0")
     said: list[str] = []

@@ -70,6 +70,50 @@ def test_a_failure_of_pip_is_told_with_its_own_words_and_what_to_do(tmp_path, ou
     assert str(log) in message
 
 
+def _pip_that_says(environment: Environment, *outputs: str) -> None:
+    """A pip that fails with each of these words in turn, and then succeeds."""
+    environment.python.parent.mkdir(parents=True)
+    said = environment.path / "said"
+    said.mkdir()
+    for number, output in enumerate(outputs):
+        (said / str(number)).write_text(f"{output}\n")
+    environment.python.write_text(
+        f'#!/bin/sh\nfor file in "{said}"/*; do test -e "$file" || exit 0; cat "$file"; rm "$file"; exit 1; done\n'
+    )
+    environment.python.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "urllib3.exceptions.ProtocolError: ('Connection broken: IncompleteRead(7 bytes read)')",
+        "ERROR: HTTP error 503 while getting it: 503 Service Unavailable",
+        "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.",
+    ],
+)
+def test_a_download_that_breaks_off_is_gone_on_with(environment, tmp_path, output):
+    log, told = tmp_path / "setup.log", []
+    log.write_text("")
+    _pip_that_says(environment, output, output)
+    environments._pip(environment, environment.installs[0], log=log, say=told.append)
+    assert [line.endswith(f"(attempt {number} of 4).") for number, line in enumerate(told[:2], 2)] == [
+        True
+    ] * 2
+
+
+def test_a_download_that_always_breaks_off_and_another_fault_end_set_up(environment, tmp_path):
+    log, told = tmp_path / "setup.log", []
+    log.write_text("")
+    _pip_that_says(environment, *["ReadTimeoutError: Read timed out"] * 4)
+    with pytest.raises(environments.StackError, match="could not be reached"):
+        environments._pip(environment, environment.installs[0], log=log, say=told.append)
+    assert len(told) == 3
+    (environment.path / "said" / "0").write_text("ERROR: No space left on device\n")
+    with pytest.raises(environments.StackError, match="disk is full"):
+        environments._pip(environment, environment.installs[0], log=log, say=told.append)
+    assert len(told) == 3, "a full disk is not tried again"
+
+
 def test_the_pinned_lists_name_no_index_and_pin_every_package(checkout):
     for file in sorted((checkout / "constraints").glob("*.txt")):
         for line in file.read_text().splitlines():

@@ -15,7 +15,7 @@ from local_stack.errors import StackError
 
 
 def _child() -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_zombie_is_not_alive():
     process = _child()
     found = identity.identity_of(process.pid)
     os.kill(process.pid, signal.SIGKILL)
-    assert identity.wait_gone([found], timeout_seconds=5.0) == []
+    assert identity.wait_gone([found], timeout_seconds=60.0) == []
     process.wait()
 
 

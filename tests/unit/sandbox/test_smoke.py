@@ -6,7 +6,7 @@ import pytest
 
 from oolong.sandbox import Limits, Program, Sandbox, Status, Test, examine
 
-LIMITS = Limits(cpu_seconds=1, wall_seconds=2, memory_bytes=128 * 1024**2, processes=8)
+LIMITS = Limits(cpu_seconds=30, wall_seconds=60, memory_bytes=128 * 1024**2, processes=8)
 CUT_OFF = """
 import os, socket
 got = []

@@ -17,6 +17,7 @@ from django.test import Client
 from control_plane.accounts.scopes import SCOPES
 from control_plane.common.hub import hub
 from control_plane.routing import websocket_urlpatterns
+from control_plane.telemetry import consumers
 from control_plane.telemetry.credentials import Credential, in_database
 from control_plane.telemetry.topics import readable_topic
 from oolong.contracts.relay.endpoints import ENDPOINTS
@@ -29,6 +30,8 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asynchronous doors ask the database in the thread whose transaction holds the world."""
     monkeypatch.setitem(in_database.keywords, "thread_sensitive", True)
     monkeypatch.setattr(connections["default"], "close_if_unusable_or_obsolete", lambda: None)
+    # Who says who he is does so at once, however long the machine stands still.
+    monkeypatch.setattr(consumers, "AUTHENTICATE_SECONDS", 3600.0)
 
 
 def callers(world: World) -> Iterator[tuple[str, Credential, set[str]]]:
@@ -136,17 +139,17 @@ async def first_answer(path: str, *messages: dict[str, Any], **headers: str) -> 
     }  # fmt: skip
     wire = ApplicationCommunicator(URLRouter(websocket_urlpatterns), scope)
     await wire.send_input({"type": "websocket.connect"})
-    assert (await wire.receive_output(timeout=30))["type"] == "websocket.accept"
+    assert (await wire.receive_output(timeout=60))["type"] == "websocket.accept"
     for message in messages:
         await wire.send_input({"type": "websocket.receive", "text": json.dumps(message)})
     wanted = {"auth": "authenticated", "subscribe": "subscribed"}[messages[-1]["op"]] if messages else ""
     while True:
-        event = await wire.receive_output(timeout=30)
+        event = await wire.receive_output(timeout=60)
         heard = event.get("code") or json.loads(event["text"])["type"]
         if heard == wanted or event["type"] == "websocket.close":
             break
     await wire.send_input({"type": "websocket.disconnect", "code": 1000})
-    await wire.wait(timeout=30)
+    await wire.wait(timeout=60)
     return heard
 
 

@@ -26,6 +26,7 @@ from control_plane.catalog.storage.address import BadAddress, LocalAddress, S3Ad
 from control_plane.catalog.storage.blob import Blob, PartsGone, Storage, StorageUnavailable
 from control_plane.catalog.storage.local import LocalStorage
 from control_plane.catalog.storage.s3 import S3Storage
+from tests.support.ports import reserve_port
 
 PIECE = b"a" * (5 * 1024 * 1024)
 
@@ -322,9 +323,7 @@ def test_uploads_and_downloads_of_the_api_go_to_the_bucket(
 def test_a_storage_that_is_away_is_503_and_leaves_no_row(
     alice: Any, bucket: S3Address, settings: Any, tmp_path: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    url = f"s3://files?endpoint=http://127.0.0.1:{port}"
+    url = f"s3://files?endpoint=http://127.0.0.1:{reserve_port()}"
     settings.ENVIRONMENT = replace(settings.ENVIRONMENT, storage_url=url)
     before = Upload.objects.count()
     reply = alice.post("/uploads?filename=f&purpose=dataset", b"{}")

@@ -180,7 +180,7 @@ def test_a_process_that_dies_is_no_verdict_and_its_last_words_are_told(
 
 
 def test_a_process_that_takes_too_long_is_killed(alice: Any, clock: Any, process: Any) -> None:
-    process("import time; time.sleep(60)")
+    process("import time; time.sleep(3600)")
     asked = ask(alice).json()["id"]
     advance_validations(now=clock.now)
     pid = DatasetValidation.objects.get(pk=asked).pid

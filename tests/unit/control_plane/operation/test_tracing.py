@@ -35,6 +35,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], dict[str
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
     assert tracing.start_tracing("oolong-test")
 
     def spans() -> dict[str, Any]:
@@ -52,7 +53,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], dict[str
     tracing.stop_tracing()
     server.shutdown()
     server.server_close()
-    thread.join(timeout=30)
+    thread.join(timeout=60)
 
 
 def test_a_request_goes_on_with_the_trace_of_its_caller(

@@ -1,20 +1,20 @@
 """What all tests share: a PostgreSQL and a Valkey of their own, started at first use, gone with the session.
 
-The servers are the embedded ones, in a temporary folder, on ports of their own, without fsync. Settings reach
+The servers are the embedded ones, in a temporary folder, on ports of their own, without fsync; the tables of
+PostgreSQL are copied from a database that was migrated once (tests/support/prepared.py). Settings reach
 Django by environment variables, so these are set here, before Django is set up. A server named by
 OOLONG_TEST_DATABASE_URL or OOLONG_TEST_REDIS_URL is used instead.
 """
 
 from __future__ import annotations
 
-import ctypes
+import dataclasses
 import os
 import secrets
 import shutil
 import signal
-import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,13 @@ import pytest
 
 from local_stack import environments, postgres, valkey
 from local_stack.places import places_here
+from tests.support import prepared
 from tests.support.ports import reserve_port
-from tests.support.waiting import wait_until
+from tests.support.servers import start_server, until_it_serves
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = places_here(ROOT)
-PR_SET_PDEATHSIG = 1
+OURS = not os.environ.get("OOLONG_TEST_DATABASE_URL")  # the PostgreSQL of this session
 
 
 def _prepare_django() -> None:
@@ -58,30 +59,6 @@ else:
         django.setup()  # here, so that test modules may import models at their top
 
 
-def _end_with_parent() -> None:
-    """Have the kernel stop this child when pytest dies, even by SIGKILL."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
-
-
-def _start(argv: list[str], *, cwd: Path, run_as: postgres.RunAs | None) -> subprocess.Popen[bytes]:
-    dropped: dict[str, Any] = run_as.popen_arguments() if run_as else {}
-    words = argv
-    if run_as is None:
-        dropped["preexec_fn"] = _end_with_parent
-    else:
-        # The order to die with the parent is lost when rights are dropped, so it is given after that.
-        setpriv = shutil.which("setpriv")
-        words = [setpriv, "--pdeathsig", "INT", *argv] if setpriv else argv
-    with (cwd.parent / f"{cwd.name}.log").open("wb") as log:
-        return subprocess.Popen(words, cwd=cwd, stdout=log, stderr=subprocess.STDOUT, **dropped)
-
-
-def _until(ready: Callable[[], bool], *, process: subprocess.Popen[bytes], what: str, log: Path) -> None:
-    wait_until(lambda: ready() or process.poll() is not None, lambda: f"{what}: {log.read_text()[-2000:]}")
-    if process.poll() is not None:
-        raise RuntimeError(f"{what} for the tests did not start:\n{log.read_text()[-2000:]}")
-
-
 @pytest.fixture(scope="session")
 def services_folder() -> Iterator[Path]:
     """A temporary folder that the services' user can enter."""
@@ -95,8 +72,10 @@ def services_folder() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def postgres_url(services_folder: Path) -> Iterator[str]:
     """URL of the session's PostgreSQL, superuser `oolong`; the database in it is `oolong`."""
+    import psycopg  # absent in the node environment
+
     url = os.environ["DATABASE_URL"]
-    if os.environ.get("OOLONG_TEST_DATABASE_URL"):
+    if not OURS:
         yield url
         return
     credentials, _, address = url.removeprefix("postgresql://").partition("@")
@@ -109,10 +88,11 @@ def postgres_url(services_folder: Path) -> Iterator[str]:
         durable=False,
         run_as=run_as,
     )
-    cluster.initialise()
-    process = _start(cluster.argv(), cwd=cluster.data, run_as=run_as)
-    _until(cluster.is_ready, process=process, what="PostgreSQL", log=services_folder / "postgres.log")
-    cluster.ensure_database()
+    copied = dataclasses.replace(cluster, password=prepared.migrated_cluster(PLACES, cluster.data))
+    process = start_server(cluster.argv(), cwd=cluster.data, run_as=run_as)
+    until_it_serves(copied.is_ready, process=process, what="PostgreSQL", cwd=cluster.data)
+    with psycopg.connect(copied.url, autocommit=True) as server:
+        server.execute(psycopg.sql.SQL("ALTER ROLE oolong PASSWORD {}").format(cluster.password))
     yield url
     process.send_signal(signal.SIGQUIT)
     process.wait(timeout=60)
@@ -136,8 +116,8 @@ def valkey_url(services_folder: Path) -> Iterator[str]:
         run_as=run_as,
     )
     broker.prepare()
-    process = _start(broker.argv(), cwd=broker.data, run_as=run_as)
-    _until(broker.is_ready, process=process, what="Valkey", log=services_folder / "valkey.log")
+    process = start_server(broker.argv(), cwd=broker.data, run_as=run_as)
+    until_it_serves(broker.is_ready, process=process, what="Valkey", cwd=broker.data)
     yield url
     process.kill()
     process.wait(timeout=60)
@@ -145,9 +125,27 @@ def valkey_url(services_folder: Path) -> Iterator[str]:
 
 if HAS_DJANGO:
 
+    def pytest_collection_finish(session: pytest.Session) -> None:
+        """Migrate here if it is to be done: the first test that wants tables has a limit of time."""
+        wanted = (
+            item.get_closest_marker("django_db") or "postgres_url" in getattr(item, "fixturenames", ())
+            for item in session.items
+        )
+        if OURS and not session.config.option.collectonly and any(wanted):
+            prepared.make_ready(PLACES)
+
     @pytest.fixture(scope="session")
     def django_db_modify_db_settings(postgres_url: str) -> None:
         """pytest-django asks for this before it makes the test database: start PostgreSQL then, not sooner."""
+        from django.db import connection
+
+        # Ours comes with its tables; a server that was named is migrated.
+        connection.settings_dict["TEST"]["MIGRATE"] = not OURS
+
+    @pytest.fixture(scope="session")
+    def django_db_keepdb() -> bool:
+        """The database that comes with our server is taken as it is, and ends with the server."""
+        return OURS
 
     @pytest.fixture(scope="session")
     def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:

@@ -21,7 +21,7 @@ from control_plane.accounts.caller import caller_of
 from control_plane.accounts.models import AuditEntry, Project
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
-from control_plane.common.errors import Problem, not_found
+from control_plane.common.errors import Problem, or_not_found
 from control_plane.common.etags import conditional
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
@@ -193,9 +193,7 @@ class SessionProjectView(APIView):
         if caller_of(request).token is not None:
             raise Problem(403, "token_bound", "a token is of one project; take one of the project you want")
         named = form.validated_data["project"]
-        caller = selectors.caller_of_user(caller_of(request).user, named)
-        if caller is None:
-            raise not_found("project", named)
+        caller = or_not_found(selectors.caller_of_user(caller_of(request).user, named), "project", named)
         request._request.session[SESSION_PROJECT] = named
         return Response(selectors.me(caller))
 

@@ -12,7 +12,7 @@ from django.db import transaction
 from control_plane.accounts import audit
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import ProjectSecret
-from control_plane.common.errors import FieldError, conflict, not_found, unprocessable
+from control_plane.common.errors import FieldError, conflict, or_not_found, unprocessable
 from control_plane.common.locks import LockClass, hold_until_commit
 from control_plane.common.sealing import CannotOpen, Sealed, newest_key_id, seal, unseal
 from oolong.redaction import SHORTEST
@@ -66,9 +66,11 @@ def set_secret(
 
 def delete_secret(caller: Caller, name: str, *, now: datetime) -> None:
     with transaction.atomic():
-        row = ProjectSecret.objects.select_for_update().filter(project=caller.project, name=name).first()
-        if row is None:
-            raise not_found("secret", name)
+        row = or_not_found(
+            ProjectSecret.objects.select_for_update().filter(project=caller.project, name=name).first(),
+            "secret",
+            name,
+        )
         audit.record("secret.delete", target=("secret", row.pk, name), at=now)
         row.delete()
 

@@ -13,7 +13,7 @@ from control_plane.accounts.notices import announce_power_change
 from control_plane.accounts.scopes import expand, known
 from control_plane.accounts.secrets import TOKEN_PREFIX, digest, new_secret
 from control_plane.accounts.services import create_token, earliest, end_of, refuse_more_than_own
-from control_plane.common.errors import FieldError, Problem, not_found, unprocessable
+from control_plane.common.errors import FieldError, Problem, not_found, or_not_found, unprocessable
 
 
 def issue_token(
@@ -42,9 +42,11 @@ def rotate_token(caller: Caller, identity: str, *, overlap: timedelta, now: date
     they must have the token's power already.
     """
     with transaction.atomic():
-        row = selectors.rotatable_tokens(caller).select_for_update(of=("self",)).filter(pk=identity).first()
-        if row is None:
-            raise not_found("token", identity)
+        row = or_not_found(
+            selectors.rotatable_tokens(caller).select_for_update(of=("self",)).filter(pk=identity).first(),
+            "token",
+            identity,
+        )
         if caller.token is not None and (more := known(row.scopes) - expand(caller.token.scopes)):
             raise Problem(403, "more_than_yours", f"that token may {', '.join(sorted(more))}; yours may not")
         if row.expires_at != earliest(row.expires_at, end_of(caller)):

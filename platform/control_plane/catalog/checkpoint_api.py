@@ -26,7 +26,7 @@ from control_plane.catalog.serve import blob_response
 from control_plane.catalog.show import alias_as_json, checkpoint_as_json
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
-from control_plane.common.errors import Problem, conflict, not_found, unprocessable
+from control_plane.common.errors import Problem, conflict, or_not_found, unprocessable
 from control_plane.common.etags import conditional
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
@@ -132,9 +132,9 @@ class ResolveCheckpointView(APIView):
     )
     def get(self, request: Request) -> Response:
         reference = request.query_params.get("ref", "")
-        found = selectors.find_checkpoint(caller_of(request), reference)
-        if found is None:
-            raise not_found("checkpoint", reference)
+        found = or_not_found(
+            selectors.find_checkpoint(caller_of(request), reference), "checkpoint", reference
+        )
         return Response(checkpoint_as_json(found))
 
 

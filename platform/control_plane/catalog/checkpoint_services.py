@@ -23,7 +23,7 @@ from control_plane.catalog.models import (
 )
 from control_plane.catalog.retention import Candidate, Policy, Verdict, judge
 from control_plane.common.apart import apart
-from control_plane.common.errors import FieldError, Problem, conflict, not_found, unprocessable
+from control_plane.common.errors import FieldError, Problem, conflict, or_not_found, unprocessable
 from control_plane.webhooks import outbox
 
 LEFT_FOR = timedelta(days=30)  # so long the bytes of a freed checkpoint are looked for
@@ -89,9 +89,11 @@ def set_alias(
 
 def delete_alias(caller: Caller, name: str, *, now: datetime) -> None:
     with transaction.atomic():
-        alias = CheckpointAlias.objects.select_for_update().filter(project=caller.project, name=name).first()
-        if alias is None:
-            raise not_found("alias", name)
+        alias = or_not_found(
+            CheckpointAlias.objects.select_for_update().filter(project=caller.project, name=name).first(),
+            "alias",
+            name,
+        )
         if alias.protected or AliasGate.objects.filter(project=caller.project, alias=name).exists():
             _need_admin(caller, name)
         note_project(

@@ -9,7 +9,7 @@ from django.db import transaction
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.services import note_project
 from control_plane.catalog.models import Dataset, DatasetAlias, DatasetVersion
-from control_plane.common.errors import FieldError, conflict, not_found, unprocessable
+from control_plane.common.errors import FieldError, conflict, or_not_found, unprocessable
 
 MOST_ALIASES = 50
 
@@ -53,9 +53,11 @@ def set_alias(
 
 def delete_alias(caller: Caller, dataset: Dataset, name: str, *, now: datetime) -> None:
     with transaction.atomic():
-        alias = DatasetAlias.objects.select_for_update().filter(dataset=dataset, name=name).first()
-        if alias is None:
-            raise not_found("alias", f"{dataset.name}@{name}")
+        alias = or_not_found(
+            DatasetAlias.objects.select_for_update().filter(dataset=dataset, name=name).first(),
+            "alias",
+            f"{dataset.name}@{name}",
+        )
         note_project(
             caller, "dataset_alias", f"{dataset.name}@{name} removed", now=now,
             data={"dataset": dataset.pk, "alias": name, "to": None},

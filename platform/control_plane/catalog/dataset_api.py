@@ -18,7 +18,7 @@ from control_plane.catalog.measurement_services import ask_measurement
 from control_plane.catalog.models import DatasetAlias, DatasetMeasurement
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
-from control_plane.common.errors import not_found, unprocessable
+from control_plane.common.errors import or_not_found, unprocessable
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
@@ -171,9 +171,7 @@ class DatasetAliasView(APIView):
             raise serializers.ValidationError({"alias": refusal.detail}) from refusal
         wanted = form.validated_data["version"]
         reference = f"{dataset.name}@{wanted}" if wanted.isdecimal() else wanted
-        version = selectors.find_version(caller, reference)
-        if version is None:
-            raise not_found("dataset version", reference)
+        version = or_not_found(selectors.find_version(caller, reference), "dataset version", reference)
         made = dataset_aliases.set_alias(
             caller, dataset, dataset_alias, version, expected=form.validated_data["expected"], now=clock.now()
         )
@@ -222,8 +220,8 @@ class MeasurementsView(APIView):
         version = selectors.version_for(caller, version_id)
         form = MeasurementCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        model = selectors.find_model(caller, form.validated_data["model"])
-        if model is None:
-            raise not_found("model", form.validated_data["model"])
+        model = or_not_found(
+            selectors.find_model(caller, form.validated_data["model"]), "model", form.validated_data["model"]
+        )
         found, created = ask_measurement(caller, version, model)
         return Response(measurement_as_json(found, over=None), status=202 if created else 200)

@@ -17,7 +17,7 @@ from control_plane.accounts.caller import caller_of
 from control_plane.catalog import function_services as services
 from control_plane.catalog import selectors, store
 from control_plane.catalog.show import function_as_json, function_version_as_json
-from control_plane.common.errors import not_found, unprocessable
+from control_plane.common.errors import or_not_found, unprocessable
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
@@ -115,9 +115,9 @@ class ResolveFunctionView(APIView):
     )
     def get(self, request: Request) -> Response:
         reference = request.query_params.get("ref", "")
-        version = selectors.find_function_version(caller_of(request), reference)
-        if version is None:
-            raise not_found("function version", reference)
+        version = or_not_found(
+            selectors.find_function_version(caller_of(request), reference), "function version", reference
+        )
         return Response(function_version_as_json(version))
 
 

@@ -14,7 +14,7 @@ from control_plane.accounts.secret_services import missing, reveal_for_host
 from control_plane.catalog import completion, model_services, parts, services, store
 from control_plane.catalog.models import ImportState, ModelImport
 from control_plane.common import clock
-from control_plane.common.errors import FieldError, Problem, conflict, not_found, unprocessable
+from control_plane.common.errors import FieldError, Problem, conflict, or_not_found, unprocessable
 from control_plane.common.locks import LockClass, hold_until_commit
 from oolong.contracts.agent import UploadReply
 from oolong.contracts.model_imports import ImportOrder, ImportProgress
@@ -198,9 +198,7 @@ def advance_imports(*, now: datetime) -> None:
 def held_by(node_id: str, import_id: str) -> ModelImport:
     """404 when it is no import of this node, or another's by now; 409 when it has ended."""
     own = ModelImport.objects.select_related("project", "created_by").filter(pk=import_id, node_id=node_id)
-    asked = own.first()
-    if asked is None:
-        raise not_found("import", import_id)
+    asked = or_not_found(own.first(), "import", import_id)
     if asked.state != ImportState.RUNNING:
         raise conflict("fenced", f"import {import_id} is {asked.state}")
     return asked

@@ -19,7 +19,7 @@ from control_plane.catalog.model_services import settle
 from control_plane.catalog.models import CheckState, ModelCheck
 from control_plane.catalog.unfolding.job import JOB_FILE, TAR_FILE, UnfoldJob, read_result
 from control_plane.common.apart import apart, unforeseen
-from control_plane.common.errors import conflict, not_found
+from control_plane.common.errors import conflict, not_found, or_not_found
 from oolong.contracts.model_paths import root_of
 from oolong.contracts.model_report import CheckOrder, Fault, ModelReport
 
@@ -200,9 +200,11 @@ def complete(node_id: str, check_id: str, report: ModelReport, *, now: datetime)
 
 def held_by(node_id: str, check_id: str) -> ModelCheck:
     """404 when it is no check of this node, or another's by now; 409 when it has ended."""
-    check = ModelCheck.objects.select_related("model").filter(OF_PATHS, pk=check_id, node_id=node_id).first()
-    if check is None:
-        raise not_found("model check", check_id)
+    check = or_not_found(
+        ModelCheck.objects.select_related("model").filter(OF_PATHS, pk=check_id, node_id=node_id).first(),
+        "model check",
+        check_id,
+    )
     if check.state != CheckState.RUNNING:
         raise conflict("fenced", f"check {check_id} is {check.state}")
     return check

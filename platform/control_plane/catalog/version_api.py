@@ -14,7 +14,7 @@ from control_plane.accounts.caller import caller_of
 from control_plane.catalog import derivation, selectors
 from control_plane.catalog.api import CanonicalRowSerializer, VersionSerializer
 from control_plane.catalog.show import version_as_json
-from control_plane.common.errors import not_found
+from control_plane.common.errors import or_not_found
 from control_plane.common.idempotency import idempotent
 from control_plane.common.parsing import StrictSerializer
 
@@ -81,9 +81,7 @@ class DifferenceView(APIView):
         caller = caller_of(request)
         new = selectors.version_for(caller, version_id)
         reference = request.query_params.get("from", "")
-        old = selectors.find_version(caller, reference)
-        if old is None:
-            raise not_found("dataset version", reference)
+        old = or_not_found(selectors.find_version(caller, reference), "dataset version", reference)
         return Response(derivation.difference(old, new))
 
 

@@ -15,7 +15,7 @@ from control_plane.accounts import audit
 from control_plane.accounts.models import Team
 from control_plane.accounts.secrets import ENROLMENT_PREFIX, NODE_PREFIX, digest, new_secret
 from control_plane.common import live
-from control_plane.common.errors import Problem, not_found
+from control_plane.common.errors import Problem, or_not_found
 from control_plane.fleet.liveness import Clocks, judge, suspension
 from control_plane.fleet.models import (
     DEFAULT_POOL,
@@ -230,9 +230,7 @@ def allocate_ports(node: Node, count: int) -> list[int]:
 
 
 def set_intent(identity: str, intent: Intent) -> Node:
-    node = Node.objects.filter(pk=identity).first()
-    if node is None:
-        raise not_found("node", identity)
+    node = or_not_found(Node.objects.filter(pk=identity).first(), "node", identity)
     with transaction.atomic():
         audit.record(
             "node.intent", target=("node", node.pk, node.name), data={"before": node.intent, "after": intent}

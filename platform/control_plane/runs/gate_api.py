@@ -17,7 +17,7 @@ from control_plane.catalog.checkpoint_api import ALIAS, REFERENCE, AliasSerializ
 from control_plane.catalog.models import Checkpoint
 from control_plane.catalog.show import alias_as_json
 from control_plane.common import clock
-from control_plane.common.errors import not_found, or_not_found
+from control_plane.common.errors import or_not_found
 from control_plane.common.etags import conditional
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
@@ -89,9 +89,11 @@ class AliasView(APIView):
 
     @extend_schema(operation_id="get_checkpoint_alias", responses=AliasSerializer)
     def get(self, request: Request, alias: str) -> Response:
-        found = catalog.checkpoint_aliases(caller_of(request)).filter(name=alias).first()
-        if found is None:
-            raise not_found("checkpoint alias", alias)
+        found = or_not_found(
+            catalog.checkpoint_aliases(caller_of(request)).filter(name=alias).first(),
+            "checkpoint alias",
+            alias,
+        )
         return Response(alias_as_json(found))
 
     @extend_schema(

@@ -86,6 +86,12 @@ class Run(models.Model):
         return self.dataset_version
 
     @property
+    def steps_planned(self) -> int:
+        """`total_train_steps`, once for each seed begun: a warm start with another seed counts its steps on."""
+        seeds = max(1, -(-self.train_step // self.total_train_steps)) if self.total_train_steps else 1
+        return self.total_train_steps * (seeds if self.kind == "sft" else 1)
+
+    @property
     def has_ended(self) -> bool:
         return self.status in ENDED
 

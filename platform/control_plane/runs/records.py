@@ -65,7 +65,7 @@ def record_steps(measured: Iterable[tuple[Run, int, dict[str, float]]], told: li
             f"runs:{run.project_id}",
             "progress",
             {
-                "id": run.pk, "train_step": run.train_step, "total_train_steps": run.total_train_steps,
+                "id": run.pk, "train_step": run.train_step, "total_train_steps": run.steps_planned,
                 "policy_version": run.policy_version, "reward_mean": run.reward_mean,
                 "staleness_mean": run.staleness_mean,
             },

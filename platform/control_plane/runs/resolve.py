@@ -109,7 +109,9 @@ def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
         if resolved.base_model is None:
             resolved.refuse(
                 "/model/base_model", "unknown_model",
-                f"there is no base model {spec.model.base_model!r}; register one, or see GET /api/v1/models",
+                f"there is no base model {spec.model.base_model!r}; register one, or see GET /api/v1/models"
+                if spec.model.base_model
+                else "no base model is named; register one, or see GET /api/v1/models",
             )  # fmt: skip
         elif resolved.base_model.state == ModelState.VALIDATING:
             resolved.refuse(
@@ -336,4 +338,6 @@ def _exact(spec: RunSpec, resolved: Resolved) -> dict[str, Any]:
 
 
 def _no_version(reference: str) -> str:
+    if not reference:
+        return "no dataset version is named; give its id, name@3 or name@latest"
     return f"there is no dataset version {reference!r}; give its id, name@3 or name@latest"

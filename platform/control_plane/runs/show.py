@@ -45,7 +45,7 @@ def _run_as_json(run: Run, latest: Checkpoint | None) -> dict[str, Any]:
         "slots_needed": run.slots_needed,
         "attempt_number": run.attempt_number,
         "train_step": run.train_step,
-        "total_train_steps": run.total_train_steps,
+        "total_train_steps": run.steps_planned,
         "policy_version": run.policy_version,
         "progress": run.progress,
         "reward_mean": run.reward_mean,

@@ -26,6 +26,7 @@ from control_plane.telemetry.queries import invalid, number, one_of, short_text,
 from control_plane.telemetry.serializers import (
     AlertSerializer,
     DocumentSerializer,
+    DocumentsSerializer,
     HistogramsSerializer,
     LogFilesSerializer,
     LogSerializer,
@@ -197,6 +198,23 @@ class HistogramsView(APIView):
         limit = whole_number(request, "limit", lowest=1, highest=2000) or 200
         found = selectors.histograms(run, name=name, after_x=whole_number(request, "after_x"), limit=limit)
         return Response({"data": found})
+
+
+class DocumentsView(APIView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(
+        operation_id="documents",
+        parameters=[
+            OpenApiParameter(
+                "name", OpenApiTypes.STR, description="only this one; none where nobody wrote it"
+            )
+        ],
+        responses=DocumentsSerializer,
+    )
+    def get(self, request: Request, run_id: str) -> Response:
+        run = run_for(caller_of(request), run_id)
+        return Response({"data": selectors.documents(run, name=request.query_params.get("name"))})
 
 
 class DocumentView(APIView):

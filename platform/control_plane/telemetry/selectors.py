@@ -9,7 +9,7 @@ from django.db.models import OuterRef, Subquery
 from django.db.models.functions import Greatest
 
 from control_plane.common import clock
-from control_plane.common.errors import not_found
+from control_plane.common.errors import not_found, or_not_found
 from control_plane.fleet.models import Node
 from control_plane.runs.models import Job, Run
 from control_plane.telemetry.models import (
@@ -85,10 +85,20 @@ def histograms(run: Run, *, name: str, after_x: int | None, limit: int) -> list[
     ]
 
 
+def documents(run: Run, *, name: str | None = None) -> list[dict[str, Any]]:
+    """What the run's jobs keep overwriting, by name; with `name` only that one, or none."""
+    rows = Document.objects.filter(run=run).order_by("name")
+    if name is not None:
+        rows = rows.filter(name=name)
+    return [_document_as_json(row) for row in rows]
+
+
 def document(run: Run, name: str) -> dict[str, Any]:
-    row = Document.objects.filter(run=run, name=name).first()
-    if row is None:
-        raise not_found("document of this run", name)
+    row = or_not_found(Document.objects.filter(run=run, name=name).first(), "document of this run", name)
+    return _document_as_json(row)
+
+
+def _document_as_json(row: Document) -> dict[str, Any]:
     return {"name": row.name, "at": row.at.timestamp(), "value": row.value}
 
 
@@ -122,9 +132,7 @@ def log(run: Run, job_id: str, *, incarnation: int | None, offset: int, limit: i
     Without an incarnation the newest one that has a log. The piece ends at a whole character where it can;
     go on from `next_offset`. `end` says that nothing will follow: the job has exited and all was read.
     """
-    job = Job.objects.filter(attempt__run=run, pk=job_id).first()
-    if job is None:
-        raise not_found("job of this run", job_id)
+    job = or_not_found(Job.objects.filter(attempt__run=run, pk=job_id).first(), "job of this run", job_id)
     files = {
         int(row.name.rpartition("#")[2]): row
         for row in OutboxFile.objects.filter(job=job, name__startswith="output.log#")
@@ -155,9 +163,11 @@ def log(run: Run, job_id: str, *, incarnation: int | None, offset: int, limit: i
 
 def log_pieces(run: Run, job_id: str, *, incarnation: int | None) -> tuple[str, Iterator[bytes]]:
     """A whole log: a name for the file, and its bytes piece by piece."""
-    job = Job.objects.select_related("attempt").filter(attempt__run=run, pk=job_id).first()
-    if job is None:
-        raise not_found("job of this run", job_id)
+    job = or_not_found(
+        Job.objects.select_related("attempt").filter(attempt__run=run, pk=job_id).first(),
+        "job of this run",
+        job_id,
+    )
     chunks = LogChunk.objects.filter(job=job)
     if incarnation is None:
         incarnation = chunks.order_by("-incarnation").values_list("incarnation", flat=True).first() or 0

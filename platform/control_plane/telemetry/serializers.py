@@ -110,6 +110,10 @@ class DocumentSerializer(serializers.Serializer[Any]):
     value = serializers.DictField()
 
 
+class DocumentsSerializer(serializers.Serializer[Any]):
+    data = DocumentSerializer(many=True)
+
+
 class AlertSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     rule = serializers.CharField()

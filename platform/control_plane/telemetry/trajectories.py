@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import F, Q, QuerySet
 
-from control_plane.common.errors import not_found
+from control_plane.common.errors import or_not_found
 from control_plane.runs.models import Run
 from control_plane.telemetry.models import TrajectorySample
 from control_plane.telemetry.trajectory_files import tokens_of
@@ -47,9 +47,9 @@ def one(run: Run, sample_id: str) -> dict[str, Any]:
     """The whole trajectory, with its tokens where the job told them."""
     rows = TrajectorySample.objects.select_related("attempt", "file").filter(run=run)
     is_number = sample_id.isascii() and sample_id.isdecimal() and len(sample_id) < 19
-    sample = rows.filter(pk=int(sample_id)).first() if is_number else None
-    if sample is None:
-        raise not_found("trajectory of this run", sample_id)
+    sample = or_not_found(
+        rows.filter(pk=int(sample_id)).first() if is_number else None, "trajectory of this run", sample_id
+    )
     tokens = tokens_of(sample)
     return {
         **trajectory_as_json(sample),

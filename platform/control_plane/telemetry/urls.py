@@ -11,6 +11,7 @@ urlpatterns = [
     path("runs/<str:run_id>/metrics", api.MetricsView.as_view()),
     path("runs/<str:run_id>/metric-names", api.MetricNamesView.as_view()),
     path("runs/<str:run_id>/histograms", api.HistogramsView.as_view()),
+    path("runs/<str:run_id>/documents", api.DocumentsView.as_view()),
     path("runs/<str:run_id>/documents/<path:name>", api.DocumentView.as_view()),
     path("runs/<str:run_id>/trajectories", api.TrajectoriesView.as_view()),
     path("runs/<str:run_id>/trajectories/<str:trajectory_id>", api.TrajectoryView.as_view()),

@@ -63,6 +63,9 @@ def test_an_agent_ships_and_a_reader_reads(world: World, client: Client, read: C
     assert [row["name"] for row in read(f"{run}/metric-names").json()["data"]] == ["reward/mean"]
     assert read(f"{run}/histograms", name="staleness/consumed_tokens").json()["data"][0]["counts"] == {"0": 3}
     assert read(f"{run}/documents/pipeline").json()["value"] == {"refusal": None}
+    assert [row["name"] for row in read(f"{run}/documents").json()["data"]] == ["pipeline"]
+    assert read(f"{run}/documents", name="pipeline").json()["data"][0]["value"] == {"refusal": None}
+    assert read(f"{run}/documents", name="reward_service").json() == {"data": []}
     assert read(f"{run}/trajectories").json() == {"data": [], "next_cursor": None, "has_more": False}
     assert read(f"{run}/logs").json()["data"][0]["bytes"] == 6
     assert read(f"{run}/logs", job=world.trainer.pk).json()["text"] == "hello\n"
@@ -99,7 +102,8 @@ def test_only_the_node_of_the_job_may_ship(world: World, client: Client) -> None
 
 
 @pytest.mark.parametrize(
-    "path", ["metrics", "metric-names", "histograms?name=h", "documents/d", "trajectories", "logs"]
+    "path",
+    ["metrics", "metric-names", "histograms?name=h", "documents", "documents/d", "trajectories", "logs"],
 )
 def test_a_foreign_run_does_not_exist(world: World, client: Client, path: str) -> None:
     other = build_world("two")

@@ -1,6 +1,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import { get } from "./http.ts";
+import type { Document } from "./schema.d.ts";
 
 /** One place for keys and addresses: what a frame of the stream changes is found here by its key. */
 
@@ -64,8 +65,8 @@ export const runHistograms = (id: string, name: string) =>
 export const runDocument = (id: string, name: string) =>
   queryOptions({
     queryKey: ["run", id, "documents", name],
-    queryFn: ({ signal }) => get("/api/v1/runs/{run_id}/documents/{name}", { path: { run_id: id, name } }, signal),
-    retry: false,
+    // Of the list: a run that has no such document yet is no error.
+    queryFn: async ({ signal }): Promise<Document | null> => (await get("/api/v1/runs/{run_id}/documents", { path: { run_id: id }, query: { name } }, signal)).data[0] ?? null,
   });
 
 export const runTrajectories = (id: string) =>

@@ -1633,6 +1633,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/{run_id}/documents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["documents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/{run_id}/documents/{name}": {
         parameters: {
             query?: never;
@@ -3057,6 +3073,9 @@ export interface components {
             value: {
                 [key: string]: unknown;
             };
+        };
+        Documents: {
+            data: components["schemas"]["Document"][];
         };
         DryRun: {
             jobs: components["schemas"]["PlannedJob"][];
@@ -5022,6 +5041,7 @@ export type DeliveryTry = components['schemas']['DeliveryTry'];
 export type DeriveRequest = components['schemas']['DeriveRequest'];
 export type Difference = components['schemas']['Difference'];
 export type Document = components['schemas']['Document'];
+export type Documents = components['schemas']['Documents'];
 export type DryRun = components['schemas']['DryRun'];
 export type EnrolReply = components['schemas']['EnrolReply'];
 export type EnrolmentToken = components['schemas']['EnrolmentToken'];
@@ -10528,6 +10548,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RunDetail"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    documents: {
+        parameters: {
+            query?: {
+                /** @description only this one; none where nobody wrote it */
+                name?: string;
+            };
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Documents"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

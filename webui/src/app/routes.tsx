@@ -16,7 +16,7 @@ export const router = createBrowserRouter([
       {
         errorElement: <RouteFailure />,
         children: [
-          { index: true, loader: () => redirect("/runs") },
+          { index: true, loader: () => redirect("/runs"), element: <></> },
           { path: "runs", lazy: async () => ({ Component: (await import("../runs/runs-page.tsx")).RunsPage }) },
           { path: "runs/new", lazy: async () => ({ Component: (await import("../start/start-page.tsx")).StartPage }) },
           { path: "runs/:runId", lazy: async () => ({ Component: (await import("../runs/run-page.tsx")).RunPage }) },

@@ -19,7 +19,7 @@ export function ProblemNotice({ error, retry, hidePointers = [] }: { error: unkn
         <FieldProblems errors={errors} />
         {problem.requestId !== "" && <p className={classes.request}>Request {problem.requestId}</p>}
       </div>
-      {retry !== undefined && <Button variant="default" onClick={retry}>Try again</Button>}
+      {retry !== undefined && problem.status !== 404 && <Button variant="default" onClick={retry}>Try again</Button>}
     </div>
   );
 }

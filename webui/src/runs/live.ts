@@ -79,7 +79,7 @@ function receive(client: QueryClient, runId: string, metrics: MetricsStore, fram
     }
     case "document": {
       const { name, value, at } = frame.data as { name: string; value: Record<string, unknown>; at: number };
-      client.setQueryData(queries.runDocument(runId, name).queryKey, { name, at, value });
+      client.setQueryData(queries.runDocument(runId, name).queryKey, () => ({ name, at, value }));
       break;
     }
     case "progress":

@@ -16,6 +16,7 @@ import { ChangeButton } from "./change-button.tsx";
 import { CheckpointsTab } from "./checkpoints-tab.tsx";
 import { canStop, hasEnded } from "./ended.ts";
 import { EventsTab } from "./events-tab.tsx";
+import { meanOfAll, newest } from "./figure.ts";
 import { JobsTab } from "./jobs-tab.tsx";
 import { LiveTab } from "./live-tab.tsx";
 import { useLiveRun, useMetricsVersion } from "./live.ts";
@@ -95,10 +96,11 @@ function Reason({ run }: { run: Run }) {
 function Figures({ run, metrics }: { run: Run; metrics: MetricsStore }) {
   useMetricsVersion(metrics);
   const now = useNow(1_000);
-  const last = (name: string) => {
-    const values = metrics.lines(name).flatMap((line) => line.points.y.slice(-1));
-    return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0);
-  };
+  const ended = hasEnded(run.status);
+  const last = (name: string) => newest(metrics.lines(name));
+  // What an ended run does now is nothing: a rate is then that of the whole run.
+  const rate = (name: string) => (ended ? meanOfAll : newest)(metrics.lines(name));
+  const over = ended ? ", mean of the run" : "";
   const rewards = metrics.lines("reward/mean")[0]?.points.y ?? [];
   const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const gain = rewards.length >= 20 ? mean(rewards.slice(-10)) - mean(rewards.slice(0, 10)) : null;
@@ -111,7 +113,7 @@ function Figures({ run, metrics }: { run: Run; metrics: MetricsStore }) {
   const pace = steps !== undefined && steps.at.length > 2 ? (steps.at.at(-1)! - steps.at[Math.max(0, steps.at.length - 11)]!) / Math.min(10, steps.at.length - 1) : null;
   const left = canStop(run.status) && pace !== null ? Math.max(0, total - step) * pace : null;
   const bound = run.live.max_staleness ?? numberAt(run.spec, "staleness", "max");
-  const preparing = run.progress !== null && !hasEnded(run.status) && run.progress.phase !== "train";
+  const preparing = run.progress !== null && !ended && run.progress.phase !== "train";
   return (
     <dl className={classes.figures}>
       <div className={classes.wide}>
@@ -127,9 +129,9 @@ function Figures({ run, metrics }: { run: Run; metrics: MetricsStore }) {
           <Figure label="Reward" note={gain === null ? "mean of the batch" : `${gain >= 0 ? "+" : "−"}${Math.abs(gain).toFixed(2)} on the first 10`}>{number(last("reward/mean"), 3)}</Figure>
           <Figure label="Staleness, mean" note={`max ${number(last("staleness/max"))}, bound η = ${bound ?? DASH}`}>{number(last("staleness/mean"), 2)}</Figure>
           <Figure label="Policy version" note={`engine at ${number(last("engine/version"))}`}>{number(last("policy/version"))}</Figure>
-          <Figure label="Generated" note="tokens a second">{number(last("perf/generated_tokens_per_second"), 0)}</Figure>
-          <Figure label="Trained" note="tokens a second">{number(last("perf/trained_tokens_per_second"), 0)}</Figure>
-          <Figure label="Idle, trainer" note={`rollout ${percent(last("idle/rollout_share"), 0)}`}>{percent(last("idle/trainer_share"), 0)}</Figure>
+          <Figure label="Generated" note={`tokens a second${over}`}>{number(rate("perf/generated_tokens_per_second"), 0)}</Figure>
+          <Figure label="Trained" note={`tokens a second${over}`}>{number(rate("perf/trained_tokens_per_second"), 0)}</Figure>
+          <Figure label="Idle, trainer" note={`rollout ${percent(rate("idle/rollout_share"), 0)}${over}`}>{percent(rate("idle/trainer_share"), 0)}</Figure>
         </>
       ) : (
         <>

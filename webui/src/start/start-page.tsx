@@ -1,16 +1,18 @@
 import { Button, Group, SegmentedControl, Switch, Text } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { IconCheck, IconDownload } from "@tabler/icons-react";
-import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { useNavigate, useSearchParams } from "react-router";
+import { Link, useNavigate, useSearchParams } from "react-router";
 
 import { post } from "../api/http.ts";
 import { Problem, type FieldProblem } from "../api/problem.ts";
 import * as queries from "../api/queries.ts";
 import type { Preset, RunDetail } from "../api/schema.d.ts";
+import type { Json } from "../common/json.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
+import { candidates, openPreset, takenOver } from "./first-spec.ts";
 import { SpecEditor } from "./spec-editor.tsx";
 import { SpecForm } from "./spec-form.tsx";
 import { asJson, asYaml, isJson, parseSpec, withValue } from "./spec-text.ts";
@@ -23,18 +25,62 @@ function idempotencyKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Where the first spec comes from: another run, or a preset; then what the address asks for is put in. */
+/** Where the first spec comes from: another run, a preset of the address, or one that can be submitted here. */
 export function StartPage() {
   const [search] = useSearchParams();
   const from = search.get("from");
+  const asked = search.get("preset");
   const presets = useQuery(queries.presets);
   const model = useQuery({ ...queries.run(from ?? ""), enabled: from !== null });
-  const error = presets.error ?? model.error;
-  if (error !== null) return <ProblemNotice error={error} retry={() => void presets.refetch()} />;
-  if (presets.data === undefined || (from !== null && model.data === undefined)) return <Waiting label="Loading presets" />;
-  const wanted = presets.data.find((preset) => preset.name === search.get("preset")) ?? presets.data.find((preset) => preset.spec["kind"] !== "sft") ?? presets.data[0];
-  const spec: Record<string, unknown> = model.data?.spec ?? wanted?.spec ?? { name: "" };
-  return <StartForm presets={presets.data} first={adapted(spec, search, model.data)} firstPreset={from === null ? (wanted?.name ?? "") : ""} />;
+  const named = presets.data?.find((preset) => preset.name === asked);
+  const first = useQuery({ ...firstToSubmit(presets.data ?? []), enabled: presets.data !== undefined && from === null && named === undefined });
+  const error = presets.error ?? model.error ?? first.error;
+  if (error !== null) return <ProblemNotice error={error} retry={() => { void presets.refetch(); void first.refetch(); }} />;
+  if (presets.data === undefined || (from !== null ? model.data === undefined : named === undefined && first.data === undefined)) return <Waiting label="Loading presets" />;
+  const begun = from === null ? (named ?? first.data) : undefined;
+  const spec: Record<string, unknown> = model.data?.spec ?? begun?.spec ?? { name: "" };
+  return <StartForm presets={presets.data} first={adapted(spec, search, model.data)} firstPreset={begun?.name ?? ""} />;
+}
+
+/** The first preset that the server would take with what the project has; else one that leaves data and weights open. */
+function firstToSubmit(presets: Preset[]) {
+  return queryOptions({
+    queryKey: ["first-to-submit", presets.map((preset) => preset.name)],
+    queryFn: async ({ client }): Promise<{ name: string; spec: Json } | null> => {
+      const [datasets, models, checkpoints] = await Promise.all([client.fetchQuery(queries.datasets), client.fetchQuery(queries.models), client.fetchQuery(queries.allCheckpoints)]);
+      const stock = {
+        datasets: datasets.data.filter((dataset) => dataset.latest !== null).map((dataset) => dataset.name),
+        models: models.data.filter((entry) => entry.state === "READY").map((entry) => entry.name),
+        checkpoints: checkpoints.data.filter((entry) => entry.state === "STORED").map((entry) => entry.id),
+      };
+      for (const { preset, spec } of candidates(presets, stock)) {
+        const { valid } = await post("/api/v1/runs/validate", { body: { spec } });
+        if (valid) return { name: preset.name, spec };
+      }
+      return openPreset(presets) ?? null;
+    },
+    gcTime: 0, // asked anew at each visit: what is there changes
+    staleTime: Infinity,
+    retry: false,
+  });
+}
+
+const WAYS: Record<string, { what: string; to: string; way: string }> = {
+  unknown_dataset: { what: "dataset", to: "/datasets/new", way: "upload a dataset" },
+  unknown_model: { what: "base model", to: "/models", way: "register a base model" },
+};
+
+/** What must be brought here first, with the way there; the fields below offer what is there. */
+function Missing({ errors }: { errors: FieldProblem[] }) {
+  const ways = Object.entries(WAYS).filter(([code]) => errors.some((error) => error.code === code));
+  if (ways.length === 0) return null;
+  return (
+    <div className={classes.missing} role="note" data-testid="missing">
+      {ways.map(([code, { what, to, way }]) => (
+        <p key={code}>This run still needs a {what} that is in this project: choose one below, or <Link to={to}>{way}</Link>.</p>
+      ))}
+    </div>
+  );
 }
 
 function adapted(spec: Record<string, unknown>, search: URLSearchParams, model: RunDetail | undefined): string {
@@ -86,7 +132,8 @@ function StartForm({ presets, first, firstPreset }: { presets: Preset[]; first: 
   };
   const choose = (chosen: Preset) => {
     setPreset(chosen.name);
-    setText(view === "json" ? asJson(chosen.spec) : asYaml(chosen.spec));
+    const next = spec === null ? chosen.spec : takenOver(chosen.spec, spec);
+    setText(view === "json" ? asJson(next) : asYaml(next));
     start.reset();
   };
   return (
@@ -111,6 +158,7 @@ function StartForm({ presets, first, firstPreset }: { presets: Preset[]; first: 
           <Button disabled={spec === null} loading={start.isPending} onClick={() => start.mutate()} data-testid="start">Start the run</Button>
         </Group>
       </div>
+      <Missing errors={errors} />
       <ProblemNotice error={check.error} />
       <ProblemNotice error={start.error} />
       {view === "form" ? (

@@ -51,6 +51,7 @@ def collect(*, now: datetime, logs: Path | None) -> dict[str, Any]:
         "settings": shown_settings(),
         "services": [vars(service) for service in examine_services()],
         "disk": list(_disk()),
+        "dashboard": _dashboard(),
         "logs": _logs(logs),
     }
     empty: dict[str, Any] = {
@@ -97,6 +98,11 @@ def _disk() -> Iterator[dict[str, Any]]:
         if path.is_dir():
             usage = shutil.disk_usage(path)
             yield {"what": what, "path": str(path), "free_bytes": usage.free, "total_bytes": usage.total}
+
+
+def _dashboard() -> dict[str, Any]:
+    folder = settings.ENVIRONMENT.webui_dist
+    return {"path": str(folder), "built": (folder / "index.html").is_file()}
 
 
 def _migrations() -> dict[str, Any]:

@@ -28,6 +28,7 @@ def findings(collected: dict[str, Any]) -> list[Advice]:
         *_queue(collected["runs"], collected["slots"]),
         *_nodes(collected["nodes"]),
         *_disk(collected["disk"]),
+        *_dashboard(collected["dashboard"]),
         *_settings(collected["settings"]),
     ]
     return sorted(found, key=lambda advice: advice.level != "fault")
@@ -143,6 +144,17 @@ def _disk(disk: list[dict[str, Any]]) -> list[Advice]:
         for place in disk
         if place["free_bytes"] < place["total_bytes"] * DISK_LOW_SHARE
     ]
+
+
+def _dashboard(dashboard: dict[str, Any]) -> list[Advice]:
+    if dashboard["built"]:
+        return []
+    return [
+        Advice(
+            "warning", f"the dashboard is not built: {dashboard['path']} has no index.html; the API works without it",
+            "`python3 manage.py webui` builds it; var/logs/webui-build.log tells why an earlier try failed",
+        )
+    ]  # fmt: skip
 
 
 def _settings(settings: dict[str, str]) -> list[Advice]:

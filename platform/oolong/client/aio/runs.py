@@ -219,6 +219,10 @@ class AsyncRuns:
                 return max(last, key=lambda series: (series.attempt, series.x[-1])).value[-1]
         return None
 
+    async def documents(self, run_id: str, *, name: str | None = None) -> Sequence[models.Document]:
+        """What the run's jobs say of their state, newest words only; with `name` that one, or none yet."""
+        return (await self._connection.send(calls.telemetry.documents(run_id, name=name))).data
+
     async def document(self, run_id: str, name: str) -> models.Document:
         return await self._connection.send(calls.telemetry.document(run_id, name))
 

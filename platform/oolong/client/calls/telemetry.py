@@ -64,6 +64,10 @@ def metric_names(run_id: str) -> Call[Listing[MetricName]]:
     return call.get("runs/{}/metric-names", Listing[MetricName], run_id)
 
 
+def documents(run_id: str, *, name: str | None = None) -> Call[Listing[Document]]:
+    return call.get("runs/{}/documents", Listing[Document], run_id, name=name)
+
+
 def document(run_id: str, name: str) -> Call[Document]:
     return call.get("runs/{}/documents/{}", Document, run_id, name)
 

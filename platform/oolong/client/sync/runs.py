@@ -215,6 +215,10 @@ class Runs:
                 return max(last, key=lambda series: (series.attempt, series.x[-1])).value[-1]
         return None
 
+    def documents(self, run_id: str, *, name: str | None = None) -> Sequence[models.Document]:
+        """What the run's jobs say of their state, newest words only; with `name` that one, or none yet."""
+        return (self._connection.send(calls.telemetry.documents(run_id, name=name))).data
+
     def document(self, run_id: str, name: str) -> models.Document:
         return self._connection.send(calls.telemetry.document(run_id, name))
 

@@ -204,6 +204,7 @@ ROUTES = {
     "GET /runs/{run_id}/metrics": "runs:read",
     "GET /runs/{run_id}/metric-names": "runs:read",
     "GET /runs/{run_id}/histograms": "runs:read",
+    "GET /runs/{run_id}/documents": "runs:read",
     "GET /runs/{run_id}/documents/{name}": "runs:read",
     "GET /runs/{run_id}/trajectories": "runs:read",
     "GET /runs/{run_id}/trajectories/{trajectory_id}": "runs:read",

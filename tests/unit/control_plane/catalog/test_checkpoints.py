@@ -168,6 +168,9 @@ def test_a_warm_start_leaves_weights_from_which_nothing_goes_on(
     }
     run = start(machine, kind="sft", dataset={"version": "demos@1"}, sft=sft)
     attempt = Attempt.objects.get()
+    for train_step, planned in ((0, 2), (2, 2), (3, 4), (4, 4)):  # a second seed's steps follow the first's
+        Run.objects.update(train_step=train_step)
+        assert alice.get(f"/runs/{run['id']}").json()["total_train_steps"] == planned
     commit_checkpoint(run["id"], attempt.pk, step=2, final=True)
     machine.upload_checkpoint(attempt.pk, attempt.epoch, step=2, final=True)
     checkpoint = Checkpoint.objects.get()

@@ -136,12 +136,23 @@ def test_what_is_wrong_is_said_with_a_way_out(
     assert said["nothing has ticked for 600 s"].do == "a worker and beat must run; see their logs"
 
 
-def test_a_healthy_installation_has_no_finding(
-    well: None, node: Callable[..., SimulatedNode], clock: Clock, monkeypatch: pytest.MonkeyPatch
+def test_a_dashboard_that_is_not_built_is_said_and_a_healthy_installation_has_no_finding(
+    well: None,
+    node: Callable[..., SimulatedNode],
+    clock: Clock,
+    settings: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     node()
     Tick.objects.create(name="place-jobs", count=5, last_at=clock.now)
     monkeypatch.setattr(collect_module, "_disk", lambda: iter(()))
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, webui_dist=tmp_path)
+    said = io.StringIO()
+    call_command("doctor", stdout=said)
+    assert said.getvalue().startswith(f"warning  the dashboard is not built: {tmp_path} has no index.html")
+    assert "`python3 manage.py webui` builds it" in said.getvalue()
+    (tmp_path / "index.html").write_text("<html>the page</html>")
     said = io.StringIO()
     call_command("doctor", stdout=said)
     assert said.getvalue() == "Nothing looks wrong.\n"
@@ -159,7 +170,7 @@ def test_a_full_disk_is_named() -> None:
     collected: dict[str, Any] = {
         "services": [], "migrations": {}, "ticks": [{"name": "x", "age_seconds": 1.0, "failures": 0}],
         "runs": {}, "slots": {}, "nodes": [{"name": "n", "status": "READY", "unhealthy": 0, "agent_version": "1"}],
-        "disk": nearly_full, "settings": {},
+        "disk": nearly_full, "settings": {}, "dashboard": {"path": "webui/dist", "built": True},
     }  # fmt: skip
     (advice,) = findings(collected)
     assert (advice.level, advice.what) == ("fault", "the data folder has 1.0 GB free of 100.0 GB")

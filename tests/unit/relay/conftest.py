@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+import pytest
 import pytest_asyncio
 import uvicorn
 from aiohttp import web
@@ -19,6 +20,15 @@ from oolong.contracts.agent import Artifact, DesiredAttempt
 from tests.support.waiting import eventually
 
 JOB_TOKEN = "token-of-the-attempt"
+
+
+@pytest.fixture(autouse=True)
+def _a_process_may_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a web process gives up or forgets by time, it does not while a test takes long."""
+    from control_plane.relay import bus, exchange
+
+    monkeypatch.setattr(bus, "CALL_SECONDS", 60.0)
+    monkeypatch.setattr(exchange, "DIRECTORY_SECONDS", 600)
 
 
 @dataclass

@@ -61,10 +61,10 @@ async def test_the_agent_of_the_page_trains_through_the_relay(site: Site, tmp_pa
         )  # fmt: skip
         try:
             await run.trainer.announce(publish(tmp_path / "weights", 0), "none")
-            groups = await run.trainer.take(0, seconds=40)
+            groups = await run.trainer.take(0, seconds=120)
             await run.trainer.announce(publish(tmp_path / "weights", 1))
             await run.trainer.end()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 said, _ = await agent.communicate()
         finally:
             if agent.returncode is None:

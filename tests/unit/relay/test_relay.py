@@ -302,7 +302,10 @@ async def test_a_socket_answers_only_streams_that_were_opened_on_it(site: Site) 
     other = await database_sync_to_async(build_world)("two")
     headers = {"Authorization": f"Bearer {other.credential}"}
     async with connect(
-        f"ws{site.url.removeprefix('http')}/ws/v1/relay", additional_headers=headers, proxy=None
+        f"ws{site.url.removeprefix('http')}/ws/v1/relay",
+        additional_headers=headers,
+        proxy=None,
+        open_timeout=60,
     ) as intruder:
         await site.until_connected(other.node.pk)
         calling = asyncio.create_task((await site.client()).post(site.path("/0-a"), content=b"{}"))
@@ -319,7 +322,10 @@ async def test_the_socket_wants_a_node_credential_and_frames(site: Site) -> None
     token = (await site.client()).headers["Authorization"]
     for headers in ({}, {"Authorization": token}, {"Authorization": "Bearer oolnode_made_up"}):
         socket = await connect(
-            f"ws{site.url.removeprefix('http')}/ws/v1/relay", additional_headers=headers, proxy=None
+            f"ws{site.url.removeprefix('http')}/ws/v1/relay",
+            additional_headers=headers,
+            proxy=None,
+            open_timeout=60,
         )
         with pytest.raises(ConnectionClosed) as closed:
             await socket.recv()
@@ -327,7 +333,10 @@ async def test_the_socket_wants_a_node_credential_and_frames(site: Site) -> None
     headers = {"Authorization": f"Bearer {site.world.credential}"}
     for message in ("text", b"no frame"):
         socket = await connect(
-            f"ws{site.url.removeprefix('http')}/ws/v1/relay", additional_headers=headers, proxy=None
+            f"ws{site.url.removeprefix('http')}/ws/v1/relay",
+            additional_headers=headers,
+            proxy=None,
+            open_timeout=60,
         )
         await site.until_connected(site.world.node.pk)
         await socket.send(message)
@@ -340,10 +349,10 @@ async def test_the_socket_wants_a_node_credential_and_frames(site: Site) -> None
 async def test_a_newer_socket_of_the_node_takes_over(site: Site) -> None:
     headers = {"Authorization": f"Bearer {site.world.credential}"}
     url = f"ws{site.url.removeprefix('http')}/ws/v1/relay"
-    older = await connect(url, additional_headers=headers, proxy=None)
+    older = await connect(url, additional_headers=headers, proxy=None, open_timeout=60)
     await site.until_connected(site.world.node.pk)
     first = exchange().sockets[site.world.node.pk]
-    newer = await connect(url, additional_headers=headers, proxy=None)
+    newer = await connect(url, additional_headers=headers, proxy=None, open_timeout=60)
     with pytest.raises(ConnectionClosed) as closed:
         await older.recv()
     assert closed.value.rcvd is not None and closed.value.rcvd.code == consumers.REPLACED

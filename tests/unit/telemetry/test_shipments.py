@@ -26,6 +26,12 @@ FILE = "main-0.jsonl"
 PATH = "/api/v1/agent/shipments"
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine leaves no piece for another time."""
+    monkeypatch.setattr(shipments, "SECONDS_OF_SHIPMENT", 600.0)
+
+
 def many_worlds(count: int) -> list[World]:
     """Runs of one project with all their jobs on the first one's node."""
     worlds = [build_world(str(n)) for n in range(count)]

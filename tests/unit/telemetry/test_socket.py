@@ -33,7 +33,8 @@ HOST = "testserver"
 
 
 @pytest_asyncio.fixture
-async def world(transactional_db: None) -> AsyncIterator[World]:
+async def world(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(consumers, "AUTHENTICATE_SECONDS", 600.0)  # a slow machine gets there
     yield await database_sync_to_async(build_world)()
     await hub().close()
 

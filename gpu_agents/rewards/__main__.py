@@ -98,7 +98,7 @@ async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
     await service.door.close()
     await scorer.close()
     await sandboxes.close()
-    telemetry.publish(now=time.time())
+    telemetry.publish(now=time.time(), closing=True)
     telemetry.close()
     if service.budget.exceeded:
         return leave(job, EndReason.REWARD_ERROR_SHARE, service.budget.exceeded)

@@ -39,10 +39,10 @@ class ControllerServer:
         *,
         token: str,
         live: LiveFile,
-        clock: Callable[[], float] = time.monotonic,
+        clock: ListeningClock | None = None,
     ) -> None:
         self.controller = controller
-        self._now = ListeningClock(clock)  # of claims and engines; a poll waits by the loop's own time
+        self._now = clock or ListeningClock()  # of claims and engines; a poll waits by the loop's own time
         self._telemetry = telemetry
         self._live = live
         self._tell_changes(controller.change(live.settings))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import Literal
 
 from gpu_agents.channel import CallRefused, Peer
@@ -33,7 +32,7 @@ log = logging.getLogger(__name__)
 Interruption = Literal["lost", "give_back"]
 Failure = Literal["reward_error", "workflow_error", "engine_error"]
 FAILURES = (RewardFailed, WorkflowFailed, EngineError)  # of one group; anything else is a fault of the worker
-HALT_SECONDS = 6.0
+HALT_TRIES = 20  # not a time: while the engine or this process stands still, tokens are not given up
 ABORT_AGAIN_SECONDS = 0.3
 STOPPING_PATIENCE_SECONDS = 5.0  # the controller may be stopping too
 
@@ -137,9 +136,10 @@ class GroupTask:
 
     async def _halt(self) -> None:
         """Abort what runs until nothing does; what does not end in time is cancelled and keeps its tokens."""
-        deadline = time.monotonic() + HALT_SECONDS
         pending = {task for task in self._tasks if not task.done()}
-        while pending and time.monotonic() < deadline:
+        for _ in range(HALT_TRIES):
+            if not pending:
+                return
             try:
                 await self._stage.slot.abort([member.rid for member in self.members if member.rid])
             except EngineError as error:

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from gpu_agents.rollout.chat_template import ChatTemplate
+from gpu_agents.rollout.controller.listening_clock import ListeningClock
 from oolong.contracts.attempt import JobFile, read_attempt
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import PublishedWeights
@@ -29,21 +30,12 @@ from tests.unit.rollout.simulated_world import assert_ledger_is_true
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# The worker program, with more patience than its 6 s for an engine that stands still when its tokens are wanted back.
-PROGRAM = """
-import sys
-from gpu_agents.rollout.worker import __main__, group_task
-group_task.HALT_SECONDS = 60.0
-sys.exit(__main__.main())
-"""
 
-
-@dataclass
-class TestClock:
+class TestClock(ListeningClock):
     """The controller's: it stands still, so that nobody falls silent because a machine is slow."""
 
     __test__ = False
-    now: float = 1000.0
+    now = 1000.0
 
     def __call__(self) -> float:
         return self.now
@@ -168,7 +160,7 @@ def start(harness: Harness, tmp_path: Path) -> Iterator[Callable[..., WorkerProc
             (directory / "hold.json").write_text(json.dumps({"tokens": hold_at, "probes": False}))
         with (directory / "output.log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, *files],
+                [sys.executable, "-m", "gpu_agents.rollout.worker", *files],
                 env=environment, cwd=directory, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         started.append(process)

@@ -33,11 +33,11 @@ async def tried(reward: Score, samples: list[Sample] | None = None) -> dict[str,
     peer = Peer("the reward service", f"http://127.0.0.1:{port}", "t", connect_seconds=5)
     try:
         chosen = cheats_of(list(CHEATS), ROWS) if samples is None else samples
-        scored = await score_twice(chosen, peer, timeout_seconds=5.0, done=lambda _: None)
+        scored = await score_twice(chosen, peer, timeout_seconds=60.0, done=lambda _: None)
     finally:
         await peer.close()
         await service.door.close()
-    return report(scored, rows=len(ROWS), success_score=1.0, timeout_seconds=5.0, max_error_share=0.01)
+    return report(scored, rows=len(ROWS), success_score=1.0, timeout_seconds=60.0, max_error_share=0.01)
 
 
 def sampled(*completions: str, row: int = 0) -> list[Sample]:

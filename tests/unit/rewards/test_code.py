@@ -23,7 +23,7 @@ GOOD_ADD = "def add(a, b):\n    return a + b"
 async def judge(sandboxes: Sandboxes, code: str, answer: Any, **options: Any) -> Score:
     text = f"Here it is:\n```python\n{code}\n```\nDone."
     row = Completion(prompt="", text=text, answer=json.dumps(answer), finish_reason="stop", row=7)
-    return await CodeTests({"timeout_seconds": 1, **options}, sandboxes).score(row)
+    return await CodeTests({"timeout_seconds": 60, **options}, sandboxes).score(row)
 
 
 @pytest.mark.parametrize(

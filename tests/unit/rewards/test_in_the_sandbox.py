@@ -16,8 +16,8 @@ from oolong.contracts.rollout import ExecuteReply, ExecuteRequest
 from oolong.sandbox import Capabilities, Findings, SandboxRefused
 
 
-async def judge(sandboxes: Sandboxes, source: str, **options: Any) -> Score:
-    function = UserFunction(source, options, sandboxes=sandboxes, timeout_seconds=1.0)
+async def judge(sandboxes: Sandboxes, source: str, *, timeout_seconds: float = 60.0, **options: Any) -> Score:
+    function = UserFunction(source, options, sandboxes=sandboxes, timeout_seconds=timeout_seconds)
     return await function.score(
         Completion(prompt="2 + 2?", text="it is 4", answer="4", finish_reason="stop", row=1)
     )
@@ -51,7 +51,11 @@ async def test_a_function_that_fails_is_an_error_and_not_0(
     sandboxes: Sandboxes, body: str, message: str
 ) -> None:
     with pytest.raises(VerifierFailed, match=message):
-        await judge(sandboxes, f"def score(prompt, completion, answer):\n    {body}")
+        await judge(
+            sandboxes,
+            f"def score(prompt, completion, answer):\n    {body}",
+            timeout_seconds=1.0 if "while" in body else 60.0,
+        )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +87,8 @@ class Served:
         await self.service.door.close()
 
     async def execute(self, code: str, **more: Any) -> ExecuteReply:
-        return await self.peer.call("execute", ExecuteRequest(code=code, **more), ExecuteReply)
+        request = ExecuteRequest(**{"code": code, "wall_seconds": 60.0, **more})
+        return await self.peer.call("execute", request, ExecuteReply, timeout=120)
 
 
 @pytest.fixture

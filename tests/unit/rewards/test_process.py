@@ -64,7 +64,7 @@ class RewardJob:
         return await self.peer.call("score", request, ScoreReply)
 
     def result(self) -> dict[str, Any]:
-        self.process.wait(timeout=120)
+        self.process.wait()
         return json.loads((self.directory / "result.json").read_text())
 
     def lines(self) -> list[dict[str, Any]]:
@@ -83,7 +83,9 @@ class RewardJob:
 async def example_job(tmp_path: Path, findings: Findings) -> AsyncIterator[RewardJob]:
     if findings.sandbox is None:
         pytest.skip(f"no sandbox here: {findings.capabilities.message}; {findings.capabilities.command}")
-    job = RewardJob(tmp_path, {"function": "closeness@1", "options": {"half_at": 5.0}}, example())
+    job = RewardJob(
+        tmp_path, {"function": "closeness@1", "options": {"half_at": 5.0}, "timeout_seconds": 60}, example()
+    )
     yield job
     await job.close()
 
@@ -98,7 +100,9 @@ async def test_the_example_of_the_how_to_scores_and_the_job_tells_what_it_did(ex
     no_score = await example_job.score("7", "twelve")
     assert (no_score.status, no_score.kind) == ("error", "verifier_error")
     assert "could not convert string to float" in no_score.message
-    cell = await example_job.peer.call("execute", ExecuteRequest(code="6 * 7"), ExecuteReply)
+    cell = await example_job.peer.call(
+        "execute", ExecuteRequest(code="6 * 7", wall_seconds=60.0), ExecuteReply
+    )
     assert cell.value == "42"
 
     example_job.process.send_signal(signal.SIGTERM)
@@ -107,7 +111,9 @@ async def test_the_example_of_the_how_to_scores_and_the_job_tells_what_it_did(ex
     document = [line["value"] for line in lines if line["type"] == "document"][-1]
     assert document["capabilities"]["runs_code"] is True
     assert document["failed"] == {"verifier_error": 1} and document["scored"] == 3
-    points = next(line["values"] for line in lines if line["type"] == "points")
+    points = [line["values"] for line in lines if line["type"] == "points"][
+        -1
+    ]  # others came on a slow machine
     assert (
         points["reward/scored"] == 3 and points["reward/verifier_errors"] == 1 and points["sandbox/runs"] == 6
     )

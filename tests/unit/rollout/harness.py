@@ -23,6 +23,7 @@ from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rewards.table import build_reward
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.controller.__main__ import build
+from gpu_agents.rollout.controller.listening_clock import ListeningClock
 from gpu_agents.rollout.controller.server import ControllerServer
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
@@ -98,7 +99,9 @@ class Harness:
     workflow: Workflow | None = None  # in place of the spec's
     run_id: str = "run_1"
     executor: Executor | None = None
-    clock: Callable[[], float] = time.monotonic  # by which the controller finds claims and engines silent
+    clock: ListeningClock = field(
+        default_factory=ListeningClock
+    )  # by which the controller finds claims and engines silent
     workers: list[RunningWorker] = field(default_factory=list)
 
     async def __aenter__(self) -> Harness:

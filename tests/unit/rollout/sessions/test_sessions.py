@@ -217,11 +217,13 @@ async def test_another_temperature_than_the_runs_is_refused_with_the_reason(serv
 
 
 async def test_a_session_left_alone_drops_its_group_and_is_no_reward_of_zero(serve: Any) -> None:
-    async with serve(workflow={"session_timeout_seconds": 0.3}) as agents:
+    async with serve(workflow={"session_timeout_seconds": 600}) as agents:
         done, left = await agents.opened(), await agents.opened()
         await agents.chat(done, done["messages"])
         await agents.end(done, reward=1.0)
         await agents.chat(left, left["messages"])
+        find = agents.run.workers[0].door._desk.find
+        find(left["id"])[0].touched_at -= 601
         counts = agents.run.controller.ledger.counts
         await agents.run.until(lambda: counts().dropped.get("error") == 1)
         assert counts().errors == {"workflow_error": 1}
@@ -231,7 +233,10 @@ async def test_a_session_left_alone_drops_its_group_and_is_no_reward_of_zero(ser
         assert counts().buffered == 0
         assert_ledger_is_true(agents.run.controller)
         # And members that no agent comes for drop the group too.
-        await agents.opened()
+        alone = await agents.opened()
+        await agents.chat(alone, alone["messages"])
+        await agents.end(alone, reward=1.0)
+        find(alone["id"])[1].touched_at -= 601
         await agents.run.until(lambda: counts().dropped.get("error") == 2)
 
 

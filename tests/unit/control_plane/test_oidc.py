@@ -115,6 +115,7 @@ def server() -> Iterator[Provider]:
 def provider(server: Provider, settings: Any, db: None) -> Provider:
     server.claims, server.key, server.says_issuer, server.sends_id_token = {}, KEY, "", True
     configure(settings, server)
+    settings.SOCIALACCOUNT_REQUESTS_TIMEOUT = 60  # a provider that stands still for a moment is not away
     return server
 
 

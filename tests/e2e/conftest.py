@@ -24,7 +24,8 @@ from tests.support.control_plane import ControlPlane  # noqa: E402
 ADMIN, PASSWORD = "admin", "only for the browser tests"
 _numbers = itertools.count(1)
 
-expect.set_options(timeout=20_000)
+PATIENCE_MILLISECONDS = 60_000  # of each wait for the page
+expect.set_options(timeout=PATIENCE_MILLISECONDS)
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +72,7 @@ def plane(built_dashboard: Path, postgres_url: str, valkey_url: str) -> Iterator
 def page(browser: Browser, plane: ControlPlane) -> Iterator[Page]:
     """A fresh browser context on the control plane; an error on the console or a refused script fails the test."""
     context = browser.new_context(base_url=plane.url, viewport={"width": 1440, "height": 1000})
+    context.set_default_timeout(PATIENCE_MILLISECONDS)
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))

@@ -15,7 +15,7 @@ def test_types_and_spec_schema_are_up_to_date(built_dashboard: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -35,7 +35,7 @@ def test_a_type_that_fell_behind_is_noticed(built_dashboard: Path, tmp_path: Pat
     script = tmp_path / "generate_types.py"
     script.write_text(changed)
     done = subprocess.run(
-        [sys.executable, str(script), "--check"], capture_output=True, text=True, timeout=120
+        [sys.executable, str(script), "--check"], capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 1
     assert "schema.d.ts is out of date" in done.stdout

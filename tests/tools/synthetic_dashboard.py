@@ -69,8 +69,8 @@ def services(folder: Path) -> Iterator[tuple[str, str]]:
             process.wait(timeout=20)
 
 
-def submit_runs(plane: ControlPlane, folder: Path) -> str:
-    """A dataset, a model, a finished short run, one that goes on and one that waits; the second's id."""
+def submit_runs(plane: ControlPlane, folder: Path, *, long_steps: int = 400) -> str:
+    """A dataset, a model, a finished short run, one of `long_steps` and one that waits; the second's id."""
     rows = "".join(
         json.dumps(
             {"prompt": f"a{n % 9} b{n % 7} c{n % 5}", "answer": str(n % 9 + n % 7 + n % 5), "split": split}
@@ -106,7 +106,7 @@ def submit_runs(plane: ControlPlane, folder: Path) -> str:
             return str(made("/runs", json={"spec": spec})["id"])
 
         run("synthetic, short", 12, 900)
-        long = run("synthetic, long", 400, 600)
+        long = run("synthetic, long", long_steps, 600)
         run("synthetic, waits", 20, 400)
         return long
 

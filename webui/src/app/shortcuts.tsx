@@ -1,6 +1,6 @@
 import { Kbd, Modal, Table } from "@mantine/core";
 import { useDisclosure, useHotkeys } from "@mantine/hooks";
-import { useEffect, useRef } from "react";
+import { useLayoutEffect, useRef } from "react";
 import { useNavigate } from "react-router";
 
 const GO: Record<string, string> = { r: "/runs", n: "/runs/new", d: "/datasets", m: "/models", p: "/pool", t: "/tokens" };
@@ -15,7 +15,7 @@ export function Shortcuts() {
   const [shown, { open, close }] = useDisclosure(false);
   const lastG = useRef(0);
   useHotkeys([["shift+?", open], ["/", () => document.querySelector<HTMLInputElement>("input[type=search]")?.focus()]]);
-  useEffect(() => {
+  useLayoutEffect(() => { // a key works as soon as the page is seen
     const pressed = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
       if (event.metaKey || event.ctrlKey || event.altKey || target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) return;

@@ -82,7 +82,7 @@ def options(
 
 def main() -> None:
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="oolong", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else ExitCode.SUCCEEDED)
     except TyperException as refusal:  # of the arguments
         _tell(refusal, ExitCode.USAGE)
@@ -101,10 +101,16 @@ def _tell(error: Exception, code: ExitCode) -> NoReturn:
         show_error_json(error, code)
     elif isinstance(error, TyperException):
         if said := error.format_message():  # without: a group of commands has shown its help
-            notes.print(f"error: {said}", markup=False)
+            notes.print(f"error: {said.rstrip('.')}{_where_to_look(error)}", markup=False)
     else:
         notes.print(f"error: {error}", markup=False)
     sys.exit(code)
+
+
+def _where_to_look(error: TyperException) -> str:
+    """After words that do not fit the command: the line that shows what it takes."""
+    context = getattr(error, "ctx", None)
+    return f"; see `{context.command_path} --help`" if context is not None else ""
 
 
 if __name__ == "__main__":

@@ -44,6 +44,22 @@ def test_wait_exits_by_how_the_run_ended(
     assert "reward 0.500" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("frobnicate",), "No such command 'frobnicate'; see `oolong --help`"),
+        (("run", "start"), "No such command 'start'; see `oolong run --help`"),
+        (("run", "get"), "Missing argument 'RUN'; see `oolong run get --help`"),
+        (("run", "list", "--colour"), "No such option: --colour; see `oolong run list --help`"),
+    ],
+)
+def test_words_that_do_not_fit_are_told_where_to_look(
+    oolong: Oolong, words: tuple[str, ...], said: str
+) -> None:
+    done = oolong(*words)
+    assert (done.returncode, done.stdout) == (2, "") and said in done.stderr
+
+
 def test_wait_gives_up_after_its_timeout_and_the_run_goes_on(api: ScriptedApi, oolong: Oolong) -> None:
     api.script["GET runs/run_1"] = Answer(run("RUNNING"))
     done = oolong("run", "wait", "run_1", "--timeout", "0.1")

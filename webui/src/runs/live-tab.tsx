@@ -12,7 +12,7 @@ import { useMetricsVersion } from "./live.ts";
 import type { MetricsStore } from "./metrics-store.ts";
 import { unixSeconds } from "./metrics-store.ts";
 import { PipelineStrip } from "./pipeline-strip.tsx";
-import { RunChart, type Axis } from "./run-chart.tsx";
+import { RunChart, type Axis, type RunChartProps } from "./run-chart.tsx";
 import classes from "./run-chart.module.css";
 import { otherCharts, RL_CHARTS, SFT_CHARTS, type ChartPlan } from "./run-charts.ts";
 import { StalenessPanel } from "./staleness-panel.tsx";
@@ -86,10 +86,8 @@ function OtherMetrics({ planned, metrics, chart }: { planned: ChartPlan[]; metri
   );
 }
 
-type DescribedProps = { plan: ChartPlan; metrics: MetricsStore; axis: Axis; smoothing: number; origin: number; maxStaleness: number | null };
-
 /** A chart with the help text of the metric catalogue. */
-function Described(props: DescribedProps) {
+function Described(props: Omit<RunChartProps, "help">) {
   const { data } = useQuery(queries.metricCatalogue);
   const help = props.plan.lines
     .map(({ metric, label }) => [label, data?.data.find((entry) => entry.name === metric)?.help] as const)

@@ -15,7 +15,7 @@ export type PointsFrame = { axis: string; x: number; attempt: number; source?: s
 
 export type MetricLine = { name: string; unit: string; axis: string; source: string; points: Points };
 
-type Stored = { name: string; unit: string; axis: string; source: string; attempt: number; points: Points };
+type Stored = MetricLine & { attempt: number };
 
 /** The metric series of one run in the browser: read once, then grown by the stream. */
 export class MetricsStore {

@@ -10,7 +10,7 @@ import type { ChartPlan } from "./run-charts.ts";
 
 export type Axis = "step" | "time";
 
-type Props = { plan: ChartPlan; metrics: MetricsStore; axis: Axis; smoothing: number; origin: number; maxStaleness: number | null; help: string };
+export type RunChartProps = { plan: ChartPlan; metrics: MetricsStore; axis: Axis; smoothing: number; origin: number; maxStaleness: number | null; help: string };
 
 const CLOCK_OF_STEPS = ["reward/mean", "sft/loss", "policy/version", "time/step_seconds"];
 
@@ -35,7 +35,7 @@ function linesOf(plan: ChartPlan, metrics: MetricsStore, axis: Axis, origin: num
   });
 }
 
-export function RunChart({ plan, metrics, axis, smoothing, origin, maxStaleness, help }: Props) {
+export function RunChart({ plan, metrics, axis, smoothing, origin, maxStaleness, help }: RunChartProps) {
   const version = useMetricsVersion(metrics);
   const lines = useMemo(() => linesOf(plan, metrics, axis, origin), [plan, metrics, axis, origin, version]);
   const bound: Bound | undefined = plan.showsBound && maxStaleness !== null ? { value: maxStaleness, label: `max staleness η = ${maxStaleness}` } : undefined;

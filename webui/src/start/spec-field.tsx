@@ -4,7 +4,9 @@ import { useEffect, useState } from "react";
 import { words } from "../common/format.ts";
 import { pointerOf, type SpecField } from "./spec-schema.ts";
 
-type Props = { field: SpecField; value: unknown; error: string | undefined; options?: { value: string; label: string }[]; onChange: (value: unknown) => void };
+export type Option = { value: string; label: string };
+
+type Props = { field: SpecField; value: unknown; error: string | undefined; options?: Option[]; onChange: (value: unknown) => void };
 
 /** A key whose own name says too little beside its neighbours is shown with the name of what it lies in. */
 const WITH_PARENT = new Set(["behaviour_weight", "advantage", "evaluation", "checkpoint", "staleness", "weight_sync", "budget"]);

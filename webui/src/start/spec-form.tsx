@@ -5,13 +5,12 @@ import * as queries from "../api/queries.ts";
 import { FieldProblems } from "../common/notices.tsx";
 import { Panel } from "../common/panel.tsx";
 import { fieldsOf, SECTIONS } from "./sections.ts";
-import { SpecFieldInput } from "./spec-field.tsx";
+import { SpecFieldInput, type Option } from "./spec-field.tsx";
 import { pointerOf } from "./spec-schema.ts";
 import { valueAt } from "./spec-text.ts";
 import classes from "./start-page.module.css";
 
 type Props = { spec: Record<string, unknown>; errors: FieldProblem[]; showAll: boolean; onChange: (path: string[], value: unknown) => void };
-type Option = { value: string; label: string };
 
 /** What the project has to choose from, by the pointer of the field that takes it. */
 function useChoices(): Record<string, Option[]> {

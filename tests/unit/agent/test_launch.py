@@ -28,6 +28,7 @@ from oolong.contracts.agent import Artifact, DesiredAttempt
 from oolong.contracts.attempt import read_attempt
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.run_spec import RunSpec
+from tests.support.ports import reserve_port
 
 PORTS = {
     "controller": 5001,
@@ -148,10 +149,11 @@ def test_secrets_of_any_size_are_handed_over_whole() -> None:
 
 
 def test_a_port_in_use_is_named() -> None:
+    port = reserve_port()  # nobody else has it afterwards
     with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
         other.listen()
-        port = other.getsockname()[1]
         assert f"port {port} (reward)" in taken_port({"reward": port})
     assert taken_port({"reward": port}) == ""
 

@@ -17,7 +17,7 @@ def test_an_engine_joins_works_and_leaves(stack: Stack, inputs: Inputs) -> None:
         run_id = client.runs.create(small_runs.spec(inputs, steps=5000)).id
         small_runs.wait_for_step(stack, run_id, 2)
         client.runs.change(run_id, changes={"rollout": {"engines": 2}})
-        until(lambda: "rollout-1" in node.supervised(), seconds=60, what="the job joins", said=stack.said)
+        until(lambda: "rollout-1" in node.supervised(), seconds=120, what="the job joins", said=stack.said)
 
         def engines() -> set[str]:
             pipeline = client.runs.document(run_id, "pipeline").value
@@ -31,12 +31,12 @@ def test_an_engine_joins_works_and_leaves(stack: Stack, inputs: Inputs) -> None:
 
         client.runs.change(run_id, changes={"rollout": {"engines": 1}})
         free = "SELECT count(*) FROM fleet_lease WHERE released_at IS NULL"
-        until(lambda: stack.value(free) == 2, seconds=90, what="its slot is free", said=stack.said)
+        until(lambda: stack.value(free) == 2, seconds=180, what="its slot is free", said=stack.said)
         step = small_runs.last_step([node])
         small_runs.wait_for_step(stack, run_id, step + 2, seconds=BOOT_SECONDS)
         assert client.runs.get(run_id).status == "RUNNING"
 
         client.runs.cancel(run_id)
-        ended = small_runs.wait_for_end(stack, client, run_id, seconds=90)
+        ended = small_runs.wait_for_end(stack, client, run_id, seconds=180)
         assert (ended.status, ended.reason) == ("STOPPED", "cancelled_by_user")
         small_runs.assert_nothing_is_left(stack)

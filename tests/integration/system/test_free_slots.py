@@ -10,7 +10,7 @@ from tests.support import small_runs
 from tests.support.small_runs import ROWS, Inputs
 from tests.support.stack import Stack, until
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 REWARD = {"name": "exact_match", "options": {"extract": "regex", "pattern": "[01]"}}
 
@@ -84,7 +84,7 @@ def test_a_playground_chats_scores_and_gives_its_slot_to_a_run(stack: Stack, inp
                 "evaluation": {"prompts": 4, "samples": 0}, "rollout": {"max_new_tokens": 8},
             }
         )  # fmt: skip
-        ended = small_runs.wait_for_end(stack, client, first.run, seconds=90)
+        ended = small_runs.wait_for_end(stack, client, first.run, seconds=180)
         assert (ended.status, ended.reason) == ("STOPPED", "preempted")
         client.playgrounds.close(opened.id)
         run = small_runs.wait_for_end(stack, client, run.id, seconds=boot)

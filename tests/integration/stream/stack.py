@@ -130,7 +130,7 @@ def submit(stack: Stack, *, steps: int, pause_seconds: float) -> str:
             stack.folder / "d.jsonl",
             name="numbers",
             mapping=mapping,
-            timeout_seconds=60,
+            timeout_seconds=180,
         )
         while not upload.done():  # the worker's duty: there is none here
             advance_validations(now=clock.now())

@@ -35,7 +35,7 @@ def test_every_point_arrives_once_though_web_and_agent_are_killed(stack: Stack) 
     stack.start("web")
     stack.wait_for_web()
     stack.start("agent")
-    stack.wait((stack.agent_data / "node.json").exists, seconds=20, what="enrolment")
+    stack.wait((stack.agent_data / "node.json").exists, seconds=60, what="enrolment")
     run_id = submit(stack, steps=STEPS, pause_seconds=0.004)
 
     def tick() -> None:
@@ -49,7 +49,7 @@ def test_every_point_arrives_once_though_web_and_agent_are_killed(stack: Stack) 
     dice = random.Random(7)
     for kill in range(4):
         lines = kill * 600 + dice.randrange(300)
-        stack.wait(partial(has_read, lines), seconds=30, what=f"{lines} lines")
+        stack.wait(partial(has_read, lines), seconds=120, what=f"{lines} lines")
         victim = ("web", "agent")[kill % 2]
         stack.kill(victim)
         stack.start(victim)
@@ -59,7 +59,7 @@ def test_every_point_arrives_once_though_web_and_agent_are_killed(stack: Stack) 
         tick()
         return Run.objects.get(pk=run_id).status in ENDED
 
-    stack.wait(has_ended, seconds=60, what="the end of the run")
+    stack.wait(has_ended, seconds=180, what="the end of the run")
     run = Run.objects.get(pk=run_id)
     assert run.status == RunStatus.SUCCEEDED, (run.reason, run.reason_message, stack.said())
     expected = points_in_files(stack)
@@ -78,7 +78,7 @@ def test_a_process_killed_in_the_middle_of_its_transaction_leaves_nothing_behind
         [sys.executable, "-c", _SHIP_AND_DIE, world.trainer.pk],
         input=body,
         env=stack.environment(),
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL

@@ -247,4 +247,5 @@ def _new_record(attempt: DesiredAttempt, job: DesiredJob) -> JobRecord:
         grace_seconds=job.grace_seconds,
         engine_port=job.engine_port,
         session_port=job.session_port,
+        evaluates=job.evaluates,
     )

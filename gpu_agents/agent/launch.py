@@ -128,6 +128,7 @@ def write_attempt(
             token=attempt.token,
             node_python=node_python,
             device=device,
+            evaluators=attempt.evaluators,
         ),
     )
     write_live(data, attempt)
@@ -221,6 +222,7 @@ def start(
             incarnation=record.incarnation,
             engine_port=record.engine_port,
             session_port=record.session_port,
+            evaluates=record.evaluates,
             slots=record.slots,
         ),
     )

@@ -37,6 +37,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
     grace_seconds: float
     engine_port: int = 0  # of an engine that joined a live attempt
     session_port: int = 0
+    evaluates: str = ""
     incarnation: int = 0  # restarts in place so far
     restarted_at: list[float] = []  # unix seconds of those restarts
     stop_sent_at: float | None = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from gpu_agents.job import Job, address_of, leave, read_arguments, stop_event
@@ -31,6 +33,7 @@ log = logging.getLogger(__name__)
 
 STOP_WAITS_FOR_TRAINER_SECONDS = 12.0
 TELL_SECONDS = 20.0
+EVALUATOR_SECONDS = 30.0  # a slot is leased within seconds, and its job says so as soon as it has begun
 
 
 def main() -> int:
@@ -119,6 +122,7 @@ def _evaluation_plan(job: Job, spec: RunSpec, template: ChatTemplate) -> Evaluat
         rollout = rollout.model_copy(update={"max_new_tokens": evaluation.max_new_tokens})
     book.check(rollout, job.attempt.model_directory)
     reward = evaluation.reward or spec.reward
+    asks = job.attempt.evaluators and spec.kind == "rl"
     return EvaluationPlan(
         prompts=book.first(evaluation.prompts),
         samples=evaluation.samples,
@@ -131,7 +135,13 @@ def _evaluation_plan(job: Job, spec: RunSpec, template: ChatTemplate) -> Evaluat
         success_score=evaluation.success_score,
         on_only_engine=evaluation.on_only_engine,
         reward_timeout_seconds=reward.timeout_seconds,
+        evaluator_seconds=_evaluator_seconds(os.environ) if asks else 0.0,
     )
+
+
+def _evaluator_seconds(environment: Mapping[str, str]) -> float:
+    """How long an evaluation waits for an engine that is none of the run's; only tests wait longer."""
+    return float(environment.get("OOLONG_TEST_EVALUATOR_SECONDS", EVALUATOR_SECONDS))
 
 
 async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int:

@@ -46,6 +46,8 @@ from oolong.contracts.rollout import (
     EvaluationPrompt,
     EvaluationResult,
     EvaluationTask,
+    EvaluatorReply,
+    EvaluatorRequest,
     FailRequest,
     GiveBackRequest,
     Group,
@@ -218,6 +220,8 @@ class Controller:
 
     def leave(self, worker_id: str, *, now: float) -> None:
         """An engine is gone from the run; what it still had waits for another one, which begins anew."""
+        if self.evaluations.evaluator_left(worker_id):
+            return
         if not self.engines.leave(worker_id):
             return
         for claim in self.groups.claims.all_of_worker(worker_id):
@@ -248,14 +252,15 @@ class Controller:
         self, result: EvaluationResult, *, now: float
     ) -> tuple[str, EvaluationScores] | None:
         """Returns the label and the scores, or None for a repeated or outdated result."""
-        self._hear(result.worker_id, now=now)
+        beside = self._hear_evaluating(result.worker_id, now=now)
         finished = self.evaluations.finish(result)
         if finished is None:
             return None
         task, scores = finished
         self.versions.unpin(task.version)
+        took = f"took {result.worker_id}, beside the run's engines," if beside else "took one engine"
         self._notes.append(
-            f"evaluation {task.label} of version {task.version} took one engine for {scores.seconds:.1f} s"
+            f"evaluation {task.label} of version {task.version} {took} for {scores.seconds:.1f} s"
         )
         if self.ending:
             self.ended = True
@@ -263,7 +268,7 @@ class Controller:
 
     def fail_evaluation(self, failure: EvaluationFailure, *, now: float) -> None:
         """It is tried again a few times, then given up: the run, or its end, does not wait for it."""
-        self._hear(failure.worker_id, now=now)
+        self._hear_evaluating(failure.worker_id, now=now)
         task = self.evaluations.fail(failure)
         if task is None:
             return
@@ -273,6 +278,22 @@ class Controller:
         )
         if self.ending:
             self.ended = True
+
+    def serve_evaluator(self, request: EvaluatorRequest, *, now: float) -> EvaluatorReply:
+        """For an engine that is none of the run's: the task that it came for, or that nothing is left of it."""
+        evaluators = self.evaluations.evaluators
+        if evaluators.of(request.worker_id) is None:
+            self._notes.append(
+                f"{request.worker_id} has come for {request.task_id}, and is no engine of the run"
+            )
+        evaluator = evaluators.hear(request.worker_id, request.task_id, now=now)
+        task = None
+        if not evaluator.told_to_leave:
+            task = self.evaluations.lease_to_evaluator(
+                request.worker_id, request.task_id, begins=request.ready
+            )
+        evaluator.told_to_leave = task is None
+        return EvaluatorReply(task=task if request.ready else None, leave=task is None)
 
     def evaluate_only(self, weights: PublishedWeights) -> None:
         """The work of an eval run: these weights are scored once, and that is the end."""
@@ -383,9 +404,11 @@ class Controller:
             return "no evaluation: there is no version to evaluate now"
         label = f"{ASKED}{number}"
         self._request_evaluation(label)
-        cost = (
-            "" if len(self.engines.all()) > 1 else "; the only engine generates nothing for the run meanwhile"
-        )
+        cost, evaluators = "", self.evaluations.evaluators
+        if len(self.engines.all()) < 2:
+            cost = "; the only engine generates nothing for the run meanwhile"
+            if evaluators.wanted:
+                cost += f", unless an idle slot comes for it within {evaluators.ask_seconds:g} s"
         return f"version {self.versions.number} is evaluated as {label}{cost}"
 
     def take_probes(self) -> ProbesReply:
@@ -476,7 +499,9 @@ class Controller:
 
     def everyone_knows_the_end(self, *, now: float) -> bool:
         """Every engine that could still listen was told that the run has ended."""
-        return self.ended and all(engine.told_end for engine in self.engines.live(now=now))
+        told = [engine.told_end for engine in self.engines.live(now=now)]
+        told += [evaluator.told_to_leave for evaluator in self.evaluations.evaluators.all()]
+        return self.ended and all(told)
 
     def _straggler_bound(self, version: int) -> int:
         """Max staleness of what is trained at `version`: a bound that was lowered holds on for its last groups."""
@@ -494,6 +519,15 @@ class Controller:
             self.leave(dead, now=now)
         self.versions.hear(worker_id, now=now)
         return self.engines.hear(worker_id, now=now)
+
+    def _hear_evaluating(self, worker_id: str, *, now: float) -> bool:
+        """A sign of life of who evaluates: True from one that is no engine of the run, and becomes none by it."""
+        evaluator = self.evaluations.evaluators.of(worker_id)
+        if evaluator is not None:
+            self.evaluations.evaluators.hear(worker_id, evaluator.task_id, now=now)
+        elif self.engines.knows(worker_id):
+            self._hear(worker_id, now=now)
+        return evaluator is not None
 
     def _lease_evaluation(self, request: ClaimRequest, *, now: float) -> EvaluationTask | None:
         others = [e for e in self.engines.live(now=now) if not e.stale and e.version >= 0]
@@ -576,8 +610,9 @@ class Controller:
         if plan is None or not plan.is_due(version) or version >= self.rules.gate.total_train_steps:
             return  # that of the last version is the closing one
         pending = self.evaluations.pending
-        if pending is not None and self.evaluations.worker_id:
-            self._notes.append(f"the evaluation step-{version} was left out: {pending.label} still goes on")
+        if pending is not None and (self.evaluations.worker_id or self.evaluations.evaluators.goes_first):
+            doing = "still goes on" if self.evaluations.worker_id else "waits for its engine"
+            self._notes.append(f"the evaluation step-{version} was left out: {pending.label} {doing}")
             return
         if pending is not None:
             self._notes.append(
@@ -615,10 +650,19 @@ class Controller:
         )
 
     def _watch_evaluation(self, *, now: float) -> list[str]:
+        evaluators = self.evaluations.evaluators
+        evaluators.look(now=now)
+        silent = evaluators.silent(now=now)
+        for worker_id in silent:
+            self.evaluations.evaluator_left(worker_id)
+        return [f"{worker_id} fell silent" for worker_id in silent] + self._watch_pending(now=now)
+
+    def _watch_pending(self, *, now: float) -> list[str]:
         pending = self.evaluations.pending
         if pending is None:
             return []
         live = {engine.worker_id for engine in self.engines.live(now=now)}
+        live |= {evaluator.worker_id for evaluator in self.evaluations.evaluators.all()}
         if self.evaluations.worker_id and self.evaluations.worker_id not in live:
             self.evaluations.release(self.evaluations.worker_id)
         last_heard = self.engines.last_heard_at

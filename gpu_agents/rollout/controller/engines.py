@@ -67,6 +67,9 @@ class Engines:
             if other.rpartition("/")[0] == job and int(other.rpartition("/")[2]) < int(incarnation)
         ]
 
+    def knows(self, worker_id: str) -> bool:
+        return worker_id in self._engines
+
     def silent(self, *, now: float) -> list[str]:
         return [e.worker_id for e in self._engines.values() if now - e.heard_at > SILENT_AFTER_SECONDS]
 

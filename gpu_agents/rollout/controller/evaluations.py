@@ -1,10 +1,12 @@
-"""Evaluations at pinned versions: at most one at a time, leased to one engine (SEMANTICS section 9)."""
+"""Evaluations at pinned versions: at most one at a time, by one engine: an evaluator that came for it, or one leased
+from the run (SEMANTICS section 9)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores, score_evaluation
+from gpu_agents.rollout.controller.evaluators import Evaluators
 from oolong.contracts.rollout import (
     EvaluationFailure,
     EvaluationPrompt,
@@ -12,6 +14,7 @@ from oolong.contracts.rollout import (
     EvaluationTask,
     PublishedWeights,
     SampledText,
+    task_id_of,
 )
 
 # An engine that has the version already is asked for first; after this time any engine may load it again.
@@ -34,6 +37,8 @@ class EvaluationPlan:
     on_only_engine: bool = False  # consent that generation stands still while it lasts
     reward_timeout_seconds: float = 15.0
     texts_only: bool = False  # of a reward's test: sampled, and not scored
+    # So long one between steps is left to an engine beside those of the run, which is asked for; 0: none can come.
+    evaluator_seconds: float = 0.0
 
     def is_due(self, version: int) -> bool:
         return self.every_steps is not None and version > 0 and version % self.every_steps == 0
@@ -50,6 +55,7 @@ class Evaluations:
         self.pending: EvaluationTask | None = None
         self.failure: EvaluationFailure | None = None  # of the one that was given up last
         self.texts: list[SampledText] = []  # of one that was texts_only
+        self.evaluators = Evaluators()
         self._failures = 0  # of the pending one
         self._worker_id = ""
         self._open_since: float | None = None  # first moment at which an engine asked and had another version
@@ -59,7 +65,7 @@ class Evaluations:
         if self.plan is None or label in self.scores:
             return False
         self.pending = EvaluationTask(
-            task_id=f"{label}-v{weights.version}",
+            task_id=task_id_of(label, weights.version),
             version=weights.version,
             weights=weights,
             label=label,
@@ -74,23 +80,44 @@ class Evaluations:
         self._worker_id = ""
         self._failures = 0
         self._open_since = None
+        if self.plan.evaluator_seconds and is_between_steps(self.pending):
+            self.evaluators.want(self.pending.task_id, seconds=self.plan.evaluator_seconds)
         return True
 
     def lease(
         self, worker_id: str, engine_version: int, *, live_engines: int, now: float
     ) -> EvaluationTask | None:
-        """The pending task, if this engine may have it and nobody else is at it."""
+        """The pending task, if this engine of the run may have it and nobody else is at it."""
         task = self.pending
         if task is None or self.plan is None or self._worker_id not in ("", worker_id):
             return None
-        between_steps = task.label not in ("start", "end")
+        between_steps = is_between_steps(task)
+        if not self._worker_id and self.evaluators.look(now=now):
+            return None
         consented = self.plan.on_only_engine or task.label.startswith(ASKED)
         if between_steps and live_engines < 2 and not consented and not self._worker_id:
             return None
         if engine_version != task.version and not self._may_load_again(between_steps, now=now):
             return None
         self._worker_id = worker_id
+        self.evaluators.want_none()
         return task
+
+    def lease_to_evaluator(self, worker_id: str, task_id: str, *, begins: bool) -> EvaluationTask | None:
+        """The task that it came for; None when it is not there any more, or somebody else is at it."""
+        task = self.pending
+        if task is None or task.task_id != task_id or self._worker_id not in ("", worker_id):
+            return None
+        if begins:
+            self._worker_id = worker_id
+        return task
+
+    def evaluator_left(self, worker_id: str) -> bool:
+        """Another one, or an engine of the run, may take what it was at. False when it was not here."""
+        if not self.evaluators.leave(worker_id):
+            return False
+        self.release(worker_id)
+        return True
 
     def _may_load_again(self, between_steps: bool, *, now: float) -> bool:
         if (
@@ -137,6 +164,12 @@ class Evaluations:
         task = self.pending
         if task is None or failure.task_id != task.task_id:
             return None
+        evaluator = self.evaluators.of(failure.worker_id)
+        if evaluator is not None and failure.cause == "engine":
+            # Its engine is none of the run's: others may still do what that one could not.
+            evaluator.told_to_leave = True
+            self.release(failure.worker_id)
+            return None
         self._failures += 1
         if self._failures < ATTEMPTS:
             return None
@@ -147,3 +180,9 @@ class Evaluations:
     def abandon(self) -> None:
         self.pending = None
         self._worker_id = ""
+        self.evaluators.want_none()
+
+
+def is_between_steps(task: EvaluationTask) -> bool:
+    """The run does not wait for it, as it does for those of its start and its end."""
+    return task.label not in ("start", "end")

@@ -57,6 +57,7 @@ class ControllerServer:
             ("leave", wire.LeaveRequest, self._leave),
             ("load_claim", wire.LoadClaimRequest, self._load_claim),
             ("ack", wire.AckRequest, self._ack),
+            ("evaluator", wire.EvaluatorRequest, self._evaluator),
             ("evaluation_result", wire.EvaluationResult, self._evaluation_result),
             ("evaluation_failed", wire.EvaluationFailure, self._evaluation_failed),
             ("state", wire.StateRequest, self._state),
@@ -204,6 +205,11 @@ class ControllerServer:
         await self._delete_old_weights()
         self._notify()
         return wire.Done()
+
+    async def _evaluator(self, request: wire.EvaluatorRequest) -> wire.EvaluatorReply:
+        reply = self.controller.serve_evaluator(request, now=time.monotonic())
+        self._notify()
+        return reply
 
     async def _evaluation_result(self, request: wire.EvaluationResult) -> wire.Done:
         finished = self.controller.finish_evaluation(request, now=self._now())

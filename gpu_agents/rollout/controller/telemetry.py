@@ -192,6 +192,8 @@ def pipeline(controller: Controller) -> dict[str, Any]:
         "engines_joined": controller.engines.joined,
         "engines_left": controller.engines.left,
         "evaluating": controller.evaluations.pending.label if controller.evaluations.pending else None,
+        # What the control plane is asked for: an idle slot for this task, for as long as it is named here.
+        "evaluator_wanted": controller.evaluations.evaluators.wanted,
         "ending": controller.ending or None,
         "ended": controller.ended,
     }

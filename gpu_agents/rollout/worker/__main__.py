@@ -8,6 +8,7 @@ import os
 import secrets
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpu_agents.channel import Peer, PeerGone
@@ -23,6 +24,7 @@ from gpu_agents.rollout.sessions.group import SessionRules
 from gpu_agents.rollout.worker.concurrency import Bounds
 from gpu_agents.rollout.worker.engine_slot import EngineSlot
 from gpu_agents.rollout.worker.episode import EpisodeLimits, Stage
+from gpu_agents.rollout.worker.evaluator import Evaluator, EvaluatorTelemetry
 from gpu_agents.rollout.worker.execution import NoSandbox, SandboxedPython
 from gpu_agents.rollout.worker.loading import PROBE_TOKENS, Load, WeightLoader
 from gpu_agents.rollout.worker.manifest import ExpectedTensors, WeightsRefused
@@ -31,7 +33,7 @@ from gpu_agents.rollout.worker.options import WorkerOptions, switches_of_tests
 from gpu_agents.rollout.worker.scoring import Scorer
 from gpu_agents.rollout.worker.supervision import EngineSupervisor, KeptDying
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
-from gpu_agents.rollout.worker.worker import Sessions, Worker
+from gpu_agents.rollout.worker.worker import Ending, Sessions, Worker
 from gpu_agents.rollout.workflows.boxed import examined, in_sandbox
 from gpu_agents.rollout.workflows.source import SourceWorkflow
 from gpu_agents.rollout.workflows.table import build_workflow
@@ -66,13 +68,6 @@ async def work(job: Job) -> int:
     template = ChatTemplate(attempt.model_directory)
     meters = Meters(clock=time.monotonic)
     slot = EngineSlot(meters, loads_between_requests=options.loads_between_requests)
-    sessions = sessions_of(job, spec) if spec.serves_sessions else None
-    telemetry = WorkerTelemetry(
-        job,
-        Outbox(job.directory, job.job.incarnation),
-        meters,
-        more=sessions.desk.metrics if sessions else dict,
-    )
     controller = Peer("the controller", attempt.controller_url, attempt.token)
     reward = Peer("the reward service", attempt.reward_url, attempt.token)
     loads: list[Load] = []
@@ -100,16 +95,48 @@ async def work(job: Job) -> int:
         probe_prompt=_probe_prompt(job, spec, template, limits),
         loads=loads,
     )
-    supervisor = EngineSupervisor(
-        launch_plan(job, spec), limits, slot=slot, loader=loader, telemetry=telemetry
-    )
+    parts = Parts(job=job, options=options, stage=stage, loader=loader, controller=controller, limits=limits)
+    try:
+        ending = await (_evaluate(parts) if job.job.evaluates else _generate(parts, loads))
+    finally:
+        if stage.workflow.close is not None:
+            await stage.workflow.close()
+        await controller.close()
+        await reward.close()
+    return leave(job, EndReason.COMPLETED if ending == "ended" else EndReason.STOPPED_BY_USER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What every worker is put together from."""
+
+    job: Job
+    options: WorkerOptions
+    stage: Stage
+    loader: WeightLoader
+    controller: Peer
+    limits: ModelLimits
+
+    @property
+    def outbox(self) -> Outbox:
+        return Outbox(self.job.directory, self.job.job.incarnation)
+
+
+async def _generate(parts: Parts, loads: list[Load]) -> Ending:
+    """As an engine of the run."""
+    job, spec, slot = parts.job, parts.job.attempt.run_spec, parts.stage.slot
+    sessions = sessions_of(job, spec) if spec.serves_sessions else None
+    more = sessions.desk.metrics if sessions else dict
+    telemetry = WorkerTelemetry(job, parts.outbox, slot.meters, more=more)
     worker = Worker(
-        options=options,
-        stage=stage,
-        supervisor=supervisor,
-        loader=loader,
+        options=parts.options,
+        stage=parts.stage,
+        supervisor=EngineSupervisor(
+            launch_plan(job, spec), parts.limits, slot=slot, loader=parts.loader, telemetry=telemetry
+        ),
+        loader=parts.loader,
         loads=loads,
-        controller=controller,
+        controller=parts.controller,
         telemetry=telemetry,
         stop=stop_event(),
         sessions=sessions,
@@ -117,17 +144,34 @@ async def work(job: Job) -> int:
     door = door_of(job, spec, sessions) if sessions else None
     try:
         if door is not None:
-            await door.open(job.job.session_port or attempt.session_ports[job.job.index])
-        ending = await worker.run()
+            await door.open(job.job.session_port or job.attempt.session_ports[job.job.index])
+        return await worker.run()
     finally:
-        if stage.workflow.close is not None:
-            await stage.workflow.close()
         if door is not None:
             await door.close()
         telemetry.close()
-        await controller.close()
-        await reward.close()
-    return leave(job, EndReason.COMPLETED if ending == "ended" else EndReason.STOPPED_BY_USER)
+
+
+async def _evaluate(parts: Parts) -> Ending:
+    """As an engine that is none of the run's."""
+    job, slot = parts.job, parts.stage.slot
+    telemetry = EvaluatorTelemetry(job, parts.outbox, slot.meters)
+    evaluator = Evaluator(
+        worker_id=parts.options.worker_id,
+        task_id=job.job.evaluates,
+        stage=parts.stage,
+        loader=parts.loader,
+        controller=parts.controller,
+        telemetry=telemetry,
+        stop=stop_event(),
+    )
+    plan = launch_plan(job, job.attempt.run_spec)
+    try:
+        return await evaluator.run(
+            EngineSupervisor(plan, parts.limits, slot=slot, loader=evaluator, telemetry=telemetry)
+        )
+    finally:
+        telemetry.close()
 
 
 def sessions_of(job: Job, spec: RunSpec) -> Sessions:

@@ -6,11 +6,12 @@ import asyncio
 import time
 from dataclasses import replace
 from itertools import compress
+from typing import Literal
 
 from gpu_agents.rollout.engines.errors import EngineError
 from gpu_agents.rollout.worker.episode import Prompt, Stage
 from gpu_agents.rollout.worker.member import Member
-from gpu_agents.rollout.worker.scoring import Scorer
+from gpu_agents.rollout.worker.scoring import RewardFailed, Scorer
 from oolong.contracts.rollout import (
     EvaluationPrompt,
     EvaluationResult,
@@ -18,6 +19,7 @@ from oolong.contracts.rollout import (
     SampledText,
     ScoreReply,
 )
+from oolong.workflow import WorkflowFailed
 
 
 async def evaluate(task: EvaluationTask, stage: Stage, *, worker_id: str) -> EvaluationResult:
@@ -76,6 +78,13 @@ async def evaluate(task: EvaluationTask, stage: Stage, *, worker_id: str) -> Eva
         seconds=time.monotonic() - started,
         texts=texts,
     )
+
+
+def blame(error: Exception) -> Literal["reward", "workflow", "engine"]:
+    """What an evaluation failed at."""
+    if isinstance(error, RewardFailed):
+        return "reward"
+    return "workflow" if isinstance(error, WorkflowFailed) else "engine"
 
 
 class _Collector(Scorer):

@@ -84,7 +84,11 @@ class WeightLoader:
 
     async def go_back(self, weights: PublishedWeights) -> None:
         """Load an earlier version for an evaluation; the caller holds `pinned`, and returns to the newest."""
-        await self._load(self._slot.client, weights, time.monotonic())
+        await self.load(self._slot.client, weights)
+
+    async def load(self, client: EngineClient, weights: PublishedWeights) -> None:
+        """Load this version, whatever is the newest, and tell nobody."""
+        await self._load(client, weights, time.monotonic())
 
     async def return_to_newest(self) -> None:
         """What the engine missed while it was leased; the caller holds `pinned`."""

@@ -7,13 +7,12 @@ import logging
 import socket
 import time
 from collections import deque
+from typing import Protocol
 
 from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
 from gpu_agents.rollout.engines.errors import EngineError, EngineGone
 from gpu_agents.rollout.engines.launch import EngineProcess, LaunchPlan
 from gpu_agents.rollout.worker.engine_slot import EngineSlot
-from gpu_agents.rollout.worker.loading import WeightLoader
-from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +25,20 @@ PORT_SECONDS = 30.0
 
 class KeptDying(Exception):
     """The engine died more often than it may be restarted; the message has its last error."""
+
+
+class Turn(Protocol):
+    """Who has an engine that serves, until the run has ended."""
+
+    async def keep_current(self, client: EngineClient) -> None: ...
+
+
+class Told(Protocol):
+    """Who hears of boots and restarts."""
+
+    def boot(self, done: bool) -> None: ...
+
+    def note(self, kind: str, message: str) -> None: ...
 
 
 class Restarts:
@@ -52,8 +65,8 @@ class EngineSupervisor:
         limits: ModelLimits,
         *,
         slot: EngineSlot,
-        loader: WeightLoader,
-        telemetry: WorkerTelemetry,
+        loader: Turn,
+        telemetry: Told,
     ) -> None:
         self._plan = plan
         self._limits = limits

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
 
-from gpu_agents.channel import CallRefused, Peer, PeerGone
+from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.rollout.engines.errors import EngineError
 from gpu_agents.rollout.sessions.desk import SessionDesk
 from gpu_agents.rollout.sessions.group import SessionGroup, SessionRules
 from gpu_agents.rollout.sessions.session import Policy
 from gpu_agents.rollout.worker.concurrency import Pressure, Window, adapt
 from gpu_agents.rollout.worker.episode import Stage
-from gpu_agents.rollout.worker.evaluation import evaluate
+from gpu_agents.rollout.worker.evaluation import blame, evaluate
+from gpu_agents.rollout.worker.goodbye import say_goodbye
 from gpu_agents.rollout.worker.group_task import GroupTask, Interruption
 from gpu_agents.rollout.worker.loading import Load, WeightLoader
 from gpu_agents.rollout.worker.manifest import WeightsRefused
@@ -32,7 +33,6 @@ from oolong.contracts.rollout import (
     EvaluationFailure,
     EvaluationResult,
     EvaluationTask,
-    LeaveRequest,
     Refusal,
     RenewReply,
     RenewRequest,
@@ -44,7 +44,6 @@ log = logging.getLogger(__name__)
 RENEW_SECONDS = 5.0
 REPORT_SECONDS = 5.0
 ADAPT_SECONDS = 5.0
-GOODBYE_SECONDS = 2.0
 CLAIM_POLL_SECONDS = 5.0
 BEHIND_SECONDS = 0.05
 
@@ -135,17 +134,9 @@ class Worker:
             await asyncio.gather(*tasks, return_exceptions=True)
             self._telemetry.publish(self._slot, self._loads, now=time.time())
         if self._stop.is_set() and not self._ended.is_set():
-            await self._say_goodbye()
+            await say_goodbye(self._controller, self._options.worker_id)
             return "stopped"
         return "ended"
-
-    async def _say_goodbye(self) -> None:
-        """So that nobody waits for this engine; without it, silence says the same half a minute later."""
-        request = LeaveRequest(worker_id=self._options.worker_id)
-        try:
-            await self._controller.call("leave", request, Done, patience_seconds=GOODBYE_SECONDS)
-        except (CallRefused, PeerGone) as error:
-            log.info("the controller did not hear the goodbye: %s", error)
 
     async def _claim_groups(self) -> None:
         while True:
@@ -288,7 +279,7 @@ class Worker:
                 failure = EvaluationFailure(
                     worker_id=self._options.worker_id,
                     task_id=task.task_id,
-                    cause=_blame(error),
+                    cause=blame(error),
                     message=str(error),
                 )
                 await self._controller.call("evaluation_failed", failure, Done)
@@ -338,9 +329,3 @@ class Worker:
             return
         if error is not None:
             self._failed_group.set_exception(error)
-
-
-def _blame(error: Exception) -> Literal["reward", "workflow", "engine"]:
-    if isinstance(error, RewardFailed):
-        return "reward"
-    return "workflow" if isinstance(error, WorkflowFailed) else "engine"

@@ -108,7 +108,7 @@ def slot_as_json(node: Node, slot: Slot, team: Team) -> dict[str, Any]:
     if lease is not None and lease.team_id == team.pk:
         held_by = {"run_id": lease.run, "run_name": lease.run_name, "job": lease.job_name}
     elif lease is not None:
-        held_by = {"run_id": "", "run_name": "another team's run", "job": lease.job_name}
+        held_by = {"run_id": "", "run_name": "another team's run", "job": lease.job_name.partition(" ")[0]}
     return {
         "id": f"{node.pk}:{slot.name}",
         "name": slot.name,

@@ -6,7 +6,6 @@ fit if some of them went gets them, from as few holders as possible; what comes 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,54 +14,62 @@ from control_plane.fleet.scheduler import Plan, Request, Snapshot, order
 
 @dataclass(frozen=True)
 class Yielding:
-    run: str
+    holder: str
     team: str
     node: str
     slots: int
     leaves: bool  # it was told to go: its slots come free by themselves
 
 
-def runs_to_end(
+def who_goes(
     decided: Plan, snapshot: Snapshot, holders: Sequence[Yielding], *, yielding_requests: frozenset[str]
 ) -> tuple[str, ...]:
-    """Runs of `holders` to be ended now. `yielding_requests`: of the queue, those that take no slot from anybody."""
+    """Which of the holders are to go now. `yielding_requests`: of the queue, those that take no slot from anybody."""
     free = {node.id: len(node.free) for node in snapshot.nodes if node.accepts}
     for placement in decided.placements:
         free[placement.node] -= len(placement.slots)
     total = {node.id: node.total for node in snapshot.nodes}
-    used = Counter(snapshot.used)
     for request in order(snapshot.queue):
         waits = request.id in decided.waiting and request.id not in yielding_requests
         delayed = request.not_before is not None and request.not_before > snapshot.now
-        if not waits or delayed or not _within_limit(request, used, snapshot, holders):
+        if not waits or delayed:
             continue
+        over = _over_the_limit(request, snapshot, holders)
         choices = [
             chosen
             for node in free
             if total[node] >= request.slots
-            and (chosen := _from_node(node, request, free[node], holders)) is not None
+            and (chosen := _for_node(node, request, free[node], holders, over=over)) is not None
         ]
         if choices:
             return min(choices, key=len)
     return ()
 
 
-def _within_limit(
-    request: Request, used: Counter[str], snapshot: Snapshot, holders: Sequence[Yielding]
-) -> bool:
+def _over_the_limit(request: Request, snapshot: Snapshot, holders: Sequence[Yielding]) -> int:
+    """How many slots its own team has too many for it, without those that come free by themselves."""
     limit = snapshot.limits.get(request.team)
-    own = sum(holder.slots for holder in holders if holder.team == request.team)
-    return limit is None or used[request.team] - own + request.slots <= limit
+    if limit is None:
+        return 0
+    leaving = sum(holder.slots for holder in holders if holder.team == request.team and holder.leaves)
+    return snapshot.used.get(request.team, 0) - leaving + request.slots - limit
 
 
-def _from_node(node: str, request: Request, free: int, holders: Sequence[Yielding]) -> tuple[str, ...] | None:
-    """The fewest holders of a node whose slots are enough; none when what comes free is; None when it is hopeless."""
-    there = [holder for holder in holders if holder.node == node]
-    coming = free + sum(holder.slots for holder in there if holder.leaves)
+def _for_node(
+    node: str, request: Request, free: int, holders: Sequence[Yielding], *, over: int
+) -> tuple[str, ...] | None:
+    """The fewest holders that make room on a node and below the team's limit; none when what comes free is enough;
+    None when it is hopeless."""
+    coming = free + sum(holder.slots for holder in holders if holder.node == node and holder.leaves)
     chosen: list[str] = []
-    for holder in sorted((one for one in there if not one.leaves), key=lambda one: (-one.slots, one.run)):
-        if coming >= request.slots:
-            break
-        coming += holder.slots
-        chosen.append(holder.run)
-    return tuple(chosen) if coming >= request.slots else None
+    limited = over > 0  # then those of its own team go first, whose slots count for both
+    for holder in sorted(
+        (one for one in holders if not one.leaves),
+        key=lambda one: (limited and one.team != request.team, one.node != node, -one.slots, one.holder),
+    ):
+        own, there = holder.team == request.team, holder.node == node
+        if (own and over > 0) or (there and coming < request.slots):
+            chosen.append(holder.holder)
+            over -= holder.slots if own else 0
+            coming += holder.slots if there else 0
+    return tuple(chosen) if coming >= request.slots and over <= 0 else None

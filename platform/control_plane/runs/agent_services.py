@@ -53,10 +53,11 @@ def desired_attempts(node: Node) -> list[DesiredAttempt]:
         .prefetch_related("jobs", "run__functions__function")
         .order_by("pk")
     )  # fmt: skip
-    return [_desired(attempt) for attempt in attempts]
+    slots = node.slots.filter(present=True, healthy=True).count()
+    return [_desired(attempt, slots_of_node=slots) for attempt in attempts]
 
 
-def _desired(attempt: Attempt) -> DesiredAttempt:
+def _desired(attempt: Attempt, *, slots_of_node: int) -> DesiredAttempt:
     run = attempt.run
     return DesiredAttempt(
         run_id=run.pk,
@@ -76,6 +77,8 @@ def _desired(attempt: Attempt) -> DesiredAttempt:
         jobs=[_desired_job(job, run) for job in sorted(attempt.jobs.all(), key=lambda job: job.pk)],
         live=live_settings(run),
         tokens_generated_before=_generated_before(attempt),
+        # On a node that the run fills, its controller need not wait for a slot that never comes.
+        evaluators=run.spec.get("evaluation") is not None and slots_of_node > run.slots_needed,
     )
 
 
@@ -115,6 +118,7 @@ def _desired_job(job: Job, run: Run) -> DesiredJob:
         grace_seconds=job.grace_seconds,
         engine_port=job.engine_port,
         session_port=job.session_port,
+        evaluates=job.evaluates,
         secrets=sorted(variables_of(run, JobKind(job.kind))),
     )
 

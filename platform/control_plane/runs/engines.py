@@ -7,14 +7,14 @@ fewer asks its youngest engines to leave. Workers pull their claims, so either i
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
 
 from control_plane.fleet import services as fleet
+from control_plane.fleet.leftover import Leftover
 from control_plane.fleet.models import Intent, Liveness, Node
-from control_plane.fleet.scheduler import Plan
 from control_plane.runs.events import announce_run, note, set_conditions
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
@@ -54,10 +54,8 @@ def change_engines(run: Run, attempt: Attempt | None, wanted: int, *, now: datet
         set_conditions(run, [], now=now)
 
 
-def add_engines(decided: Plan, limits: Mapping[str, int | None], *, now: datetime) -> int:
+def add_engines(left: Leftover, *, now: datetime) -> int:
     """Lease slots that the queue leaves idle into the attempts that want more engines."""
-    idle = dict(decided.idle)
-    used = dict(decided.used)
     added = 0
     for run in _wanting():
         attempt = live_attempt(run)
@@ -69,21 +67,17 @@ def add_engines(decided: Plan, limits: Mapping[str, int | None], *, now: datetim
                 _give_back(run.pk, now=now)
         if missing <= 0:
             continue
-        limit = limits.get(run.project.team_id)
-        held = used.get(run.project.team_id, 0)
-        room = missing if limit is None else max(0, limit - held)
-        free = idle.get(attempt.node_id, ())
-        taken = free[: min(missing, room)]
+        team = run.project.team_id
         try:
             with transaction.atomic():
-                joined = _join(run.pk, attempt.pk, taken, now=now)
+                free = left.slots(attempt.node_id, team, missing)
+                joined = _join(run.pk, attempt.pk, free, now=now)
         except IntegrityError:
             # Somebody else leased one of the slots meanwhile; the next tick looks anew.
             log.warning("no engine could join run %s", run.pk, exc_info=True)
             continue
         if joined:
-            idle[attempt.node_id] = free[joined:]
-            used[run.project.team_id] = held + joined
+            left.take(attempt.node_id, team, joined)
             added += joined
     return added
 
@@ -172,6 +166,6 @@ def _missing(run: Run, attempt: Attempt) -> int:
 
 
 def _staying(attempt: Attempt) -> list[Job]:
-    """The engines that the attempt has and keeps, oldest first."""
+    """The engines that the attempt has and keeps, oldest first. Evaluators are none of them."""
     found = attempt.jobs.filter(kind=JobKind.ROLLOUT, leaving_at=None).exclude(state=JobState.EXITED)
     return list(found.order_by("index"))

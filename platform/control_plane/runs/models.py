@@ -153,6 +153,8 @@ class Attempt(models.Model):
     tokens_wasted = models.BigIntegerField(
         default=0, db_default=0
     )  # dropped, or lost to recoveries; likewise
+    # The task of an evaluation that would like an engine beside those of the run, as its controller last told.
+    evaluator_wanted = models.CharField(max_length=120, default="", db_default="", blank=True)
     reason = models.CharField(max_length=40, default="", blank=True)
     message = models.TextField(default="", blank=True)
     created_at = models.DateTimeField()
@@ -193,6 +195,8 @@ class Job(models.Model):
         default=0
     )  # of an engine that joined it; 0: the attempt's own list
     session_port = models.PositiveIntegerField(default=0)
+    # Of an engine beside those of the run (runs.evaluators): the task that it is there for.
+    evaluates = models.CharField(max_length=120, default="", db_default="", blank=True)
     grace_seconds = models.FloatField(default=15.0)
     # What it did with its slots' time, as far as it has told (runs.spent).
     working_seconds = models.FloatField(default=0.0, db_default=0.0)

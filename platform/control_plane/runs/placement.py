@@ -12,10 +12,12 @@ from control_plane.accounts.caller import Caller
 from control_plane.accounts.secrets import new_secret
 from control_plane.fleet import selectors as fleet_selectors
 from control_plane.fleet import services as fleet
+from control_plane.fleet.leftover import Leftover
 from control_plane.fleet.models import Intent, Liveness, Node
 from control_plane.fleet.scheduler import Request, Snapshot, plan
 from control_plane.runs.ending import verdict_of
 from control_plane.runs.engines import add_engines, spec_to_start, wants_engines
+from control_plane.runs.evaluators import add_evaluators, send_home, wants_evaluators
 from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
@@ -35,7 +37,7 @@ log = logging.getLogger(__name__)
 def place_jobs(*, now: datetime) -> int:
     """Give queued runs their slots, in the scheduler's order; note for the others why they wait."""
     waiting = {run.pk: run for run in queue()}
-    if not waiting and not wants_engines():
+    if not waiting and not wants_engines() and not wants_evaluators():
         return 0
     snapshot = Snapshot(
         now=now,
@@ -63,7 +65,10 @@ def place_jobs(*, now: datetime) -> int:
             with transaction.atomic():
                 _note_waiting(run_id, why, decided.positions[run_id], now=now)
     take_slots_back(decided, snapshot, waiting, now=now)
-    add_engines(decided, snapshot.limits, now=now)
+    send_home(now=now)
+    left = Leftover(decided, snapshot.limits)
+    add_engines(left, now=now)
+    add_evaluators(left, now=now)
     return placed
 
 

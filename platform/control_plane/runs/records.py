@@ -18,6 +18,7 @@ from control_plane.runs.events import note
 from control_plane.runs.models import Attempt, Job, RewardTest, Run
 from control_plane.runs.show import checkpoint_as_json
 from control_plane.runs.spent import spent_by
+from oolong.contracts.rollout import is_task_id
 from oolong.contracts.telemetry import CheckpointLine, Note, Points, Progress
 
 _COLUMNS = {
@@ -144,6 +145,25 @@ def record_summary(run: Run, attempt: Attempt, name: str, value: dict[str, Any])
         RewardTest.objects.filter(run=run).update(report=value, verdict=str(value.get("verdict", ""))[:8])
     if name == "evaluation" and run.kind == "eval" and run.initial_checkpoint_id is not None:
         catalog.note_measured(run.initial_checkpoint_id, evaluation_metrics(value))
+
+
+def record_pipeline(job: Job, document: Mapping[str, Any]) -> None:
+    """What of the controller's document the control plane goes by; nobody has checked its shape."""
+    match document:
+        case {"tokens": {"generated": int()} as tokens}:
+            record_tokens(job, tokens)
+    match document:
+        case {"evaluator_wanted": str(wanted)}:
+            _record_wanted(job.attempt, wanted)
+
+
+def _record_wanted(attempt: Attempt, wanted: str) -> None:
+    if wanted == attempt.evaluator_wanted:
+        return
+    if wanted and not is_task_id(wanted):
+        return
+    attempt.evaluator_wanted = wanted
+    attempt.save(update_fields=["evaluator_wanted"])
 
 
 def record_tokens(job: Job, tokens: Mapping[str, Any]) -> None:

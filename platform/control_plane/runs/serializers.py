@@ -234,6 +234,9 @@ class JobSerializer(serializers.Serializer[Any]):
     state = serializers.ChoiceField(choices=["pending", "preparing", "running", "exited"])
     node = NamedSerializer()
     slots = serializers.ListField(child=serializers.CharField())
+    evaluates = serializers.IntegerField(
+        allow_null=True, help_text="of an evaluator, an engine beside those of the run: the version"
+    )
     incarnation = serializers.IntegerField(help_text="restarts in place so far")
     pid = serializers.IntegerField()
     exit_code = serializers.IntegerField(allow_null=True)

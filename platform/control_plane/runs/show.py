@@ -12,6 +12,7 @@ from control_plane.common.clock import rfc3339
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from control_plane.runs.selectors import newest_stored_checkpoint, newest_stored_checkpoints
 from oolong.contracts.lifecycle import OUTCOMES, EndReason, RunStatus
+from oolong.contracts.rollout import version_of_task
 
 LIVE_FIELDS = ("max_staleness", "max_concurrent_groups", "learning_rate", "engines")
 
@@ -109,6 +110,7 @@ def job_as_json(job: Job) -> dict[str, Any]:
         "state": str(job.state),
         "node": {"id": job.attempt.node_id, "name": job.attempt.node.name},
         "slots": job.slots,
+        "evaluates": version_of_task(job.evaluates) if job.evaluates else None,
         "incarnation": job.incarnation,
         "pid": job.pid,
         "exit_code": job.exit_code,

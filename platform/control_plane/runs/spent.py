@@ -26,7 +26,7 @@ LONGEST_PHASE = 7 * 86400.0  # of one step
 class Spent:
     """Seconds of wall time of one job; its slots all spend them alike."""
 
-    working: float = 0.0  # a trainer trains, a rollout worker generates
+    working: float = 0.0  # a trainer trains, a rollout worker generates, an evaluator evaluates
     waiting: float = 0.0
     syncing: float = 0.0
     measured_to: int | None = None  # of a rollout worker: the x that its last shares reach to
@@ -43,6 +43,9 @@ def spent_by(kind: str, points: Iterable[Points], *, measured_to: int | None) ->
             for name, phase in _OF_A_STEP.items():
                 seconds = min(max(0.0, point.values.get(name) or 0.0), LONGEST_PHASE)
                 setattr(spent, phase, getattr(spent, phase) + seconds)
+        elif kind == JobKind.ROLLOUT and point.axis == "time" and "evaluator/busy_seconds" in point.values:
+            seconds = point.values["evaluator/busy_seconds"] or 0.0
+            spent.working += min(max(0.0, seconds), LONGEST_PHASE)
         elif kind == JobKind.ROLLOUT and point.axis == "time" and "idle/rollout_share" in point.values:
             since = spent.measured_to if spent.measured_to is not None else measured_to
             spent.measured_to = max(point.x, since or 0)

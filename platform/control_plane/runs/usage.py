@@ -19,7 +19,7 @@ from control_plane.accounts.caller import Caller
 from oolong.contracts.lifecycle import JobKind
 
 By = Literal["team", "project", "run"]
-PHASES = ("generate", "train", "wait", "sync", "other")
+PHASES = ("generate", "train", "wait", "sync", "evaluate", "other")
 
 _USAGE = """
 WITH held AS (
@@ -27,7 +27,8 @@ WITH held AS (
            EXTRACT(EPOCH FROM LEAST(COALESCE(l.released_at, %(until)s), %(until)s)
                               - GREATEST(l.granted_at, %(since)s)) AS seconds,
            EXTRACT(EPOCH FROM COALESCE(l.released_at, GREATEST(%(now)s, l.granted_at)) - l.granted_at) AS whole,
-           j.kind, COALESCE(j.working_seconds, 0) AS working, COALESCE(j.waiting_seconds, 0) AS waiting,
+           CASE WHEN j.evaluates > '' THEN 'evaluator' ELSE j.kind END AS kind,
+           COALESCE(j.working_seconds, 0) AS working, COALESCE(j.waiting_seconds, 0) AS waiting,
            COALESCE(j.syncing_seconds, 0) AS syncing
     FROM fleet_lease l JOIN fleet_slot s ON s.id = l.slot_id LEFT JOIN runs_job j ON j.id = l.job
     WHERE l.granted_at < %(until)s AND (l.released_at IS NULL OR l.released_at > %(since)s)
@@ -38,7 +39,8 @@ WITH held AS (
     SELECT run, team_id, sum(seconds) AS slots, sum(seconds) FILTER (WHERE device = 'cuda') AS gpus,
            sum(working * part) FILTER (WHERE kind = %(rollout)s) AS generate,
            sum(working * part) FILTER (WHERE kind = %(trainer)s) AS train,
-           sum(waiting * part) AS wait, sum(syncing * part) AS sync
+           sum(waiting * part) AS wait, sum(syncing * part) AS sync,
+           sum(working * part) FILTER (WHERE kind = 'evaluator') AS evaluate
     FROM parts GROUP BY run, team_id
 ), named AS (
     SELECT u.*, a.tokens_generated, a.tokens_trained, a.tokens_wasted,
@@ -56,6 +58,7 @@ WITH held AS (
 )
 SELECT {keys}, count(*) AS runs, sum(slots) AS slots, COALESCE(sum(gpus), 0), COALESCE(sum(generate), 0),
        COALESCE(sum(train), 0), COALESCE(sum(wait), 0), COALESCE(sum(sync), 0),
+       COALESCE(sum(evaluate), 0),
        sum(tokens_generated), sum(tokens_trained), sum(tokens_wasted)
 FROM named GROUP BY {groups} ORDER BY slots DESC, 1 NULLS LAST, 3 NULLS LAST, 5 NULLS LAST
 """
@@ -108,8 +111,8 @@ def total(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _as_json(row: tuple[Any, ...]) -> dict[str, Any]:
     team, team_name, project, project_name, run, run_name, runs, *sums = row
-    slots, gpus, generate, train, wait, sync = map(float, sums[:6])
-    phases = (generate, train, wait, sync, max(0.0, slots - generate - train - wait - sync))
+    slots, gpus, *told = map(float, sums[:7])
+    phases = (*told, max(0.0, slots - sum(told)))
     return {
         "team": _named(team, team_name),
         "project": _named(project, project_name),
@@ -119,7 +122,7 @@ def _as_json(row: tuple[Any, ...]) -> dict[str, Any]:
         "gpu_seconds": round(gpus, 3),
         "phases": dict(zip(PHASES, (round(phase, 3) for phase in phases), strict=True)),
         "tokens": dict(
-            zip(("generated", "trained", "wasted"), (_whole(sum) for sum in sums[6:]), strict=True)
+            zip(("generated", "trained", "wasted"), (_whole(sum) for sum in sums[7:]), strict=True)
         ),
     }
 

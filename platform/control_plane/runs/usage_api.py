@@ -33,6 +33,7 @@ class PhaseSecondsSerializer(serializers.Serializer[Any]):
     train = serializers.FloatField(help_text="trainers prepared, scored and updated")
     wait = serializers.FloatField(help_text="engines had no request, trainers no batch")
     sync = serializers.FloatField(help_text="weights were published and loaded")
+    evaluate = serializers.FloatField(help_text="engines beside those of a run evaluated")
     other = serializers.FloatField(help_text="start, checkpoints, end, and what does not measure")
 
 

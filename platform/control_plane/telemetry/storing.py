@@ -80,8 +80,8 @@ def _tell_run(taken: Taken, told: live.Frames) -> None:
                 runs.record_note(job, line)
             case contract.CheckpointLine() as line:
                 runs.record_checkpoint_line(job, line)
-            case contract.Document(name="pipeline", value={"tokens": {"generated": int()} as tokens}):
-                runs.record_tokens(job, tokens)
+            case contract.Document(name="pipeline", value=value):
+                runs.record_pipeline(job, value)
             case contract.Summary(name=name, value=value):
                 runs.record_summary(job.attempt.run, job.attempt, name, value)
     if progress is not None:

@@ -82,7 +82,17 @@ def usage(
     if json:
         show_json(found)
         return
-    columns = ("SLOT SECONDS", "GPU SECONDS", "GENERATE", "TRAIN", "WAIT", "SYNC", "OTHER", "WASTED TOKENS")
+    columns = (
+        "SLOT SECONDS",
+        "GPU SECONDS",
+        "GENERATE",
+        "TRAIN",
+        "WAIT",
+        "SYNC",
+        "EVALUATE",
+        "OTHER",
+        "WASTED TOKENS",
+    )
     rows: list[tuple[object, ...]] = [(_name(row, by), *_figures(row)) for row in found.data]
     if found.left_out:
         notes.print(f"{found.left_out} more; --csv has all", markup=False)
@@ -99,7 +109,8 @@ def _name(row: UsageRow, by: str) -> str:
 def _figures(row: UsageTotal) -> tuple[object, ...]:
     phases = row.phases
     seconds = (
-        row.slot_seconds, row.gpu_seconds, phases.generate, phases.train, phases.wait, phases.sync, phases.other,
+        row.slot_seconds, row.gpu_seconds, phases.generate, phases.train, phases.wait, phases.sync,
+        phases.evaluate, phases.other,
     )  # fmt: skip
     return (*(f"{one:.0f}" for one in seconds), row.tokens.wasted)
 

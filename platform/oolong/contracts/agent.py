@@ -14,10 +14,11 @@ from oolong.contracts.live_changes import LiveSettings
 # Raised when a reply asks for something that an older agent would not do or would misread; a field that an older
 # agent may overlook needs no new number. The server speaks all numbers from OLDEST_PROTOCOL on: those of the
 # version before this one. docs/how-to/upgrade.md says in which order to upgrade.
-PROTOCOL = 4
+PROTOCOL = 5
 OLDEST_PROTOCOL = 1
 JOINING_ENGINES = 2  # since when an agent takes engines into a live attempt (DesiredJob.engine_port)
 TESTS_AND_PLAYGROUNDS = 3  # since when an agent knows the kinds of run bench and playground
+EVALUATORS = 5  # since when an agent starts evaluators (DesiredJob.evaluates)
 SECRETS_IN_JOBS = 3  # since when an agent asks for the values of DesiredJob.secrets and gives them to the job
 
 
@@ -117,6 +118,7 @@ class DesiredJob(Wire, frozen=True, kw_only=True):
     grace_seconds: float = 15.0
     engine_port: int = 0  # of an engine that joins a live attempt; 0: the attempt's own list
     session_port: int = 0
+    evaluates: str = ""  # of an engine beside those of the run: the task that it is there for
     secrets: list[str] = []  # variables whose values the agent asks for each time that it starts the job
 
 
@@ -153,6 +155,7 @@ class DesiredAttempt(Wire, frozen=True, kw_only=True):
     jobs: list[DesiredJob]
     live: LiveSettings = LiveSettings()  # what was changed since the run was submitted
     tokens_generated_before: int = 0  # by earlier attempts of the run, as far as they told
+    evaluators: bool = False  # an evaluation may get an idle slot of this node, beside the run's engines
 
 
 class HeartbeatReply(Wire, frozen=True, kw_only=True):

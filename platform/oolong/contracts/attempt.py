@@ -40,6 +40,7 @@ class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
     token: str = ""  # bearer token of the controller and the reward service
     node_python: str = ""  # python of the node environment (torch, sglang)
     device: str = "cpu"  # cpu | cuda
+    evaluators: bool = False  # an evaluation may get an idle slot of this node, beside the run's engines
 
     @property
     def run_spec(self) -> RunSpec:
@@ -57,12 +58,13 @@ class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
 
 class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
-    name: str  # controller, reward, rollout-0, rollout-1, trainer
+    name: str  # controller, reward, rollout-0, rollout-1, evaluator-2, trainer
     kind: JobKind
     index: int = 0
     incarnation: int = 0  # counts restarts in place
     engine_port: int = 0  # of an engine that joins a live run; 0: the attempt's engine_ports[index]
     session_port: int = 0  # likewise
+    evaluates: str = ""  # of an evaluator: the task that it is there for (contracts.rollout.EvaluationTask)
     slots: list[str] = []  # slot ids that the job holds; GPU UUIDs on CUDA nodes
 
 

@@ -173,6 +173,7 @@ eval/accuracy_high | share | upper end of that interval
 eval/mean_tokens | tokens | mean length of the evaluation's completions
 eval/truncated_share | share | of them, those that ended at the length limit
 eval/seconds | seconds | an engine was leased for the evaluation
+evaluator/busy_seconds | seconds | since its last point, an evaluator's engine had requests; it is none of the run's engines
 """
 
 

@@ -112,7 +112,7 @@ class EvaluationPrompt(Message, frozen=True, kw_only=True):
 class EvaluationTask(Message, frozen=True, kw_only=True):
     """The engine leaves the claims, scores these prompts at exactly this version, and rejoins as new."""
 
-    task_id: str
+    task_id: str  # see task_id_of
     version: int
     label: str  # start, end, step-40
     prompts: list[EvaluationPrompt]
@@ -123,6 +123,20 @@ class EvaluationTask(Message, frozen=True, kw_only=True):
     reward_timeout_seconds: float = 15.0
     weights: PublishedWeights | None = None  # to be loaded by an engine that has another version
     texts_only: bool = False  # completions come back as text and nobody scores them: a reward's test
+
+
+def task_id_of(label: str, version: int) -> str:
+    return f"{label}-v{version}"
+
+
+def version_of_task(task_id: str) -> int:
+    return int(task_id.rpartition("-v")[2])
+
+
+def is_task_id(text: str) -> bool:
+    """Whether it has the form, and a length that can be kept."""
+    label, _, version = text.rpartition("-v")
+    return bool(label) and version.isdecimal() and len(text) <= 120
 
 
 class ClaimReply(Message, frozen=True, kw_only=True):
@@ -207,6 +221,21 @@ class EvaluationFailure(Message, frozen=True, kw_only=True):
     task_id: str
     cause: Literal["reward", "workflow", "engine"]
     message: str
+
+
+class EvaluatorRequest(Message, frozen=True, kw_only=True):
+    """POST /evaluator: an engine that is none of the run's asks what is left of the task that it came for."""
+
+    worker_id: str  # evaluator-2/0
+    task_id: str
+    ready: bool  # its engine serves, and it has not begun; False: a sign of life
+
+
+class EvaluatorReply(Message, frozen=True, kw_only=True):
+    """Neither a task nor `leave` answers a sign of life: go on."""
+
+    task: EvaluationTask | None = None
+    leave: bool = False  # the task is done, given up or somebody else's
 
 
 class StateRequest(Message, frozen=True, kw_only=True):

@@ -57,9 +57,21 @@ def test_seconds_of_slots_are_counted_by_phase_and_add_up(alice: Person, used: s
     (row,) = answer["data"]
     assert row["run"] == {"id": used, "name": "a run"} and row["team"]["name"] == "red"
     assert (row["slot_seconds"], row["gpu_seconds"]) == (200.0, 100.0)
-    assert row["phases"] == {"generate": 56.0, "train": 40.0, "wait": 40.0, "sync": 14.0, "other": 50.0}
+    assert row["phases"] == {
+        "generate": 56.0, "train": 40.0, "wait": 40.0, "sync": 14.0, "evaluate": 0.0, "other": 50.0,
+    }  # fmt: skip
     assert row["tokens"] == {"generated": 900, "trained": 600, "wasted": 200}
     assert answer["total"] == {name: row[name] for name in answer["total"]} and answer["left_out"] == 0
+
+
+def test_what_an_evaluator_did_is_no_generating(alice: Person, used: str) -> None:
+    engine = Job.objects.get(kind=JobKind.ROLLOUT)
+    Job.objects.filter(pk=engine.pk).update(evaluates="step-2-v2", working_seconds=0.0, waiting_seconds=0.0)
+    busy = (Points(axis="time", x=x, values={"evaluator/busy_seconds": 15.0}) for x in (91, 96))
+    services.receive_outbox(engine.pk, "main-1.jsonl", offset=0, body=encode(*busy))
+    (row,) = alice.get("/pool/usage?by=run").json()["data"]
+    assert (row["phases"]["generate"], row["phases"]["evaluate"]) == (0.0, 30.0)
+    assert sum(row["phases"].values()) == pytest.approx(200.0, abs=0.01)
 
 
 def test_only_what_lies_in_the_window_and_on_the_device_counts(
@@ -128,7 +140,7 @@ def test_a_question_that_cannot_be_answered_is_refused(
 
 def test_the_command_shows_it_and_writes_csv(oolong: Callable[..., Done], used: str) -> None:
     lines = oolong("pool", "usage").out.splitlines()
-    assert lines[0].split("\t") == [f"{used} a run", "200", "100", "56", "40", "40", "14", "50", "200"]
+    assert lines[0].split("\t") == [f"{used} a run", "200", "100", "56", "40", "40", "14", "0", "50", "200"]
     assert lines[-1].startswith("total\t200\t")
     assert '"generate": 56.0' in oolong("pool", "usage", "--by", "team", "--json").out
     assert oolong("pool", "usage", "--csv", "usage.csv").code == 0
@@ -157,5 +169,9 @@ def test_shares_stand_for_the_time_since_the_ones_before_within_bounds() -> None
     assert (back.working, back.measured_to) == (0.0, 10)
     odd = spent_by(JobKind.ROLLOUT, [shares(20, **{"idle/rollout_share": None})], measured_to=10)
     assert odd.waiting == 0.0 and odd.working == pytest.approx(9.5)
+    bad = spent_by(
+        JobKind.ROLLOUT, [Points(axis="time", x=9, values={"evaluator/busy_seconds": None})], measured_to=1
+    )
+    assert not bad.working
     nothing = spent_by(JobKind.CONTROLLER, [shares(20)], measured_to=None)
     assert not nothing

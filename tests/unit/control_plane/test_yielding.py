@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from control_plane.fleet.scheduler import NodeView, Request, Snapshot, plan
-from control_plane.fleet.yielding import Yielding, runs_to_end
+from control_plane.fleet.yielding import Yielding, who_goes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -19,7 +19,7 @@ def request(name: str, slots: int, *, priority: int = 500, team: str = "red") ->
 def holder(
     run: str, node: str = "n1", *, slots: int = 1, leaves: bool = False, team: str = "red"
 ) -> Yielding:
-    return Yielding(run=run, team=team, node=node, slots=slots, leaves=leaves)
+    return Yielding(holder=run, team=team, node=node, slots=slots, leaves=leaves)
 
 
 def decide(
@@ -37,7 +37,7 @@ def decide(
     used = {"red": sum(one.slots for one in holders if one.team == "red")}
     snapshot = Snapshot(now=NOW, nodes=nodes, queue=queue, used=used, limits={"red": limit})
     playgrounds = frozenset(one.id for one in queue if one.priority == 0)
-    return runs_to_end(plan(snapshot), snapshot, holders, yielding_requests=playgrounds)
+    return who_goes(plan(snapshot), snapshot, holders, yielding_requests=playgrounds)
 
 
 @pytest.mark.parametrize(

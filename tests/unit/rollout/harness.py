@@ -32,11 +32,13 @@ from gpu_agents.rollout.worker.__main__ import door_of, sessions_of
 from gpu_agents.rollout.worker.concurrency import Bounds
 from gpu_agents.rollout.worker.engine_slot import EngineSlot
 from gpu_agents.rollout.worker.episode import EpisodeLimits, Executor, Stage
+from gpu_agents.rollout.worker.evaluator import Evaluator, EvaluatorTelemetry
 from gpu_agents.rollout.worker.loading import Load, WeightLoader
 from gpu_agents.rollout.worker.manifest import ExpectedTensors
 from gpu_agents.rollout.worker.meters import Meters
 from gpu_agents.rollout.worker.options import WorkerOptions
 from gpu_agents.rollout.worker.scoring import Scorer
+from gpu_agents.rollout.worker.supervision import Turn
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
 from gpu_agents.rollout.worker.worker import Worker
 from gpu_agents.rollout.workflows.table import build_workflow
@@ -68,7 +70,7 @@ def run_spec(**sections: Any) -> RunSpec:
 class AttachedEngine:
     """In place of the supervisor: an engine that serves already, and is not restarted."""
 
-    def __init__(self, client: EngineClient, slot: EngineSlot, loader: WeightLoader) -> None:
+    def __init__(self, client: EngineClient, slot: EngineSlot, loader: Turn) -> None:
         self._client, self._slot, self._loader = client, slot, loader
 
     async def run(self) -> None:
@@ -76,6 +78,18 @@ class AttachedEngine:
             await self._loader.keep_current(self._client)
         finally:
             self._slot.close()
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What every worker is put together from."""
+
+    options: WorkerOptions
+    stage: Stage
+    loader: WeightLoader
+    loads: list[Load]
+    controller: Peer
+    client: EngineClient
 
 
 @dataclass
@@ -86,6 +100,13 @@ class RunningWorker:
     task: asyncio.Task[str]
     client: EngineClient
     door: SessionDoor | None = None  # of a run that serves agent sessions; open it before use
+
+
+@dataclass
+class RunningEvaluator:
+    stop: asyncio.Event
+    task: asyncio.Task[str]
+    client: EngineClient
 
 
 @dataclass
@@ -103,6 +124,7 @@ class Harness:
         default_factory=ListeningClock
     )  # by which the controller finds claims and engines silent
     workers: list[RunningWorker] = field(default_factory=list)
+    visitors: list[RunningEvaluator] = field(default_factory=list)
 
     async def __aenter__(self) -> Harness:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -123,13 +145,14 @@ class Harness:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for running in self.workers:
+        everybody: list[RunningWorker | RunningEvaluator] = [*self.workers, *self.visitors]
+        for running in everybody:
             running.stop.set()
-        await asyncio.gather(*(running.task for running in self.workers), return_exceptions=True)
+        await asyncio.gather(*(running.task for running in everybody), return_exceptions=True)
         self._clock.cancel()
         for peer in self._peers:
             await peer.close()
-        for running in self.workers:
+        for running in everybody:
             await running.client.close()
         await self.server.door.close()
         await self.reward_service.door.close()
@@ -146,10 +169,59 @@ class Harness:
         change: Callable[[WorkerOptions], WorkerOptions] = lambda options: options,
     ) -> RunningWorker:
         job = self._job(f"rollout-{index}", JobKind.ROLLOUT, *self._ports)
+        parts = self._parts(job, engine_port, api_key, change=change)
+        stage, loader = parts.stage, parts.loader
+        stop = asyncio.Event()
+        sessions = sessions_of(job, self.spec) if self.spec.serves_sessions else None
+        worker = Worker(
+            options=parts.options,
+            stage=stage,
+            supervisor=AttachedEngine(parts.client, stage.slot, loader),  # type: ignore[arg-type]
+            loader=loader,
+            loads=parts.loads,
+            controller=parts.controller,
+            telemetry=WorkerTelemetry(job, Outbox(job.directory, 0), stage.slot.meters),
+            stop=stop,
+            sessions=sessions,
+        )
+        running = RunningWorker(worker, stage.slot, stop, asyncio.create_task(worker.run()), parts.client)
+        running.door = door_of(job, self.spec, sessions) if sessions else None
+        self.workers.append(running)
+        return running
+
+    def start_evaluator(
+        self, engine_port: int, api_key: str, *, task_id: str, index: int = 1
+    ) -> RunningEvaluator:
+        """An engine beside those of the run, that came for one evaluation."""
+        job = self._job(f"evaluator-{index}", JobKind.ROLLOUT, *self._ports)
+        parts = self._parts(job, engine_port, api_key)
+        slot, stop = parts.stage.slot, asyncio.Event()
+        evaluator = Evaluator(
+            worker_id=parts.options.worker_id,
+            task_id=task_id,
+            stage=parts.stage,
+            loader=parts.loader,
+            controller=parts.controller,
+            telemetry=EvaluatorTelemetry(job, Outbox(job.directory, 0), slot.meters),
+            stop=stop,
+        )
+        attached = AttachedEngine(parts.client, slot, evaluator)
+        running = RunningEvaluator(stop, asyncio.create_task(evaluator.run(attached)), parts.client)
+        self.visitors.append(running)
+        return running
+
+    def _parts(
+        self,
+        job: Job,
+        engine_port: int,
+        api_key: str,
+        *,
+        change: Callable[[WorkerOptions], WorkerOptions] = lambda options: options,
+    ) -> Parts:
         rollout = self.spec.rollout
         options = change(
             WorkerOptions(
-                worker_id=f"rollout-{index}/0",
+                worker_id=f"{job.job.name}/0",
                 group_size=rollout.group_size,
                 temperature=rollout.temperature,
                 window=Bounds(
@@ -185,40 +257,25 @@ class Harness:
             probe_prompt=template.encode("<|user|>a1<|assistant|>"),
             loads=loads,
         )
-        stop = asyncio.Event()
-        sessions = sessions_of(job, self.spec) if self.spec.serves_sessions else None
-        worker = Worker(
-            options=options,
-            stage=Stage(
-                workflow=self.workflow or build_workflow(self.spec.workflow),
-                slot=slot,
-                scorer=Scorer(service, timeout_seconds=60.0),
-                template=template,
-                limits=EpisodeLimits(
-                    max_new_tokens=rollout.max_new_tokens,
-                    max_trajectory_tokens=self.spec.workflow.max_trajectory_tokens,
-                    model=limits,
-                ),
-                executor=self.executor,
+        stage = Stage(
+            workflow=self.workflow or build_workflow(self.spec.workflow),
+            slot=slot,
+            scorer=Scorer(service, timeout_seconds=60.0),
+            template=template,
+            limits=EpisodeLimits(
+                max_new_tokens=rollout.max_new_tokens,
+                max_trajectory_tokens=self.spec.workflow.max_trajectory_tokens,
+                model=limits,
             ),
-            supervisor=AttachedEngine(client, slot, loader),  # type: ignore[arg-type]
-            loader=loader,
-            loads=loads,
-            controller=controller,
-            telemetry=WorkerTelemetry(job, Outbox(job.directory, 0), meters),
-            stop=stop,
-            sessions=sessions,
+            executor=self.executor,
         )
-        running = RunningWorker(worker, slot, stop, asyncio.create_task(worker.run()), client)
-        running.door = door_of(job, self.spec, sessions) if sessions else None
-        self.workers.append(running)
-        return running
+        return Parts(options, stage, loader, loads, controller, client)
 
     async def until(self, condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
         """Wait for the run's state; fails at once when a worker failed."""
 
         def holds() -> bool:
-            for running in self.workers:
+            for running in [*self.workers, *self.visitors]:
                 if running.task.done():
                     running.task.result()
             return condition()

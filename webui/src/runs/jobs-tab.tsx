@@ -29,7 +29,7 @@ export function JobsTab({ run }: { run: Run }) {
             {data.data.map((job) => (
               <Table.Tr key={job.id}>
                 <Table.Td fw={560}>{job.name}</Table.Td>
-                <Table.Td><StatusBadge status={job.state} /></Table.Td>
+                <Table.Td><StatusBadge status={job.state} />{job.evaluates !== null && <div style={{ color: "var(--ink-soft)" }}>{job.state === "exited" ? "evaluated" : "evaluates"} v{job.evaluates}</div>}</Table.Td>
                 <Table.Td>{job.attempt_number}</Table.Td>
                 <Table.Td>{job.node.name}</Table.Td>
                 <Table.Td ta="right">{job.slots.length}</Table.Td>

@@ -65,6 +65,7 @@ class Phases(Answer):
     train: float
     wait: float
     sync: float
+    evaluate: float = 0.0  # by engines beside those of a run; a server of before does not tell
     other: float  # start, checkpoints, end, and what does not measure
 
 

@@ -163,6 +163,7 @@ class Job(Answer):
     state: str
     node: Named | None = None
     slots: list[str]
+    evaluates: int | None = None  # of an evaluator, an engine beside those of the run: the version
     incarnation: int = 0
     pid: int = 0
     exit_code: int | None = None

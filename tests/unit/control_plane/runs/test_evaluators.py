@@ -1,0 +1,231 @@
+"""An evaluation that is due gets a slot that the queue leaves idle, and gives it back (docs/decisions/0032)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from control_plane.fleet.models import Lease, Node
+from control_plane.runs.models import Attempt, Job, Run
+from control_plane.telemetry import services
+from oolong.contracts.agent import EVALUATORS
+from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.telemetry import Document
+from tests.unit.telemetry.world import encode
+
+TASK = "step-20-v20"
+EVALUATED = {"evaluation": {"every_steps": 20, "prompts": 8, "on_only_engine": True}}
+Tell = Callable[[Any], None]
+
+
+@pytest.fixture
+def tell() -> Callable[..., None]:
+    """What the controller of the newest attempt says that it would like an evaluator for."""
+    told = {"bytes": 0}
+
+    def say(machine: Any, wanted: Any = TASK) -> None:
+        job = machine.job("controller")
+        body = encode(Document(name="pipeline", value={"evaluator_wanted": wanted}))
+        services.receive_outbox(job, "main-0.jsonl", offset=told["bytes"], body=body)
+        told["bytes"] += len(body)
+
+    return say
+
+
+@pytest.fixture
+def evaluated(node: Any, start: Any, tick: Any, tell: Any) -> Callable[..., Any]:
+    """A run on a node of `slots`, with an evaluator on the third."""
+
+    def make(slots: int = 3) -> Any:
+        machine = node(slots=slots)
+        machine.run = start(machine, **EVALUATED)
+        tell(machine)
+        tick()
+        machine.beat()
+        return machine
+
+    return make
+
+
+def held() -> set[str]:
+    return set(Lease.objects.filter(released_at=None).values_list("slot__name", flat=True))
+
+
+def settle(machine: Any, tick: Any) -> None:
+    """What is desired is done, reported, and looked at."""
+    for _ in range(3):
+        machine.beat()
+        machine.ship_all()
+        tick()
+
+
+def test_an_evaluation_gets_an_idle_slot_and_the_slot_is_free_afterwards(
+    alice: Any, evaluated: Any, tick: Any, tell: Any
+) -> None:
+    machine = evaluated()
+    (attempt,) = machine.reply.attempts
+    assert attempt.evaluators
+    (job,) = [job for job in attempt.jobs if job.evaluates]
+    assert (job.name, job.evaluates, job.slots, job.restarts) == ("evaluator-1", TASK, ["cpu-2"], 0)
+    assert job.engine_port and job.engine_port not in attempt.ports.values()
+    shown = {row["name"]: row for row in alice.get(f"/runs/{machine.run['id']}/jobs").json()["data"]}
+    assert (shown["evaluator-1"]["evaluates"], shown["rollout-0"]["evaluates"]) == (20, None)
+    lease = Lease.objects.get(job=job.job_id)
+    assert (lease.run, lease.team_id) == (machine.run["id"], alice.project.team_id)
+
+    machine.exit(job.job_id, EndReason.COMPLETED)
+    tell(machine, "")
+    settle(machine, tick)
+    assert held() == {"cpu-0", "cpu-1"}
+    assert alice.see(machine.run["id"])["status"] == "RUNNING", "its end means nothing to the run"
+    said = [event["message"] for event in alice.events(machine.run["id"]) if event["kind"] == "evaluator"]
+    assert said == ["evaluator-1 joins on cpu-2 of node-1 to evaluate version 20, beside the run's engines"]
+
+
+def test_there_is_one_at_a_time_and_it_goes_when_nothing_is_wanted_any_more(
+    alice: Any, evaluated: Any, tick: Any, tell: Any
+) -> None:
+    machine = evaluated(slots=4)
+    tick()
+    assert Job.objects.filter(evaluates=TASK).count() == 1
+    tell(machine, "step-40-v40")
+    tick()
+    assert [job.evaluates for job in Job.objects.filter(evaluates__gt="")] == [TASK]
+    settle(machine, tick)
+    assert Job.objects.get(evaluates="step-40-v40").state != "exited"
+    assert Job.objects.get(evaluates=TASK).state == "exited"
+    tell(machine, "")
+    settle(machine, tick)
+    assert held() == {"cpu-0", "cpu-1"}
+    assert alice.see(machine.run["id"])["status"] == "RUNNING"
+
+
+def test_a_run_that_waits_for_its_slot_gets_it(alice: Any, evaluated: Any, tick: Any) -> None:
+    machine = evaluated(slots=4)
+    other = alice.run(name="other")
+    tick()
+    assert Job.objects.get(evaluates=TASK).stop_asked_at is not None
+    for _ in range(3):
+        machine.beat()
+        tick()
+    assert alice.see(other["id"])["status"] == "STARTING"
+    assert alice.see(machine.run["id"])["status"] == "RUNNING"
+    assert not Job.objects.filter(evaluates=TASK).exclude(state="exited").exists(), "no other took its place"
+    said = [event["message"] for event in alice.events(machine.run["id"]) if event["kind"] == "evaluator"]
+    assert said[-1] == "evaluator-1 leaves: a run needs its slot"
+
+
+def test_the_queue_and_a_wish_for_engines_go_before_it(
+    alice: Any, node: Any, start: Any, tick: Any, tell: Any
+) -> None:
+    machine = node(slots=3)
+    run = start(machine, **EVALUATED)
+    alice.post(f"/runs/{run['id']}/changes", {"changes": {"rollout": {"engines": 2}}})
+    tell(machine)
+    tick()
+    assert set(Job.objects.filter(kind="rollout").values_list("name", flat=True)) == {
+        "rollout-0",
+        "rollout-1",
+    }
+
+
+def test_its_slot_counts_against_the_teams_limit(
+    alice: Any, node: Any, start: Any, tick: Any, tell: Any
+) -> None:
+    machine = node(slots=6)
+    start(machine, **EVALUATED)
+    alice.call("PATCH", "/pool/quota", {"limit_slots": 2})
+    tell(machine)
+    tick()
+    assert held() == {"cpu-0", "cpu-1"}
+    alice.call("PATCH", "/pool/quota", {"limit_slots": 4})
+    tick()
+    assert held() == {"cpu-0", "cpu-1", "cpu-2"}
+    other = alice.run(name="other")  # fits the node, and the team only without the evaluator
+    tick()
+    for _ in range(3):
+        machine.beat()
+        tick()
+    assert alice.see(other["id"])["status"] == "STARTING"
+
+
+@pytest.mark.parametrize("reason", [EndReason.ROLLOUT_KEPT_DYING, EndReason.MODEL_UNUSABLE, None])
+def test_one_that_dies_ends_nothing_and_another_comes_a_few_times(
+    alice: Any, evaluated: Any, tick: Any, reason: EndReason | None
+) -> None:
+    machine = evaluated()
+    for _ in range(5):
+        for job_id in Job.objects.filter(evaluates=TASK).exclude(state="exited").values_list("pk", flat=True):
+            machine.exit(job_id, reason, code=1)
+        settle(machine, tick)
+    assert Job.objects.filter(evaluates=TASK).count() == 3, "not for ever"
+    assert held() == {"cpu-0", "cpu-1"}
+    run = alice.see(machine.run["id"])
+    assert (run["status"], run["attempt_number"]) == ("RUNNING", 1)
+
+
+def test_the_number_of_engines_changes_without_it(alice: Any, evaluated: Any, tick: Any) -> None:
+    machine = evaluated(slots=4)
+    path = f"/runs/{machine.run['id']}/changes"
+    alice.post(path, {"changes": {"rollout": {"engines": 2}}})
+    tick()
+    machine.beat()
+    assert Job.objects.get(name="rollout-2").slots == ["cpu-3"], "an evaluator is none of the two"
+    alice.post(path, {"changes": {"rollout": {"engines": 1}}})
+    assert Job.objects.get(name="rollout-2").stop_asked_at is not None
+    assert Job.objects.get(evaluates=TASK).stop_asked_at is None
+
+
+def test_a_next_attempt_has_none_of_the_last_ones(alice: Any, evaluated: Any, tick: Any) -> None:
+    machine = evaluated()
+    machine.beat()
+    machine.exit(machine.job("controller"), EndReason.CONTROLLER_DIED, code=1, shipped=10)
+    settle(machine, tick)
+    assert alice.see(machine.run["id"])["attempt_number"] == 2
+    assert Job.objects.get(evaluates=TASK).state == "exited"
+    assert Attempt.objects.get(number=2).evaluator_wanted == ""
+    assert held() == {"cpu-0", "cpu-1"}
+
+
+def test_it_goes_with_a_run_that_is_cancelled(alice: Any, evaluated: Any, tick: Any) -> None:
+    machine = evaluated()
+    assert alice.post(f"/runs/{machine.run['id']}/cancel").status_code in (200, 202)
+    settle(machine, tick)
+    assert alice.see(machine.run["id"])["status"] == "STOPPED"
+    assert held() == set()
+
+
+def test_a_node_that_takes_no_work_or_has_an_older_agent_gets_none(
+    alice: Any, node: Any, start: Any, tick: Any, tell: Any
+) -> None:
+    machine = node(slots=3)
+    start(machine, **EVALUATED)
+    tell(machine)
+    for fields in ({"protocol": EVALUATORS - 1}, {"intent": "CORDONED"}):
+        Node.objects.update(**{"protocol": EVALUATORS, "intent": "ACTIVE", **fields})
+        tick()
+        assert not Job.objects.filter(evaluates__gt="").exists()
+
+
+def test_a_controller_waits_for_none_where_none_can_come(node: Any, start: Any) -> None:
+    """Its node is filled by the run, or there is nothing to evaluate."""
+    machine = node(slots=2)
+    start(machine, **EVALUATED)
+    assert not machine.reply.attempts[0].evaluators
+    wider = node(name="node-2", slots=3)
+    start(wider)
+    assert not wider.reply.attempts[0].evaluators
+
+
+@pytest.mark.parametrize("wanted", [None, 7, ["step-2-v2"], "step-2", "-v2", "step-2-vx", "x" * 200 + "-v2"])
+def test_a_wish_of_another_shape_is_none(
+    alice: Any, node: Any, start: Any, tick: Any, tell: Any, wanted: Any
+) -> None:
+    machine = node(slots=3)
+    run = start(machine, **EVALUATED)
+    tell(machine, wanted)
+    tick()
+    assert Attempt.objects.get().evaluator_wanted == ""
+    assert Run.objects.get(pk=run["id"]).status == "RUNNING" and held() == {"cpu-0", "cpu-1"}

@@ -66,8 +66,8 @@ def ask_to_leave(job: Job, why: str, *, now: datetime) -> bool:
         run = lock_run(job.attempt.run_id)
         asked = evaluators_there().filter(pk=job.pk, stop_asked_at=None).update(stop_asked_at=now)
         if asked:
-            note(run, "evaluator", f"{job.name} leaves: {why}", at=now, attempt_number=job.attempt.number)
             fleet.ring([job.attempt.node_id])
+            note(run, "evaluator", f"{job.name} leaves: {why}", at=now, attempt_number=job.attempt.number)
     return bool(asked)
 
 

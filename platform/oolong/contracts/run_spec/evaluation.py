@@ -11,7 +11,7 @@ from oolong.contracts.run_spec.section import NonNegativeInt, PositiveFloat, Pos
 
 
 class EvaluationSection(Section):
-    """Scores a held-out split at a pinned version by leasing an engine; never in the gate or the ledger."""
+    """Scores a held-out split at a pinned version, on an idle slot or a leased engine; never in gate or ledger."""
 
     dataset: str | None = Field(None, description="dataset version; the training one when left out")
     split: str = Field("eval", description="rows of this split are scored")
@@ -22,7 +22,8 @@ class EvaluationSection(Section):
     )
     on_only_engine: bool = Field(
         False,
-        description="consent to every_steps with rollout.engines: 1, where generation stands still while it lasts",
+        description="consent to every_steps with rollout.engines: 1, where generation stands still while it lasts "
+        "unless a slot of the node is idle for it",
     )
     at_end: bool = Field(True, description="score the last version after training")
     greedy: bool = Field(True, description="score one greedy completion per prompt")

@@ -207,7 +207,7 @@ class ControllerServer:
         return wire.Done()
 
     async def _evaluator(self, request: wire.EvaluatorRequest) -> wire.EvaluatorReply:
-        reply = self.controller.serve_evaluator(request, now=time.monotonic())
+        reply = self.controller.serve_evaluator(request, now=self._now())
         self._notify()
         return reply
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -118,9 +118,11 @@ def start(harness: Harness, tmp_path: Path) -> Iterator[Callable[..., WorkerProc
         die_at_boot: bool = False,
         index: int = 0,
         workflow_source: str = "",
+        evaluates: str = "",
     ) -> WorkerProcess:
         jobs = tmp_path / "jobs"
-        directory = jobs / f"rollout-{index}-0"
+        name = f"evaluator-{index}" if evaluates else f"rollout-{index}"
+        directory = jobs / f"{name}-0"
         directory.mkdir(parents=True)
         (jobs / "token_seconds").write_text(str(token_seconds))
         if die_at_boot:
@@ -144,10 +146,11 @@ def start(harness: Harness, tmp_path: Path) -> Iterator[Callable[..., WorkerProc
         (tmp_path / "attempt.json").write_bytes(msgspec.json.encode(attempt))
         job = JobFile(
             job_id=f"job_{index}",
-            name=f"rollout-{index}",
+            name=name,
             kind=JobKind.ROLLOUT,
             index=index,
             engine_port=port,
+            evaluates=evaluates,
         )
         (directory / "job.json").write_bytes(msgspec.json.encode(job))
         environment = {
@@ -412,3 +415,41 @@ def lives(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+async def test_an_evaluator_scores_its_version_beside_the_runs_engine_outlives_its_own_and_ends(
+    harness: Harness, start: Callable[..., WorkerProcess], versions: Callable[[int], PublishedWeights]
+) -> None:
+    evaluation = {
+        "split": "train", "prompts": 6, "samples": 1, "every_steps": 1, "at_start": False, "at_end": False,
+        "on_only_engine": True, "max_new_tokens": 200,
+    }  # fmt: skip
+    harness.spec = run_spec(evaluation=evaluation, rollout={"max_new_tokens": 20}, staleness={"max": 2})
+    async with harness as run:
+        plan = run.controller.evaluations.plan
+        assert plan is not None
+        run.controller.evaluations.plan = replace(plan, evaluator_seconds=3600.0)
+        run_engine = start(token_seconds=0.005)
+        await run.trainer.announce(versions(0), "none")
+        await run.trainer.take(0)
+        await run.trainer.announce(versions(1))
+        evaluator = start(token_seconds=0.005, hold_at=3, index=1, evaluates="step-1-v1")
+        evaluations = run.controller.evaluations
+        await until(lambda: evaluations.worker_id == "evaluator-1/0", "the evaluator has begun")
+        [engine] = evaluator.engines
+        engine.kill()
+        evaluator.let_go()
+        await until(lambda: evaluator.notes == ["engine_restarted"], "its engine is started again")
+        await run.trainer.take(1)
+        await run.trainer.announce(versions(2))
+        await until(lambda: "step-1" in evaluations.scores, "it has scored")
+        assert (evaluations.scores["step-1"].version, evaluations.scores["step-1"].prompts) == (1, 6)
+        await until(lambda: evaluator.process.poll() is not None, "it ends")
+        assert (evaluator.process.returncode, evaluator.reason) == (0, "completed")
+        assert evaluator.engines == [] and evaluations.evaluators.all() == []
+        assert {one.worker_id for one in run.controller.engines.all()} == {"rollout-0/0"}
+        assert run.controller.engines.joined == 1
+        await run.trainer.take(2)  # the run's own engine went on all the time
+        assert_ledger_is_true(run.controller)
+        run_engine.process.send_signal(signal.SIGTERM)
+        await until(lambda: run_engine.process.poll() is not None, "the run's own worker ends")

@@ -64,3 +64,10 @@ def test_a_team_at_its_limit_takes_from_nobody_else_but_from_its_own() -> None:
     others = [holder("p", team="blue")]
     assert decide([request("a", 1)], others, free={"n1": 0}, limit=0) == ()
     assert decide([request("a", 1)], [holder("p")], free={"n1": 0}, limit=1) == ("p",)
+    assert decide([request("a", 1)], [holder("p")], free={"n1": 1}, limit=1) == ("p",), (
+        "it fits but for the limit"
+    )
+    assert decide([request("a", 1)], [holder("p", leaves=True)], free={"n1": 1}, limit=1) == ()
+    assert decide([request("a", 1)], [holder("p")], free={"n1": 1}, limit=0) == (), "in vain"
+    elsewhere = [holder("p", "n2"), holder("q", team="blue")]
+    assert decide([request("a", 1)], elsewhere, free={"n1": 0, "n2": 0}, limit=1) == ("p",)

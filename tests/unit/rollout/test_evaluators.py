@@ -10,6 +10,7 @@ import pytest
 from gpu_agents.rollout.controller.evaluations import SAME_VERSION_SECONDS
 from gpu_agents.rollout.controller.evaluators import BOOT_SECONDS
 from gpu_agents.rollout.controller.telemetry import pipeline
+from gpu_agents.rollout.worker import evaluator as evaluator_module
 from oolong.contracts.rollout import (
     EndRequest,
     EvaluationFailure,
@@ -297,8 +298,9 @@ async def test_an_evaluator_that_is_stopped_says_goodbye_and_an_engine_of_the_ru
 
 
 async def test_an_evaluator_whose_weights_do_not_load_goes_and_says_why(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: ScriptedEngine, versions: Versions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(evaluator_module, "AGAIN_SECONDS", 0.0)
     async with ScriptedEngine() as idle, new_harness(**SPEC) as run:
         run.start_worker(engine.port, engine.api_key)
         await until_asked_for(run, versions)

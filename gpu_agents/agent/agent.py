@@ -175,7 +175,7 @@ class Agent:
                 begun = any(record.attempt_id == attempt.attempt_id for record in self._jobs.records())
                 self._preparer.begin(attempt, begun=begun, wanted=self._desired or [])
             case Launch(attempt, job):
-                await self._start(_new_record(attempt, job), job)
+                await self._start(new_record(attempt, job), job)
             case Restart(attempt, job, why):
                 record = self._jobs.record(job.job_id)
                 log.warning("%s %s: restarted in place", job.name, why)
@@ -186,7 +186,7 @@ class Agent:
                 )
                 await self._start(restarted, job)
             case Decline(attempt, job, reason, message):
-                record = _new_record(attempt, job)
+                record = new_record(attempt, job)
                 record.ended, record.reason, record.message = True, reason, message
                 self._jobs.save(record)
             case Stop(job_id):
@@ -234,7 +234,7 @@ class Agent:
         return stream.shipped if stream is not None else 0
 
 
-def _new_record(attempt: DesiredAttempt, job: DesiredJob) -> JobRecord:
+def new_record(attempt: DesiredAttempt, job: DesiredJob) -> JobRecord:
     return JobRecord(
         job_id=job.job_id,
         run_id=attempt.run_id,

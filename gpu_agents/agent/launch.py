@@ -212,20 +212,7 @@ def start(
     directory = data.job(record.attempt_id, record.name, record.incarnation)
     (directory / "outbox").mkdir(parents=True, exist_ok=True, mode=0o700)
     attempt_file = data.attempt(record.attempt_id) / ATTEMPT_FILE
-    write_json(
-        directory / JOB_FILE,
-        JobFile(
-            job_id=record.job_id,
-            name=record.name,
-            kind=record.kind,
-            index=record.index,
-            incarnation=record.incarnation,
-            engine_port=record.engine_port,
-            session_port=record.session_port,
-            evaluates=record.evaluates,
-            slots=record.slots,
-        ),
-    )
+    write_json(directory / JOB_FILE, job_file(record))
     order = directory / "supervisor_order.json"
     place = JobPlace(attempt=attempt, attempt_file=attempt_file, job_directory=directory, slots=record.slots)
     write_json(
@@ -275,6 +262,20 @@ def start(
             )
         time.sleep(0.01)
     return supervisor
+
+
+def job_file(record: JobRecord) -> JobFile:
+    return JobFile(
+        job_id=record.job_id,
+        name=record.name,
+        kind=record.kind,
+        index=record.index,
+        incarnation=record.incarnation,
+        engine_port=record.engine_port,
+        session_port=record.session_port,
+        evaluates=record.evaluates,
+        slots=record.slots,
+    )
 
 
 def _hand_over(pipe: IO[bytes], secrets: Mapping[str, str], *, deadline: float) -> bool:

@@ -13,18 +13,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gpu_agents.agent.agent import new_record
 from gpu_agents.agent.launch import (
     COMMANDS,
     InputPaths,
     JobPlace,
     _hand_over,
     environment,
+    job_file,
     taken_port,
     write_attempt,
 )
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory, check_server_url
-from oolong.contracts.agent import Artifact, DesiredAttempt
+from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob
 from oolong.contracts.attempt import read_attempt
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.run_spec import RunSpec
@@ -88,6 +90,18 @@ def test_the_attempt_file_says_what_the_jobs_need(data: DataDirectory) -> None:
     assert written.run_spec.trainer.ranks == 2
     assert stat.S_IMODE(found.attempt_file.stat().st_mode) == 0o600
     assert written.weights_directory.is_dir() and written.checkpoints_directory.is_dir()
+    assert not written.evaluators
+    assert place(data, msgspec.structs.replace(attempt(), evaluators=True)).attempt.evaluators
+
+
+def test_an_evaluator_is_told_what_it_is_there_for() -> None:
+    job = DesiredJob(
+        job_id="job_1", name="evaluator-2", kind=JobKind.ROLLOUT, index=2, slots=["cpu-2"], restarts=0,
+        engine_port=5030, evaluates="step-20-v20",
+    )  # fmt: skip
+    told = job_file(new_record(attempt(), job))
+    assert (told.evaluates, told.engine_port, told.slots) == ("step-20-v20", 5030, ["cpu-2"])
+    assert job_file(new_record(attempt(), msgspec.structs.replace(job, evaluates=""))).evaluates == ""
 
 
 @pytest.mark.parametrize(

@@ -3373,6 +3373,8 @@ export interface components {
             state: components["schemas"]["JobStateEnum"];
             node: components["schemas"]["Named"];
             slots: string[];
+            /** @description of an evaluator, an engine beside those of the run: the version */
+            evaluates: number | null;
             /** @description restarts in place so far */
             incarnation: number;
             pid: number;
@@ -3843,6 +3845,11 @@ export interface components {
              * @description weights were published and loaded
              */
             sync: number;
+            /**
+             * Format: double
+             * @description engines beside those of a run evaluated
+             */
+            evaluate: number;
             /**
              * Format: double
              * @description start, checkpoints, end, and what does not measure
@@ -9061,6 +9068,7 @@ export interface operations {
                      *           "train": 0,
                      *           "wait": 0,
                      *           "sync": 0,
+                     *           "evaluate": 0,
                      *           "other": 0
                      *         },
                      *         "tokens": {
@@ -10865,6 +10873,7 @@ export interface operations {
                      *             "name": "node-1"
                      *           },
                      *           "slots": [],
+                     *           "evaluates": null,
                      *           "incarnation": 0,
                      *           "pid": 1,
                      *           "exit_code": null,
@@ -10884,6 +10893,7 @@ export interface operations {
                      *             "name": "node-1"
                      *           },
                      *           "slots": [],
+                     *           "evaluates": null,
                      *           "incarnation": 0,
                      *           "pid": 1,
                      *           "exit_code": null,
@@ -10905,6 +10915,7 @@ export interface operations {
                      *           "slots": [
                      *             "cpu-1"
                      *           ],
+                     *           "evaluates": null,
                      *           "incarnation": 0,
                      *           "pid": 1,
                      *           "exit_code": null,
@@ -10926,6 +10937,7 @@ export interface operations {
                      *           "slots": [
                      *             "cpu-0"
                      *           ],
+                     *           "evaluates": null,
                      *           "incarnation": 0,
                      *           "pid": 1,
                      *           "exit_code": null,

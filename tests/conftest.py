@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from local_stack import environments, postgres, valkey
 from local_stack.places import places_here
@@ -29,6 +30,13 @@ from tests.support.servers import start_server, until_it_serves
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = places_here(ROOT)
 OURS = not os.environ.get("OOLONG_TEST_DATABASE_URL")  # the PostgreSQL of this session
+
+
+# The same examples in every run, and as long for each as the machine takes.
+settings.register_profile(
+    "oolong", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("oolong")
 
 
 def _prepare_django() -> None:

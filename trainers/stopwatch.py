@@ -12,6 +12,7 @@ class Stopwatch:
         self._since = clock()
         self._phase = "prepare"
         self._seconds: dict[str, float] = {}
+        self.lapped_at = time.time()  # when the last lap ended: what is written of it may be written later
 
     def enter(self, phase: str) -> None:
         """The running phase ends here and `phase` begins."""
@@ -22,5 +23,6 @@ class Stopwatch:
     def lap(self, next_phase: str) -> dict[str, float]:
         """Seconds by phase since the last lap; the next lap begins in `next_phase`."""
         self.enter(next_phase)
+        self.lapped_at = time.time()
         seconds, self._seconds = self._seconds, {}
         return seconds

@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 KEY = "checkpoint_kills_bad"
 KILLS = 120
 STEPS_A_LIFE = 10_000
-LONGEST_WAIT_SECONDS = 0.09  # after the second acknowledgement: longer than a step, so any moment can be hit
+LONGEST_WAIT_SECONDS = 0.09  # after the second acknowledgement: longer than a step, so any moment can be hit;
+# every other kill then waits for a moment at which something is half written
 FROM_TIME_TO_TIME = 5  # every so many kills the next life repeats steps that are there already
 
 
@@ -71,6 +72,8 @@ def kill_often(directory: Path, *, kills: int, seed: int) -> Kills:
             _word(process, "committed")
             acknowledged = int(_word(process, "committed"))
             signal.sigtimedwait([], rng.random() * LONGEST_WAIT_SECONDS)
+            if number % 2:
+                _stop_in_the_middle(child, checkpoints)
             os.kill(child, signal.SIGKILL)
             while (line := process.stdout.readline().split())[0] != "gone":
                 if line[0] == "committed":
@@ -83,6 +86,26 @@ def kill_often(directory: Path, *, kills: int, seed: int) -> Kills:
             first = max(0, newest - 1) if repeat else first + STEPS_A_LIFE
         process.stdin.close()
     return found
+
+
+def _stop_in_the_middle(child: int, checkpoints: Path) -> None:
+    """Leave it stopped with something half written, whatever the machine's speed."""
+    while True:
+        os.kill(child, signal.SIGSTOP)
+        while not _stands(child):
+            signal.sigtimedwait([], 0.001)
+        if list(checkpoints.glob(".tmp-*")):
+            return
+        os.kill(child, signal.SIGCONT)
+        signal.sigtimedwait([], 0.002)
+
+
+def _stands(child: int) -> bool:
+    """Every thread of it, also the one that writes."""
+    states = [
+        file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{child}/task").glob("*/stat")
+    ]
+    return set(states) == {"T"}
 
 
 def _look(checkpoints: Path, model: Path, found: Kills) -> int:

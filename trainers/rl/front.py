@@ -186,7 +186,9 @@ class Front:
         self.account.add_batch(metrics)
         return metrics
 
-    def record_step(self, version: int, metrics: dict[str, float], seconds: dict[str, float]) -> None:
+    def record_step(
+        self, version: int, metrics: dict[str, float], seconds: dict[str, float], *, at: float
+    ) -> None:
         """The step that led to `version`; its batch was trained at the version before."""
         step_seconds = sum(seconds.values())
         budget = self._spec.trainer.microbatch_tokens
@@ -203,7 +205,7 @@ class Front:
             "pack/flops_imbalance": self._imbalance,
         }
         self.account.add_seconds(seconds)
-        self.outbox.write(Points(axis="step", x=version, values=values))
+        self.outbox.write(Points(at=at, axis="step", x=version, values=values))
         staleness = mean_staleness(self._groups, version=version - 1)
         self.record_progress(
             "train", version, f"reward {values['reward/mean']:.3f}, staleness {staleness:.1f}"

@@ -98,7 +98,8 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
             begun = version
         newest = _told(front, writer.committed()) or newest
         if front is not None:
-            front.record_step(version, metrics, watch.lap("prepare"))
+            seconds = watch.lap("prepare")
+            front.record_step(version, metrics, seconds, at=watch.lapped_at)
 
     if failures == NONFINITE_LIMIT:
         _told(front, writer.close())

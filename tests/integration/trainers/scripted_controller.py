@@ -25,6 +25,7 @@ class ScriptedController:
         self.stale: list[rollout.StaleEngineRequest] = []
         self.probes: list[rollout.AckedProbe] = []
         self.trained = trained
+        self._trains = False  # a batch was taken, and nothing was announced since
         self._batches = batches
         self._token = token
         self._lock = threading.Lock()
@@ -73,6 +74,10 @@ class ScriptedController:
 
     def _announce(self, body: bytes) -> tuple[int, msgspec.Struct]:
         request = msgspec.msgpack.decode(body, type=rollout.AnnounceRequest)
+        again = (self.version, False) == (request.version, self._trains)
+        if again and request.outcome != "none":
+            return 200, rollout.Done()  # its answer was lost
+        self._trains = False
         self.announced.append(request)
         if request.outcome == "trained":
             self.trained += len(self._batches(request.version - 1))
@@ -82,7 +87,9 @@ class ScriptedController:
         request = msgspec.msgpack.decode(body, type=rollout.TakeRequest)
         if request.version != self.version:
             return 409, rollout.Refused(code="fenced", message=f"version {self.version} was announced last")
-        self.taken.append(request.version)
+        if not self._trains:  # else it is sent again
+            self.taken.append(request.version)
+        self._trains = True
         return 200, rollout.TakeReply(groups=self._batches(request.version))
 
     def _snapshot(self, body: bytes) -> tuple[int, msgspec.Struct]:

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 
 from local_stack.letter_sum import LetterSum, rows
 from oolong.contracts.lifecycle import EndReason
+from tests.support.waiting import wait_until
 from trainers import checkpoint
 
 
@@ -91,12 +91,13 @@ def test_sigterm_to_the_whole_group_under_torchrun_commits_what_there_is(
 ) -> None:
     run = start_trainer(spec(steps=100_000, validation_split=None), ranks=2, dataset_file=str(dataset))
     outbox = run.job_directory / "outbox" / "main-0.jsonl"
-    deadline = time.monotonic() + 60
-    while not outbox.exists() or len(run.points()) < 2:
-        assert run.process.poll() is None and time.monotonic() < deadline, run.log
-        time.sleep(0.05)
+    wait_until(
+        lambda: run.process.poll() is not None or (outbox.exists() and len(run.points()) >= 2),
+        lambda: run.log,
+    )
+    assert run.process.poll() is None, run.log
     os.killpg(run.process.pid, signal.SIGTERM)
-    run.finish(timeout=30)
+    run.finish()
     assert run.result.reason is EndReason.STOPPED_BY_USER, run.log
     [directory] = (run.directory / "checkpoints").glob("step-*")
     assert checkpoint.verify(directory)[0].step > 0

@@ -71,7 +71,7 @@ def test_steps_go_on_while_it_is_written_and_do_not_reach_it(
     table = checkpoint._table
 
     def held_up(directory: Path) -> list[checkpoint.ManifestFile]:
-        assert stepped.wait(20)
+        assert stepped.wait(120)
         return table(directory)
 
     monkeypatch.setattr(checkpoint, "_table", held_up)

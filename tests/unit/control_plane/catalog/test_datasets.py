@@ -218,7 +218,11 @@ line_strategy = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.lists(line_strategy, max_size=6))
 def test_any_file_is_either_kept_whole_or_refused_with_a_pointer(lines: list[bytes]) -> None:
     target = io.BytesIO()

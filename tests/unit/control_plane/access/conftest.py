@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings
 from django.db import transaction
 
-from control_plane.accounts import selectors
+from control_plane.accounts import selectors, services
 from control_plane.common import clock
 from control_plane.fleet import authentication as fleet_authentication
 from tests.unit.control_plane.access.objects import World, build_world
@@ -41,11 +41,14 @@ def world(built: World, db: None) -> World:
 
 @pytest.fixture
 def quick(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Each credential is looked up once, by the real lookups: thousands of knocks need no more."""
+    """Each credential is looked up, and its use noted, once, by the real ones: thousands of knocks need no more."""
     caller_of_token = selectors.caller_of_token
     of_token = cache(lambda text: caller_of_token(text, now=clock.now()))
     monkeypatch.setattr(selectors, "caller_of_token", lambda text, *, now: of_token(text))
     monkeypatch.setattr(selectors, "caller_of_user", cache(selectors.caller_of_user))
+    note_use = services.note_use
+    noted = cache(lambda token: note_use(token, now=clock.now()))
+    monkeypatch.setattr(services, "note_use", lambda token, *, now: noted(token))
     of_credential = cache(fleet_authentication.node_of_credential)
     monkeypatch.setattr(fleet_authentication, "node_of_credential", of_credential)
     return world

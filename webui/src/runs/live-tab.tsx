@@ -58,7 +58,7 @@ export function LiveTab({ run, metrics }: { run: Run; metrics: MetricsStore }) {
         {planned.slice(2).map(chart)}
       </div>
       {isRl && (
-        <div className={classes.grid} style={{ marginTop: 10, gridTemplateColumns: "repeat(auto-fit, minmax(420px, 1fr))" }}>
+        <div className={classes.grid} style={{ marginTop: 10, gridTemplateColumns: "repeat(auto-fit, minmax(min(420px, 100%), 1fr))" }}>
           <LedgerPanel ledger={object(pipeline?.["ledger"]) ?? object(controller?.["ledger"])} tokens={object(pipeline?.["tokens"]) ?? object(controller?.["tokens"])} />
           <SyncPanel metrics={metrics} />
         </div>

@@ -100,7 +100,7 @@ function Figures({ run, metrics }: { run: Run; metrics: MetricsStore }) {
   const last = (name: string) => newest(metrics.lines(name));
   // What an ended run does now is nothing: a rate is then that of the whole run.
   const rate = (name: string) => (ended ? meanOfAll : newest)(metrics.lines(name));
-  const over = ended ? ", mean of the run" : "";
+  const over = ended ? ", mean" : "";
   const rewards = metrics.lines("reward/mean")[0]?.points.y ?? [];
   const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const gain = rewards.length >= 20 ? mean(rewards.slice(-10)) - mean(rewards.slice(0, 10)) : null;
@@ -129,8 +129,8 @@ function Figures({ run, metrics }: { run: Run; metrics: MetricsStore }) {
           <Figure label="Reward" note={gain === null ? "mean of the batch" : `${gain >= 0 ? "+" : "−"}${Math.abs(gain).toFixed(2)} on the first 10`}>{number(last("reward/mean"), 3)}</Figure>
           <Figure label="Staleness, mean" note={`max ${number(last("staleness/max"))}, bound η = ${bound ?? DASH}`}>{number(last("staleness/mean"), 2)}</Figure>
           <Figure label="Policy version" note={`engine at ${number(last("engine/version"))}`}>{number(last("policy/version"))}</Figure>
-          <Figure label="Generated" note={`tokens a second${over}`}>{number(rate("perf/generated_tokens_per_second"), 0)}</Figure>
-          <Figure label="Trained" note={`tokens a second${over}`}>{number(rate("perf/trained_tokens_per_second"), 0)}</Figure>
+          <Figure label={`Generated${over}`} note="tokens a second">{number(rate("perf/generated_tokens_per_second"), 0)}</Figure>
+          <Figure label={`Trained${over}`} note="tokens a second">{number(rate("perf/trained_tokens_per_second"), 0)}</Figure>
           <Figure label="Idle, trainer" note={`rollout ${percent(rate("idle/rollout_share"), 0)}${over}`}>{percent(rate("idle/trainer_share"), 0)}</Figure>
         </>
       ) : (

@@ -31,5 +31,7 @@ test("where nothing is there the page begins with a preset that names nothing", 
 test("another preset keeps the dataset and the weights that were chosen, and its own where it names them", () => {
   const old = { model: { checkpoint: "ckpt_7" }, dataset: { version: "mine@3" } };
   assert.deepEqual(takenOver(GRPO.spec, old), { kind: "rl", model: { checkpoint: "ckpt_7" }, dataset: { version: "mine@3", split: "train" } });
+  assert.deepEqual(takenOver(SUMS.spec, old).model, { checkpoint: "ckpt_7" });
+  assert.deepEqual(takenOver(SUMS.spec, { ...old, model: { base_model: "tiny" } }).model, { checkpoint: "" });
   assert.deepEqual(takenOver(WARM.spec, old), { kind: "sft", model: { base_model: "tiny" }, dataset: { version: "sums@latest" } });
 });

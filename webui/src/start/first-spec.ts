@@ -42,5 +42,7 @@ export function takenOver(spec: Json, old: Json): Json {
   const version = textAt(spec, "dataset", "version") || textAt(old, "dataset", "version");
   const model = object(spec["model"]) ?? {};
   const isOpen = Object.values(model).every((name) => name === "");
-  return { ...spec, dataset: { ...object(spec["dataset"]), version }, model: isOpen ? (object(old["model"]) ?? model) : model };
+  const wantsCheckpoint = "checkpoint" in model; // a base model is no warm start
+  const takes = isOpen && (!wantsCheckpoint || textAt(old, "model", "checkpoint") !== "");
+  return { ...spec, dataset: { ...object(spec["dataset"]), version }, model: takes ? (object(old["model"]) ?? model) : model };
 }

@@ -193,7 +193,7 @@ class EmulatedEngine(ScriptedEngine):
                 await asyncio.sleep(READINGS_SECONDS)
                 self.seconds.update(self._watch.lap(self._phase))
                 reading = {
-                    "at": time.time(),
+                    "at": self._watch.lapped_at,
                     "seconds": self.seconds,
                     "emitted": self.emitted,
                     "late_seconds": self.late_seconds,

@@ -8,6 +8,7 @@ starts no groups that no step can use.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import shutil
@@ -255,8 +256,9 @@ def _moment(attempt: LocalAttempt) -> Moment:
     for job in attempt.jobs.values():
         root = psutil.Process(job.process.pid)
         for process in [root, *root.children(recursive=True)]:
-            times = process.cpu_times()
-            seconds += times.user + times.system
+            with contextlib.suppress(psutil.NoSuchProcess):  # one that has ended meanwhile
+                times = process.cpu_times()
+                seconds += times.user + times.system
     return Moment(cpu_seconds=seconds, machine=psutil.cpu_times())
 
 

@@ -40,7 +40,7 @@ async def test_the_trainers_forward_over_all_turns_gives_the_engines_log_probabi
         run.start_worker(real_engine.port, real_engine.api_key)
         await run.trainer.announce(tiny.publish(0, tmp_path / "weights"), "none")
         for version in range(STEPS):
-            groups += await run.trainer.take(version, seconds=60)
+            groups += await run.trainer.take(version)
             await run.trainer.announce(tiny.publish(version + 1, tmp_path / "weights"))
         assert_ledger_is_true(run.controller)
 

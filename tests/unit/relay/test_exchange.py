@@ -169,11 +169,14 @@ async def test_an_answer_that_nobody_hears_is_cancelled_at_once(processes: list[
 async def test_a_node_that_dials_another_process_leaves_the_first(
     processes: list[Exchange], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchanges, "RENEW_SECONDS", 0.1)
+    monkeypatch.setattr(exchanges, "RENEW_SECONDS", 3600.0)
     first, second = processes
     older, newer = Agent(), Agent()
     await first.attach(older.socket)
     await second.attach(newer.socket)
+    monkeypatch.setattr(exchanges, "RENEW_SECONDS", 0.1)
+    for process in processes:  # from now on they look, and not while one of them is still being dialled
+        process._tasks.append(asyncio.create_task(process._renew()))
     async with asyncio.timeout(60):
         await older.ended.wait()
     assert not newer.ended.is_set()

@@ -22,7 +22,7 @@ export function DatasetsPage() {
       </PageHeader>
       <ProblemNotice error={error} retry={() => void refetch()} />
       <Panel flush>
-        {isPending ? <Waiting /> : list.length === 0 ? (
+        {isPending ? <Waiting /> : data === undefined ? null : list.length === 0 ? (
           <Empty title="No dataset yet" action={<Button component={Link} to="/datasets/new">Upload a dataset</Button>}>
             JSONL, one prompt and its expected answer a row; you say which column is which.
           </Empty>

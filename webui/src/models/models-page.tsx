@@ -29,7 +29,7 @@ export function ModelsPage() {
       </PageHeader>
       <ProblemNotice error={error} retry={() => void refetch()} />
       <Panel flush>
-        {isPending ? <Waiting /> : list.length === 0 ? (
+        {isPending ? <Waiting /> : data === undefined ? null : list.length === 0 ? (
           <Empty title="No base model yet" action={<Button onClick={open}>Register a model</Button>}>Upload an archive of a Hugging Face directory, or name a path that the nodes can read.</Empty>
         ) : (
           <Table className="tabular" data-testid="models">

@@ -17,7 +17,7 @@ export function CheckpointsTab({ run }: { run: Run }) {
   return (
     <Panel flush>
       <ProblemNotice error={error} retry={() => void refetch()} />
-      {isPending ? <Waiting /> : data === undefined || data.data.length === 0 ? (
+      {isPending ? <Waiting /> : data === undefined ? null : data.data.length === 0 ? (
         <Empty title="No checkpoint yet">The trainer commits one every {String((run.spec["checkpoint"] as { every_steps?: number } | undefined)?.every_steps ?? "few")} steps and at the end.</Empty>
       ) : (
         <Table className="tabular">

@@ -17,7 +17,7 @@ export function JobsTab({ run }: { run: Run }) {
   return (
     <Panel flush>
       <ProblemNotice error={error} retry={() => void refetch()} />
-      {isPending ? <Waiting /> : data === undefined || data.data.length === 0 ? <Empty title="No job yet">Jobs appear when the scheduler has placed the run on slots of a node.</Empty> : (
+      {isPending ? <Waiting /> : data === undefined ? null : data.data.length === 0 ? <Empty title="No job yet">Jobs appear when the scheduler has placed the run on slots of a node.</Empty> : (
         <Table className="tabular">
           <Table.Thead>
             <Table.Tr>

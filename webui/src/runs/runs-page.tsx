@@ -43,7 +43,7 @@ export function RunsPage() {
       </div>
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
       <Panel flush>
-        {query.isPending ? <Waiting /> : runs.length === 0 ? (
+        {query.isPending ? <Waiting /> : query.data === undefined ? null : runs.length === 0 ? (
           status === "" && name === "" && tag === "" ? (
             <Empty title="No run yet" action={<Button component={Link} to="/runs/new">Start a run</Button>}>
               A run trains one model on one dataset version with one reward; it needs <Link to="/datasets">a dataset</Link> and <Link to="/models">a base model</Link> first.

@@ -24,7 +24,7 @@ export function TrajectoriesTab({ run }: { run: Run }) {
         <NumberInput label="At least this many versions inside" w={210} min={1} max={20} value={least} onChange={setLeast} />
         <span>{shown.length} of {all.length} loaded</span>
       </div>
-      {query.isPending ? <Waiting /> : shown.length === 0 ? (
+      {query.isPending ? <Waiting /> : query.data === undefined ? null : shown.length === 0 ? (
         <Empty title="No sampled trajectory">{all.length === 0 ? "Two groups of each train step leave their trajectories here." : "None of those loaded spans so many versions."}</Empty>
       ) : groupsOf(shown).map((group) => <GroupCard key={group[0]!.id} group={group} />)}
       <More query={query} />

@@ -23,7 +23,7 @@ export function TokensPage() {
       </PageHeader>
       <ProblemNotice error={error} retry={() => void refetch()} />
       <Panel flush>
-        {isPending ? <Waiting /> : list.length === 0 ? (
+        {isPending ? <Waiting /> : data === undefined ? null : list.length === 0 ? (
           <Empty title="No token yet" action={<Button onClick={open}>New token</Button>}>Its text is shown once, when it is made; only a hash of it is kept.</Empty>
         ) : (
           <Table className="tabular" data-testid="tokens">

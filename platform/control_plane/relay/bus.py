@@ -24,6 +24,15 @@ RECONNECT_SECONDS = 1.0
 CALL_SECONDS = 5.0
 MOST_PER_ROUND_TRIP = 64
 
+# In Valkey itself: between a look and a change of ours another process could have put itself there.
+HOLD = """
+local held = redis.call('GET', KEYS[1])
+if held and held ~= ARGV[1] then return held end
+redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
+return ARGV[1]
+"""
+LEAVE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
+
 
 class BusDown(Exception):
     """Valkey does not answer: other processes cannot be reached."""
@@ -98,8 +107,14 @@ class Bus:
         found = await self._call(self._client.get(key))
         return found.decode() if found else ""
 
-    async def remove(self, key: str) -> None:
-        await self._call(self._client.delete(key))
+    async def hold(self, key: str, value: str, *, seconds: int) -> str:
+        """Renew the key if it is ours or nobody's. Whose it is now."""
+        held: bytes = await self._call(self._client.eval(HOLD, 1, key, value, str(seconds)))
+        return held.decode()
+
+    async def leave(self, key: str, value: str) -> None:
+        """Remove the key if it is ours."""
+        await self._call(self._client.eval(LEAVE, 1, key, value))
 
     async def close(self) -> None:
         await end_tasks(self._tasks)

@@ -114,8 +114,7 @@ class Exchange:
         if self.sockets.get(socket.node_id) is socket:
             del self.sockets[socket.node_id]
             try:
-                if await self._bus.get(_directory(socket.node_id)) == socket.socket_id:
-                    await self._bus.remove(_directory(socket.node_id))
+                await self._bus.leave(_directory(socket.node_id), socket.socket_id)
             except BusDown as error:
                 log.info("relay: %s; the entry of node %s expires by itself", error, socket.node_id)
 
@@ -284,14 +283,14 @@ class Exchange:
             await asyncio.sleep(RENEW_SECONDS)
             for socket in list(self.sockets.values()):
                 try:
-                    holder = await self._bus.get(_directory(socket.node_id))
+                    holder = await self._bus.hold(
+                        _directory(socket.node_id), socket.socket_id, seconds=DIRECTORY_SECONDS
+                    )
                 except BusDown as error:
                     log.warning("relay: %s", error)
                     break
-                if holder not in ("", socket.socket_id):
+                if holder != socket.socket_id:
                     socket.end()
-                else:
-                    await self._note(socket)
 
     async def _watch(self) -> None:
         """End streams whose other process was killed: it says nothing, but nobody listens on its channel."""

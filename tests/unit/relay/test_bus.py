@@ -32,3 +32,18 @@ async def test_a_reconnect_hears_again_and_leaves_no_connection_behind(
     finally:
         await bus.close()
         await client.aclose()
+
+
+async def test_a_key_is_renewed_and_left_by_who_holds_it_alone(valkey_url: str) -> None:
+    bus = Bus(valkey_url)
+    try:
+        assert await bus.hold("test:hold", "older", seconds=600) == "older"
+        await bus.put("test:hold", "newer", seconds=600)
+        assert await bus.hold("test:hold", "older", seconds=600) == "newer"
+        await bus.leave("test:hold", "older")
+        assert await bus.get("test:hold") == "newer"
+        await bus.leave("test:hold", "newer")
+        assert await bus.hold("test:hold", "older", seconds=600) == "older"
+        await bus.leave("test:hold", "older")
+    finally:
+        await bus.close()

@@ -28,6 +28,7 @@ MAX_CALLS = 1000  # of one episode
 MAX_BYTES = 32 * 1024**2  # of one episode
 SILENT_SECONDS = 60.0  # between two calls of one episode
 LAST_WORD_SECONDS = 2.0
+UNREAD_SECONDS = 10.0  # what a process said before it ended by itself is read for so long
 QUEUED_LINES = 16  # of one episode, before its socket is read no further
 KINDS_INSIDE = frozenset({"user_code", "out_of_room", "diverged", "misuse", "sandbox"})
 
@@ -57,7 +58,8 @@ class Host:
         self._writer: asyncio.StreamWriter | None = None
         self._stop = threading.Event()
         self._over = ""  # why the process is over
-        self._connected: asyncio.Future[None] | None = None
+        self._ready: asyncio.Future[None] | None = None  # the process has loaded the file
+        self._all_read = asyncio.Event()  # the socket has ended, and what came through it was read
         self._running: asyncio.Task[None] | None = None
 
     @property
@@ -71,7 +73,7 @@ class Host:
     def sit(self) -> int:
         """Take a seat; `play` follows."""
         if self._running is None:
-            self._connected = asyncio.get_running_loop().create_future()
+            self._ready = asyncio.get_running_loop().create_future()
             self._running = asyncio.create_task(self._run())
         self._begun += 1
         self._playing += 1
@@ -79,11 +81,13 @@ class Host:
 
     async def play(self, number: int, episode: Episode) -> float:
         """What the workflow says the episode is worth. Raises WorkflowFailed, and whatever the episode raises."""
-        assert self._connected is not None
+        assert self._ready is not None
+        begun = False
         inbox = self._inboxes[number] = asyncio.Queue(QUEUED_LINES)
         self._bytes[number] = 0
         try:
-            await asyncio.shield(self._connected)
+            await asyncio.shield(self._ready)  # a write to a process that has ended could lose its last words
+            begun = True
             await self._send(
                 begin=number,
                 prompt=episode.prompt,
@@ -97,7 +101,7 @@ class Host:
             del self._inboxes[number]
             while not inbox.empty():  # what is read from the socket must not wait for this episode
                 inbox.get_nowait()
-            if self._writer is not None and not self._over:
+            if begun and self._writer is not None and not self._over:
                 self._writer.write(b'{"drop":%d}\n' % number)
             self._playing -= 1
             if not self._playing and self._begun >= self._seats:
@@ -120,14 +124,15 @@ class Host:
             if isinstance(message, said.Failed):
                 kind = message.kind if message.kind in KINDS_INSIDE else "user_code"
                 raise WorkflowFailed(kind, message.message)
-            if isinstance(message, said.Hello | said.Unusable):
+            if isinstance(message, said.Hello | said.Ready | said.Unusable):
                 raise WorkflowFailed("protocol", "the process in the sandbox does not keep to the protocol")
             await self._send(episode=number, **await _answer(message, episode))
         raise WorkflowFailed("too_many_calls", f"the workflow made {MAX_CALLS} calls without an end")
 
     async def _next(self, inbox: asyncio.Queue[said.AnyMessage | None]) -> said.AnyMessage:
         try:
-            message = await asyncio.wait_for(inbox.get(), SILENT_SECONDS)
+            async with asyncio.timeout(SILENT_SECONDS):
+                message = await inbox.get()
         except TimeoutError as error:
             why = f"the workflow asked for nothing during {SILENT_SECONDS:g} s and did not end"
             self._stop.set()  # it may be in a loop, and then none of its episodes goes on
@@ -165,9 +170,19 @@ class Host:
             ended = "its sandbox could not be run"
             try:
                 ended = await in_thread(lambda: self._launch(INSIDE.read_text(), common, path, self._stop))
+                if not ended and not self._stop.is_set():
+                    await self._read_last_words()
             finally:
                 server.close()
                 self._end(ended or "the workflow's process ended before its episodes")
+
+    async def _read_last_words(self) -> None:
+        """A process that ended by itself may have said why, and it need not have been read yet."""
+        try:
+            async with asyncio.timeout(UNREAD_SECONDS):
+                await self._all_read.wait()
+        except TimeoutError:
+            return  # it never connected, or nobody takes what it said
 
     async def _why_it_ended(self) -> str:
         """Its socket is closed: it has ended, and how is about to be known; or it is ended now."""
@@ -181,10 +196,10 @@ class Host:
             return
         self._over = why
         self._stop.set()
-        assert self._connected is not None
-        if not self._connected.done():
-            self._connected.set_exception(WorkflowFailed("sandbox", why))
-            self._connected.exception()  # perhaps nobody waits
+        assert self._ready is not None
+        if not self._ready.done():
+            self._ready.set_exception(WorkflowFailed("sandbox", why))
+            self._ready.exception()  # perhaps nobody waits
         if self._writer is not None:
             self._writer.close()
         for inbox in self._inboxes.values():
@@ -200,9 +215,10 @@ class Host:
                     writer.close()
                     return
                 self._writer = writer
-                assert self._connected is not None
-                self._connected.set_result(None)
-                await self._read(reader)
+                try:
+                    await self._read(reader)
+                finally:
+                    self._all_read.set()
                 await self._why_it_ended()
             except (msgspec.DecodeError, ValueError) as error:  # ValueError: a line over LINE_BYTES
                 self._end(f"the process in the sandbox does not keep to the protocol: {error}")
@@ -212,13 +228,14 @@ class Host:
         return accept
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
+        if not await self._is_loaded(reader):
+            return
         while line := await reader.readline():
             message = said.decode_line(line)
-            if isinstance(message, said.Unusable):
-                self._end(f"the workflow's file cannot be loaded: {message.message}")
-                return
             if isinstance(message, said.Hello):
                 raise ValueError("a second hello")
+            if isinstance(message, said.Ready | said.Unusable):
+                raise ValueError("it was loaded already")
             inbox = self._inboxes.get(message.episode)
             if inbox is None:
                 continue  # of an episode that was dropped
@@ -226,6 +243,28 @@ class Host:
             if self._bytes[message.episode] > MAX_BYTES:
                 raise ValueError(f"episode {message.episode} sent more than {MAX_BYTES} bytes")
             await inbox.put(message)
+
+    async def _is_loaded(self, reader: asyncio.StreamReader) -> bool:
+        """Whether the process has the file, and may be asked; else it has ended, or is ended."""
+        assert self._ready is not None
+        try:
+            async with asyncio.timeout(SILENT_SECONDS):
+                line = await reader.readline()
+        except TimeoutError:
+            self._end(f"the workflow's file was not loaded within {SILENT_SECONDS:g} s")
+            return False
+        match said.decode_line(line) if line else None:
+            case said.Ready():
+                if not self._ready.done():  # it may be over by now
+                    self._ready.set_result(None)
+                return True
+            case said.Unusable(message=message):
+                self._end(f"the workflow's file cannot be loaded: {message}")
+            case None:
+                pass
+            case _:
+                raise ValueError("it speaks before it has loaded the file")
+        return False
 
 
 async def in_thread(work: Callable[[], str]) -> str:

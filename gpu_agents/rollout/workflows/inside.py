@@ -110,6 +110,7 @@ async def main(common: dict[str, Any]) -> None:
     except Exception as error:  # noqa: BLE001 - whatever the file raises is the reason of every episode's failure
         await line.send(type="unusable", message=_said(error))
         return
+    await line.send(type="ready")
     episodes: dict[int, Episode] = {}
     tasks: dict[int, asyncio.Task[None]] = {}
     while (message := await line.read()) is not None:

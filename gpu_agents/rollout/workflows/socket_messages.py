@@ -20,6 +20,10 @@ class Hello(Said, frozen=True, kw_only=True, tag="hello"):
     key: str
 
 
+class Ready(Said, frozen=True, kw_only=True, tag="ready"):
+    """The file was loaded; before, nothing is asked of it."""
+
+
 class Unusable(Said, frozen=True, kw_only=True, tag="unusable"):
     """The file raised when it was loaded."""
 
@@ -63,7 +67,16 @@ class Failed(OfEpisode, frozen=True, kw_only=True, tag="failed"):
 
 Call = Sample | Score | Execute | AppendMessages | AppendEnvironmentTokens
 AnyMessage = (
-    Hello | Unusable | Sample | Score | Execute | AppendMessages | AppendEnvironmentTokens | Done | Failed
+    Hello
+    | Ready
+    | Unusable
+    | Sample
+    | Score
+    | Execute
+    | AppendMessages
+    | AppendEnvironmentTokens
+    | Done
+    | Failed
 )
 
 decode_line = msgspec.json.Decoder(AnyMessage).decode

@@ -6,6 +6,8 @@ The process here is a plain child without walls (`plain_process`); that it is wa
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.lifecycle import EndReason, JobKind
 from oolong.contracts.rollout import PublishedWeights
 from oolong.sandbox import Capabilities, Findings
+from oolong.workflow import WorkflowFailed
 from tests.support.plain_workflow_process import plain_process
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
@@ -37,6 +40,16 @@ async def run(episode, *, turns=3):
             await episode.append_environment_tokens([258, 97, 259])
     return await episode.score()
 """
+
+
+class Talk:
+    """An episode of no engine."""
+
+    prompt, prompt_token_ids, answer, row, room_tokens = "p", [1], "a", 0, 10
+    context_token_ids = (1,)
+
+    async def score(self, text: str | None) -> float:
+        return 2.0
 
 
 @pytest.fixture
@@ -197,21 +210,31 @@ async def test_a_file_that_does_not_load_fails_with_its_line(
     assert "workflow.py line 1: ModuleNotFoundError" in failed[0]
 
 
+async def test_what_a_process_said_before_it_ended_is_heard_by_a_loop_that_was_asleep_meanwhile() -> None:
+    loop = asyncio.get_running_loop()
+
+    def launch(program: str, common: dict[str, Any], path: Path, stop: Any) -> str:
+        ended = threading.Event()
+        loop.call_soon_threadsafe(ended.wait, 60)
+        with socket.socket(socket.AF_UNIX) as process:
+            process.connect(str(path))
+            for said in ({"type": "hello", "key": common["key"]}, {"type": "unusable", "message": "why"}):
+                process.sendall(msgspec.json.encode(said) + b"\n")
+        threading.Timer(0.2, ended.set).start()  # when this end has been told too
+        return ""
+
+    workflow = SourceWorkflow("", {}, launch, seats=1)
+    with pytest.raises(WorkflowFailed, match="the workflow's file cannot be loaded: why"):
+        await workflow.workflow.run(Talk())  # type: ignore[arg-type]
+    await workflow.close()
+
+
 async def test_a_group_shares_one_process_and_a_full_process_ends_with_its_last_episode() -> None:
     started: list[Any] = []
 
     def launch(program: str, common: dict[str, Any], socket: Path, stop: Any) -> str:
         started.append(stop)
         return plain_process(program, common, socket, stop)
-
-    class Talk:
-        """An episode of no engine."""
-
-        prompt, prompt_token_ids, answer, row, room_tokens = "p", [1], "a", 0, 10
-        context_token_ids = (1,)
-
-        async def score(self, text: str | None) -> float:
-            return 2.0
 
     source = "async def run(episode):\n    return await episode.score() / 4\n"
     workflow = SourceWorkflow(source, {}, launch, seats=3)

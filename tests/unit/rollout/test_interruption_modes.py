@@ -49,7 +49,7 @@ async def test_abort_goes_on_from_the_tokens_and_each_request_is_of_one_version(
         switch = next(i for i, v in enumerate(first.policy_versions) if v != first.policy_versions[0])
         assert first.token_ids[switch] == 97
         assert len(engine.seen_rids) == len(set(engine.seen_rids)), "a request id was used again"
-        assert engine.paused is None
+        await run.until(lambda: engine.paused is None)  # the last version may be loading still
 
 
 async def test_without_interruption_a_server_without_spans_will_do(

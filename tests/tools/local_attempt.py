@@ -142,7 +142,8 @@ class LocalAttempt:
         self.start("trainer", JobKind.TRAINER)
 
     def wait(self, *, timeout: float) -> dict[str, dict[str, Any] | None]:
-        """Until trainer and controller (sft: the trainer) have ended, or a job died; the jobs' results."""
+        """Until trainer and controller (sft: the trainer) have ended and the workers know it, or a job died; the
+        jobs' results."""
         deciding = [self.jobs[name] for name in ("trainer", "controller") if name in self.jobs]
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
@@ -151,11 +152,19 @@ class LocalAttempt:
             if any(job.process.poll() not in (None, 0) for job in self.jobs.values()):
                 break
             time.sleep(0.2)
-        time.sleep(1.5)
+        if all(job.process.poll() == 0 for job in deciding):
+            self._wait_for_workers(seconds=60.0)
         self.stop()
         return {name: job.result for name, job in self.jobs.items()}
 
-    def stop(self, *, grace: float = 15.0) -> None:
+    def _wait_for_workers(self, *, seconds: float) -> None:
+        """They hear of the end within the long poll that they are in; the reward service hears of nothing."""
+        deadline = time.monotonic() + seconds
+        workers = [job for name, job in self.jobs.items() if name.startswith("rollout")]
+        while time.monotonic() < deadline and any(job.process.poll() is None for job in workers):
+            time.sleep(0.1)
+
+    def stop(self, *, grace: float = 60.0) -> None:
         """SIGTERM to each job, after the grace SIGKILL to its group."""
         for job in self.jobs.values():
             if job.process.poll() is None:

@@ -24,9 +24,9 @@ from oolong.contracts.telemetry import AnyLine, Document, Note, Points
 from tests.integration.rollout.conftest import TinyModel
 from tests.tools.local_attempt import LocalAttempt
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(400)]  # three boots of an engine
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]  # three boots of an engine
 
-BATCH, STEPS, KILLED_AFTER = 8, 10, 7
+BATCH, KILLED_AFTER, MORE = 8, 7, 5  # it goes on for so many steps after the checkpoint
 ROWS = 300
 
 
@@ -40,8 +40,12 @@ class Story:
     summaries: dict[str, Any]
     resumed_at: int
 
+    @property
+    def steps(self) -> int:
+        return self.resumed_at + MORE
 
-def spec() -> RunSpec:
+
+def spec(*, steps: int) -> RunSpec:
     return RunSpec.model_validate(
         {
             "name": "command line",
@@ -54,7 +58,7 @@ def spec() -> RunSpec:
             },
             "rollout": {"group_size": 4, "max_new_tokens": 100, "engine_max_running_requests": 32},
             "staleness": {"max": 3},
-            "trainer": {"total_train_steps": STEPS, "groups_per_step": BATCH, "minibatches": 2},
+            "trainer": {"total_train_steps": steps, "groups_per_step": BATCH, "minibatches": 2},
             "checkpoint": {"every_steps": 3},
         }
     )
@@ -70,10 +74,10 @@ def story(tiny: TinyModel, tmp_path_factory: pytest.TempPathFactory) -> Story:
             line = {"row": row, "split": "train", "messages": messages, "answer": "", "completion": None}
             file.write(json.dumps(line) + "\n")
 
-    def attempt(name: str, resume: Path | None = None) -> LocalAttempt:
+    def attempt(name: str, *, steps: int, resume: Path | None = None) -> LocalAttempt:
         return LocalAttempt(
             directory=directory / name,
-            spec=spec(),
+            spec=spec(steps=steps),
             model_directory=tiny.base,
             dataset_file=dataset,
             node_python=str(tiny.node_python),
@@ -81,7 +85,7 @@ def story(tiny: TinyModel, tmp_path_factory: pytest.TempPathFactory) -> Story:
             resume_directory=resume,
         )
 
-    first = attempt("first")
+    first = attempt("first", steps=1000)  # however late it is killed, it is in the middle
     try:
         first.start_all()
         until(first, lambda: trained_steps(first) >= 2)
@@ -91,16 +95,17 @@ def story(tiny: TinyModel, tmp_path_factory: pytest.TempPathFactory) -> Story:
     finally:
         first.stop()
     newest = sorted((directory / "first" / "checkpoints").glob("step-*"))[-1]
-    second = attempt("second", resume=newest)
+    resumed_at = int(newest.name.split("-")[1])
+    second = attempt("second", steps=resumed_at + MORE, resume=newest)
     try:
         second.start_all()
-        results = second.wait(timeout=120)
+        results = second.wait(timeout=300)
     finally:
         second.stop()
-    return Story(first, second, results, second.summaries(), int(newest.name.split("-")[1]))
+    return Story(first, second, results, second.summaries(), resumed_at)
 
 
-def until(attempt: LocalAttempt, condition: Callable[[], bool], *, seconds: float = 120) -> None:
+def until(attempt: LocalAttempt, condition: Callable[[], bool], *, seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         for job in attempt.jobs.values():
@@ -150,15 +155,15 @@ def lines(attempt: LocalAttempt, job: str) -> list[AnyLine]:
 def test_the_second_attempt_completes(story: Story) -> None:
     reasons = {name: result and result["reason"] for name, result in story.results.items()}
     assert reasons["trainer"] == reasons["controller"] == reasons["rollout-0"] == "completed"
-    assert story.summaries["trainer"]["policy_version"] == STEPS
+    assert story.summaries["trainer"]["policy_version"] == story.steps
 
 
 def test_every_group_is_trained_once_across_the_recovery(story: Story) -> None:
     before = {v: ids for v, ids in trained_ids(story.first).items() if v <= story.resumed_at}
     after = trained_ids(story.second)
-    assert sorted([*before, *after]) == list(range(1, STEPS + 1))
+    assert sorted([*before, *after]) == list(range(1, story.steps + 1))
     trained = [group_id for ids in [*before.values(), *after.values()] for group_id in ids]
-    assert len(trained) == len(set(trained)) == BATCH * STEPS
+    assert len(trained) == len(set(trained)) == BATCH * story.steps
     ledger = story.summaries["controller"]["ledger"]
     order = PromptOrder(list(range(ROWS)), seed=1)
     drawn = {order.draw().group_id for _ in range(ledger["drawn"])}
@@ -177,7 +182,7 @@ def test_reward_errors_are_exactly_the_rows_that_raise(story: Story) -> None:
 def test_ledgers_balance_and_what_recovery_lost_is_named(story: Story) -> None:
     summary = story.summaries["controller"]
     assert summary["ledger"]["balances"] and summary["tokens"]["balances"]
-    assert summary["ledger"]["trained"] == BATCH * STEPS
+    assert summary["ledger"]["trained"] == BATCH * story.steps
     assert summary["tokens"]["lost_to_recovery"] >= 0
 
 
@@ -196,7 +201,7 @@ def test_the_killed_engine_was_restarted_and_loaded_the_current_version_first(st
 def test_trajectories_span_versions_and_engine_and_trainer_agree(story: Story) -> None:
     assert story.summaries["controller"]["trajectories_spanning_versions"] > 0
     mismatch = story.summaries["trainer"]["engine_mismatch"]
-    assert mismatch["tokens_compared"] >= 32 * (STEPS - story.resumed_at)
+    assert mismatch["tokens_compared"] >= 2 * 32  # a slow engine skips versions, but not all of them
     assert mismatch["max"] < 1e-4
     # Every load is acknowledged, except one that ends after the controller: the run is over then.
     acks = story.summaries["controller"]["acks"]
@@ -210,7 +215,7 @@ def test_no_engine_outlives_its_worker_and_old_weights_are_gone(story: Story) ->
     ]
     assert left == []
     weights = Path(story.second.attempt.directory) / "weights"
-    assert [path.name for path in weights.iterdir()] == [f"v{STEPS:08d}"]
+    assert [path.name for path in weights.iterdir()] == [f"v{story.steps:08d}"]
 
 
 def test_the_live_document_shows_the_pipeline(story: Story) -> None:

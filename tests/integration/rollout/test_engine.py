@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.integration.rollout.conformance import (
     CHECKS,
     LIMITS,
     PROMPT,
+    Missed,
     Subject,
     a_retract_load_splits_a_running_request_into_spans,
     load,
@@ -69,7 +71,12 @@ async def test_the_real_server_keeps_the_contract(
         and check is a_retract_load_splits_a_running_request_into_spans
     ):
         pytest.skip("this SGLang is older than 0.5.19: it reports no version spans")
-    await check(subject)
+    for _ in range(10):
+        with suppress(Missed):
+            await check(subject)
+            break
+    else:
+        pytest.fail("none of ten requests was caught while it ran")
     await subject.client.close()
 
 

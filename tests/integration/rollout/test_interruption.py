@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Callable
@@ -256,8 +257,15 @@ async def test_an_engine_joins_evaluates_takes_over_and_every_token_is_still_of_
         assert label == f"step-{scores.version}" and scores.version % 2 == 0
         assert (scores.prompts, scores.samples) == (6, 1)
 
-        while not run.controller.groups.claims.all_of_worker("rollout-0/0"):
-            await step()
+        def held() -> set[str]:
+            return {claim.group_id for claim in run.controller.groups.claims.all_of_worker("rollout-0/0")}
+
+        at_work: set[str] = set()
+        while not at_work & held():  # one that it has had for a while, and so has tokens of
+            if not held():
+                await step()
+            at_work = held()
+            await asyncio.sleep(0.5)
         before = run.controller.tokens.counts().generated
         first.stop.set()
         assert await first.task == "stopped"

@@ -97,15 +97,16 @@ class Exchange:
     async def attach(self, socket: NodeSocket) -> None:
         """From now on the node is reached through this socket."""
         await self._start()
+        await self._bus.subscribe(
+            _socket_channel(socket.socket_id), lambda message: self._from_bus(socket, message)
+        )
+        await self._note(socket)
+        # Last: a renewal that finds it here, and an older one in its entry, would end it.
         older = self.sockets.get(socket.node_id)
         self.sockets[socket.node_id] = socket
         if older is not None:
             self._break_routes(older, "lost", "the node has dialled again")
             older.end()
-        await self._bus.subscribe(
-            _socket_channel(socket.socket_id), lambda message: self._from_bus(socket, message)
-        )
-        await self._note(socket)
 
     async def detach(self, socket: NodeSocket) -> None:
         """The socket is gone: its streams end as lost."""

@@ -185,6 +185,29 @@ async def test_a_node_that_dials_another_process_leaves_the_first(
     assert (await newer.hear(Open)).stream == pipe.stream
 
 
+async def test_a_socket_is_renewed_only_once_the_entry_of_its_node_names_it(
+    processes: list[Exchange], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = processes
+    await first.attach(Agent().socket)
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    put = second._bus.put
+
+    async def late(key: str, value: str, *, seconds: int) -> None:
+        asked.set()
+        await go_on.wait()
+        await put(key, value, seconds=seconds)
+
+    monkeypatch.setattr(second._bus, "put", late)
+    newer = Agent().socket
+    attaching = asyncio.create_task(second.attach(newer))
+    await asked.wait()
+    assert not second.sockets
+    go_on.set()
+    await attaching
+    assert second.sockets == {NODE: newer}
+
+
 async def test_a_process_sends_only_on_streams_of_its_own(processes: list[Exchange], valkey_url: str) -> None:
     near, holder = processes
     agent = Agent()

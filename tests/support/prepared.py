@@ -26,6 +26,7 @@ from tests.support.servers import start_server, until_it_serves
 
 MIGRATED = "test_oolong"  # the name that Django gives the test database of `oolong`
 SHELF = "test-databases"
+HALF = ".half-"  # in the name of what is being made
 KEPT = 5  # copies of other sources, for clones and branches beside each other
 OURS = re.compile(rb"^\s*(?:import|from) ((?:control_plane|oolong)[\w.]*)", re.MULTILINE)
 
@@ -42,18 +43,24 @@ def digest(words: Iterable[str], files: Iterable[Path]) -> str:
 
 
 def sources() -> str:
-    """Digest of what the tables are made of: migrations, what of ours they import, and what writes and runs the SQL."""
+    """Digest of what the tables are made of: migrations, what of ours they import, and what writes and runs the SQL;
+    and of who owns the files, for PostgreSQL serves its own only."""
     from django.apps import apps
     from django.conf import settings
 
     words = [f"{name} {metadata.version(name)}" for name in ("django", "psycopg", postgres.PACKAGE)]
-    words += [settings.AUTH_USER_MODEL, Path(__file__).read_text()]
-    files: list[Path] = []
+    words += [settings.AUTH_USER_MODEL, f"of user {_owner()}"]
+    files = [Path(__file__), _file_of(postgres.__name__)]
     for app in apps.get_app_configs():
         words.append(app.name)
         files += sorted((Path(app.path) / "migrations").glob("*.py"))
     imported = {name.decode() for file in files for name in OURS.findall(file.read_bytes())}
     return digest(words, files + [_file_of(name) for name in sorted(imported)])
+
+
+def _owner() -> int:
+    run_as = postgres.service_user()
+    return run_as.uid if run_as else os.geteuid()
 
 
 def _file_of(module: str) -> Path:
@@ -65,7 +72,7 @@ def _file_of(module: str) -> Path:
 def keep(shelf: Path, name: str, make: Callable[[Path], None], *, copy_to: Path | None = None) -> None:
     """Have what `make` makes in a folder of that name on the shelf, made or there already; and a copy, if asked for.
 
-    What a crash left half made has no mark and is made anew.
+    What a crash left half made has another name, for its server may be at work in it a moment longer than its session.
     """
     with locked(shelf / "lock"):
         shelf.chmod(0o711)  # the services' user may enter, as it must its data directory
@@ -73,13 +80,24 @@ def keep(shelf: Path, name: str, make: Callable[[Path], None], *, copy_to: Path 
         mark = shelf / f"{name}.ready"
         if not mark.exists():
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(mode=0o711)
-            folder.chmod(0o711)
-            make(folder)
+            _make_beside(folder, make)
         mark.touch()
         _forget(sorted(shelf.glob("*.ready"), key=lambda file: file.stat().st_mtime_ns)[:-KEPT])
         if copy_to is not None:
             subprocess.run(["cp", "-a", "--", str(folder), str(copy_to)], check=True)
+
+
+def _make_beside(folder: Path, make: Callable[[Path], None]) -> None:
+    for left in folder.parent.glob(f"*{HALF}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    half = folder.with_name(f"{folder.name}{HALF}{secrets.token_hex(4)}")
+    half.mkdir(mode=0o711)
+    half.chmod(0o711)
+    try:
+        make(half)
+        half.rename(folder)
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
 
 
 def _forget(marks: Sequence[Path]) -> None:
@@ -129,4 +147,6 @@ def _make(places: Places, folder: Path) -> None:
         )
     finally:
         process.send_signal(signal.SIGINT)  # in order, or the copy would begin with a recovery
-        process.wait()
+        status = process.wait()
+    if status != 0:  # a full disk, or killed: such a copy would begin with a recovery, or not at all
+        raise RuntimeError(f"PostgreSQL did not end in order: status {status}, see {folder}")

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
+from local_stack import postgres
+from tests.conftest import PLACES
 from tests.support import prepared
 
 
@@ -49,6 +55,47 @@ def test_what_a_crash_left_half_made_is_not_taken(tmp_path: Path) -> None:
         prepared.keep(tmp_path / "shelf", "of-a", crash)
     prepared.keep(tmp_path / "shelf", "of-a", Made(), copy_to=tmp_path / "copy")
     assert [file.name for file in (tmp_path / "copy").iterdir()] == ["table"]
+
+
+def test_what_a_killed_session_still_writes_is_in_no_ones_way(tmp_path: Path) -> None:
+    """Its server ends after it, and may write into a folder that is being removed."""
+    writing: list[Path] = []
+
+    def die(folder: Path) -> None:
+        writing.append(folder)
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        prepared.keep(tmp_path / "shelf", "of-a", die)
+
+    def beside_the_dead(folder: Path) -> None:
+        writing[0].mkdir(exist_ok=True)
+        (writing[0] / "late").touch()
+        (folder / "table").touch()
+
+    prepared.keep(tmp_path / "shelf", "of-a", beside_the_dead, copy_to=tmp_path / "copy")
+    assert [file.name for file in (tmp_path / "copy").iterdir()] == ["table"]
+    prepared.keep(tmp_path / "shelf", "of-b", Made())
+    folders = {found.name for found in (tmp_path / "shelf").iterdir() if found.is_dir()}
+    assert folders == {"of-a", "of-b"}
+
+
+def test_a_server_that_did_not_end_in_order_leaves_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any, **__: Any) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(["sh", "-c", "kill -KILL $$"])
+        process.wait(timeout=60)
+        return process
+
+    monkeypatch.setattr(prepared, "start_server", killed)
+    monkeypatch.setattr(prepared, "until_it_serves", lambda *_, **__: None)
+    monkeypatch.setattr(postgres.Cluster, "initialise", lambda self: True)
+    monkeypatch.setattr(postgres.Cluster, "ensure_database", lambda self, name="": None)
+    monkeypatch.setattr(sys, "executable", shutil.which("true"))
+    with pytest.raises(RuntimeError, match="did not end in order: status -9"):
+        prepared.keep(tmp_path / "shelf", "of-a", lambda folder: prepared._make(PLACES, folder))
+    assert [found.name for found in (tmp_path / "shelf").iterdir()] == ["lock"]
 
 
 def test_sessions_that_begin_at_once_make_it_once(tmp_path: Path) -> None:
@@ -101,7 +148,17 @@ def test_what_migrations_import_of_ours_counts_too(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(prepared, "digest", lambda words, files: seen.extend(files) or "")
     prepared.sources()
     names = {"/".join(file.parts[-2:]) for file in seen}
+    assert {"local_stack/postgres.py", "support/prepared.py"} <= names, "how the cluster is made"
     assert {"common/ids.py", "accounts/models.py", "migrations/0001_initial.py"} <= names
+
+
+def test_another_owner_is_another_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root PostgreSQL runs as another user, who could not read the files of ours, nor we those of that one."""
+    found = {prepared.sources()}
+    for uid in (7001, 7002):
+        monkeypatch.setattr(postgres, "service_user", lambda uid=uid: postgres.RunAs(uid=uid, gid=uid))
+        found.add(prepared.sources())
+    assert len(found) == 3
 
 
 @pytest.mark.django_db

@@ -73,14 +73,14 @@ trap 'cancelled=yes' INT TERM
 oolong run wait "$run" "${checks[@]}" --timeout "${GATE_TIMEOUT:-21600}" --cancel-on-interrupt \
   --junit "$out/report.xml" --markdown "$out/summary.md" --json > "$out/run.json" &
 waiter=$!
-trap 'kill -TERM "$waiter"' INT TERM
-[ -z "$cancelled" ] || kill -TERM "$waiter"  # before there was anything to tell
-status=0
-wait "$waiter" || status=$?
-while kill -0 "$waiter" 2> /dev/null; do  # the wait was interrupted by the signal that it now handles
-  status=0
+interrupted=""
+trap 'interrupted=yes; kill -TERM "$waiter" || true' INT TERM
+[ -z "$cancelled" ] || kill -TERM "$waiter" || true  # before there was anything to tell
+while
+  interrupted="" status=0
   wait "$waiter" || status=$?
-done
+  [ -n "$interrupted" ]  # the signal ended the wait, whose status says so; that of the waiter is still to come
+do :; done
 trap - INT TERM
 if [ "$status" -ne 0 ]; then
   echo "== not promoted: exit $status ($(meaning "$status")); $alias stays as it was" >&2

@@ -37,7 +37,7 @@ def test_open_asks_again_while_the_gate_is_closed_or_the_node_away(api: Scripted
     away = Answer(problem("node_away", "away"), 503)
     api.script["POST runs/run_1/sessions"] = [refusal(429, "staleness"), away, Answer(OPENED, 201)]
     with Client(api.url, TOKEN, retries=ONCE) as client:
-        session = client.sessions.open("run_1", wait_seconds=5)
+        session = client.sessions.open("run_1", wait_seconds=600)
     assert (session.base_url, session.api_key) == (f"{api.url}/api/v1/runs/run_1/sessions/0-ab/v1", TOKEN)
 
 

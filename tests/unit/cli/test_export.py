@@ -50,7 +50,7 @@ class Runs:
 def events(folder: Path) -> list[tuple[str, int, float, float]]:
     """(tag, step, value, wall time) of every event file, in the order of writing; checks the framing."""
     found = []
-    for file in sorted(folder.glob("events.out.tfevents.*"), key=lambda file: file.stat().st_mtime_ns):
+    for file in sorted(folder.glob("events.out.tfevents.*"), key=lambda file: int(file.suffix[1:])):
         for data in _records(file.read_bytes()):
             event = event_pb2.Event.FromString(data)
             found += [(one.tag, event.step, one.simple_value, event.wall_time) for one in event.summary.value]

@@ -149,6 +149,9 @@ if HAS_DJANGO:
 
         # Ours comes with its tables; a server that was named is migrated.
         connection.settings_dict["TEST"]["MIGRATE"] = not OURS
+        # A server that stands still for a while is not away.
+        options = connection.settings_dict["OPTIONS"]
+        options["connect_timeout"] = options["pool"]["timeout"] = 120
 
     @pytest.fixture(scope="session")
     def django_db_keepdb() -> bool:

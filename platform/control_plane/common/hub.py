@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 import psycopg
+from django.db import connection
 
 from control_plane.common import metrics
 from control_plane.common.database import connect_parameters
@@ -364,6 +365,10 @@ def hub() -> Hub:
     loop = asyncio.get_running_loop()
     if loop not in _hubs:
         _hubs[loop] = Hub(
-            connect_parameters() | {"application_name": "oolong live stream", "connect_timeout": 10}
+            connect_parameters()
+            | {
+                "application_name": "oolong live stream",
+                "connect_timeout": connection.settings_dict["OPTIONS"]["connect_timeout"],
+            }
         )
     return _hubs[loop]

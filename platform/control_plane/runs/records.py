@@ -18,6 +18,7 @@ from control_plane.runs.events import note
 from control_plane.runs.models import Attempt, Job, RewardTest, Run
 from control_plane.runs.show import checkpoint_as_json
 from control_plane.runs.spent import spent_by
+from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import is_task_id
 from oolong.contracts.telemetry import CheckpointLine, Note, Points, Progress
 
@@ -153,7 +154,7 @@ def record_pipeline(job: Job, document: Mapping[str, Any]) -> None:
         case {"tokens": {"generated": int()} as tokens}:
             record_tokens(job, tokens)
     match document:
-        case {"evaluator_wanted": str(wanted)}:
+        case {"evaluator_wanted": str(wanted)} if job.kind == JobKind.CONTROLLER:
             _record_wanted(job.attempt, wanted)
 
 

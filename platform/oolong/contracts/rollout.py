@@ -134,9 +134,9 @@ def version_of_task(task_id: str) -> int:
 
 
 def is_task_id(text: str) -> bool:
-    """Whether it has the form, and a length that can be kept."""
+    """Whether it has the form, and a length that can be kept and shown."""
     label, _, version = text.rpartition("-v")
-    return bool(label) and version.isdecimal() and len(text) <= 120
+    return bool(label) and version.isdecimal() and len(version) <= 9 and len(text) <= 120
 
 
 class ClaimReply(Message, frozen=True, kw_only=True):

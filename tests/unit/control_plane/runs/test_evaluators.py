@@ -219,7 +219,19 @@ def test_a_controller_waits_for_none_where_none_can_come(node: Any, start: Any) 
     assert not wider.reply.attempts[0].evaluators
 
 
-@pytest.mark.parametrize("wanted", [None, 7, ["step-2-v2"], "step-2", "-v2", "step-2-vx", "x" * 200 + "-v2"])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        None,
+        7,
+        ["step-2-v2"],
+        "step-2",
+        "-v2",
+        "step-2-vx",
+        "x" * 200 + "-v2",
+        "step-2-v" + "2" * 40,
+    ],
+)
 def test_a_wish_of_another_shape_is_none(
     alice: Any, node: Any, start: Any, tick: Any, tell: Any, wanted: Any
 ) -> None:
@@ -229,3 +241,14 @@ def test_a_wish_of_another_shape_is_none(
     tick()
     assert Attempt.objects.get().evaluator_wanted == ""
     assert Run.objects.get(pk=run["id"]).status == "RUNNING" and held() == {"cpu-0", "cpu-1"}
+
+
+def test_only_a_controller_may_wish(alice: Any, node: Any, start: Any, tick: Any) -> None:
+    """A trainer may run code of its project; that of a run without engines would have none to count from."""
+    machine = node(slots=3)
+    start(machine, **EVALUATED)
+    body = encode(Document(name="pipeline", value={"evaluator_wanted": TASK}))
+    services.receive_outbox(machine.job("trainer"), "main-0.jsonl", offset=0, body=body)
+    tick()
+    assert Attempt.objects.get().evaluator_wanted == ""
+    assert held() == {"cpu-0", "cpu-1"}

@@ -283,6 +283,9 @@ class Controller:
         """For an engine that is none of the run's: the task that it came for, or that nothing is left of it."""
         evaluators = self.evaluations.evaluators
         if evaluators.of(request.worker_id) is None:
+            for dead in evaluators.others(request.worker_id, request.task_id):
+                self._notes.append(f"{dead} is gone: {request.worker_id} has come in its place")
+                self.evaluations.evaluator_left(dead)
             self._notes.append(
                 f"{request.worker_id} has come for {request.task_id}, and is no engine of the run"
             )

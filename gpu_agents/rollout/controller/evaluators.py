@@ -72,6 +72,10 @@ class Evaluators:
             self.want_none()
         return gone is not None
 
+    def others(self, worker_id: str, task_id: str) -> list[str]:
+        """Who else came for the task. They have ended by then: one at a time is given a slot for it."""
+        return [e.worker_id for e in self._here.values() if e.task_id == task_id and e.worker_id != worker_id]
+
     def silent(self, *, now: float) -> list[str]:
         return [e.worker_id for e in self._here.values() if now - e.heard_at > SILENT_AFTER_SECONDS]
 

@@ -145,6 +145,19 @@ def test_one_that_has_to_go_leaves_its_task_to_the_next_comer() -> None:
     assert run.ask(ALICE, now=4.0) is not None
 
 
+def test_one_that_was_killed_leaves_its_task_to_the_next_comer_at_once() -> None:
+    run = Visited()
+    assert run.visit().task is not None
+    reply = run.visit(worker="evaluator-3/0", ready=False, now=5.0)
+    assert not reply.leave, "who was killed says no goodbye, and is not known to be silent yet"
+    assert run.visit(worker="evaluator-3/0", now=20.0).task is not None
+    run.alive(40.0)
+    run.controller.tick(now=40.0)
+    assert run.wanted == TASK, "the silence of the first sends the second one away neither"
+    assert run.controller.evaluations.worker_id == "evaluator-3/0"
+    assert not run.visit(worker="evaluator-3/0", ready=False, now=41.0).leave
+
+
 def test_what_its_engine_cannot_do_is_no_failure_of_the_evaluation() -> None:
     run = Visited()
     for number in range(2):

@@ -109,7 +109,7 @@ def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str
     if not pool.nodes:
         return "no node has joined the pool"
 
-    offering = [node for node in pool.nodes.values() if _offers(node, request)]
+    offering = [node for node in pool.nodes.values() if offers(node, request)]
     if not offering:
         return f"no node offers the model's directory {request.model_path}"
     fitting = [
@@ -132,7 +132,8 @@ def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str
     return _wait(request, pool, offering)
 
 
-def _offers(node: NodeView, request: Request) -> bool:
+def offers(node: NodeView, request: Request) -> bool:
+    """Whether the model of the request is to be had there."""
     if not request.model_path or node.model_roots is None:
         return True
     return root_of(request.model_path, node.model_roots) is not None

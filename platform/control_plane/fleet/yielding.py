@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from control_plane.fleet.scheduler import Plan, Request, Snapshot, order
+from control_plane.fleet.scheduler import NodeView, Plan, Request, Snapshot, offers, order
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ def who_goes(
     free = {node.id: len(node.free) for node in snapshot.nodes if node.accepts}
     for placement in decided.placements:
         free[placement.node] -= len(placement.slots)
-    total = {node.id: node.total for node in snapshot.nodes}
+    nodes = {node.id: node for node in snapshot.nodes}
     for request in order(snapshot.queue):
         waits = request.id in decided.waiting and request.id not in yielding_requests
         delayed = request.not_before is not None and request.not_before > snapshot.now
@@ -38,12 +38,17 @@ def who_goes(
         choices = [
             chosen
             for node in free
-            if total[node] >= request.slots
+            if _may_hold(nodes[node], request)
             and (chosen := _for_node(node, request, free[node], holders, over=over)) is not None
         ]
         if choices:
             return min(choices, key=len)
     return ()
+
+
+def _may_hold(node: NodeView, request: Request) -> bool:
+    """Whether it would be placed there if all of the node's slots were free."""
+    return node.total >= request.slots and node.protocol >= request.protocol and offers(node, request)
 
 
 def _over_the_limit(request: Request, snapshot: Snapshot, holders: Sequence[Yielding]) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -71,3 +73,21 @@ def test_a_team_at_its_limit_takes_from_nobody_else_but_from_its_own() -> None:
     assert decide([request("a", 1)], [holder("p")], free={"n1": 1}, limit=0) == (), "in vain"
     elsewhere = [holder("p", "n2"), holder("q", team="blue")]
     assert decide([request("a", 1)], elsewhere, free={"n1": 0, "n2": 0}, limit=1) == ("p",)
+
+
+@pytest.mark.parametrize(
+    ("only_on_n2", "tells"),
+    [({"model_path": "/models/big"}, {"model_roots": ("/models",)}), ({"protocol": 3}, {"protocol": 3})],
+)
+def test_a_node_on_which_it_may_not_be_gives_nothing_and_is_not_waited_for(
+    only_on_n2: dict[str, Any], tells: dict[str, Any]
+) -> None:
+    n1 = NodeView("n1", "n1", (), 4, True, protocol=2, model_roots=())
+    n2 = replace(n1, id="n2", name="n2", **tells)
+    waits = replace(request("a", 1), **only_on_n2)
+    snapshot = Snapshot(now=NOW, nodes=[n1, n2], queue=[waits], used={}, limits={})
+    nothing = frozenset[str]()
+    on_n1, on_n2 = [holder("p", "n1")], [holder("q", "n2")]
+    assert who_goes(plan(snapshot), snapshot, on_n1, yielding_requests=nothing) == (), "in vain"
+    free = replace(snapshot, nodes=[replace(n1, free=("s0",)), n2])
+    assert who_goes(plan(free), free, on_n2, yielding_requests=nothing) == ("q",), "what is free is elsewhere"

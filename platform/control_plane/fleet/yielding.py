@@ -30,9 +30,7 @@ def who_goes(
         free[placement.node] -= len(placement.slots)
     nodes = {node.id: node for node in snapshot.nodes}
     for request in order(snapshot.queue):
-        waits = request.id in decided.waiting and request.id not in yielding_requests
-        delayed = request.not_before is not None and request.not_before > snapshot.now
-        if not waits or delayed:
+        if not _waits(request, decided, snapshot, yielding_requests):
             continue
         over = _over_the_limit(request, snapshot, holders)
         choices = [
@@ -44,6 +42,28 @@ def who_goes(
         if choices:
             return min(choices, key=len)
     return ()
+
+
+def teams_to_spare(
+    decided: Plan, snapshot: Snapshot, holders: Sequence[Yielding], *, yielding_requests: frozenset[str]
+) -> frozenset[str]:
+    """Teams of which a run waits that fits below the limit without the holders, and not with one slot more: whoever
+    got that would have to go, and the run would wait for ever for one after the other."""
+    found = set()
+    for request in snapshot.queue:
+        limit = snapshot.limits.get(request.team)
+        if limit is None or not _waits(request, decided, snapshot, yielding_requests):
+            continue
+        with_it = decided.used.get(request.team, 0) + request.slots
+        own = sum(holder.slots for holder in holders if holder.team == request.team)
+        if with_it - own <= limit < with_it + 1:
+            found.add(request.team)
+    return frozenset(found)
+
+
+def _waits(request: Request, decided: Plan, snapshot: Snapshot, yielding_requests: frozenset[str]) -> bool:
+    delayed = request.not_before is not None and request.not_before > snapshot.now
+    return request.id in decided.waiting and request.id not in yielding_requests and not delayed
 
 
 def _may_hold(node: NodeView, request: Request) -> bool:

@@ -33,12 +33,12 @@ def wants_evaluators() -> bool:
     return _wanting().exists() or evaluators_there().exists()
 
 
-def add_evaluators(left: Leftover, *, now: datetime) -> int:
-    """Lease slots that nobody else wants to evaluations that are due, one to each run."""
+def add_evaluators(left: Leftover, *, spared: frozenset[str], now: datetime) -> int:
+    """Lease slots that nobody else wants to evaluations that are due, one to each run; none to the teams `spared`."""
     added = 0
     for attempt in _wanting().select_related("run__project").order_by("-run__priority", "run__created_at"):
         team = attempt.run.project.team_id
-        slots = left.slots(attempt.node_id, team, 1)
+        slots = left.slots(attempt.node_id, team, 1) if team not in spared else ()
         if not slots:
             continue
         try:

@@ -23,7 +23,7 @@ from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import plan_jobs, port_names
 from control_plane.runs.selectors import queue, resumable_checkpoint
-from control_plane.runs.taking_back import take_slots_back
+from control_plane.runs.taking_back import take_slots_back, teams_without_evaluators
 from control_plane.runs.tested_rewards import untested_reward
 from oolong.contracts.agent import OLDEST_PROTOCOL, SECRETS_IN_JOBS, TESTS_AND_PLAYGROUNDS
 from oolong.contracts.lifecycle import EndReason, RunStatus
@@ -68,7 +68,7 @@ def place_jobs(*, now: datetime) -> int:
     send_home(now=now)
     left = Leftover(decided, snapshot.limits)
     add_engines(left, now=now)
-    add_evaluators(left, now=now)
+    add_evaluators(left, spared=teams_without_evaluators(decided, snapshot, waiting), now=now)
     return placed
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db import transaction
 
 from control_plane.fleet.scheduler import Plan, Snapshot
-from control_plane.fleet.yielding import Yielding, who_goes
+from control_plane.fleet.yielding import Yielding, teams_to_spare, who_goes
 from control_plane.runs.ending import begin_stop
 from control_plane.runs.evaluators import ask_to_leave, evaluators_there
 from control_plane.runs.locking import lock_run
@@ -27,9 +27,8 @@ def take_slots_back(decided: Plan, snapshot: Snapshot, queued: dict[str, Run], *
     holders = _runs() + [_evaluator(job) for job in evaluators.values()]
     if not holders:
         return 0
-    yielding = frozenset(run.pk for run in queued.values() if run.kind in YIELDING_KINDS)
     gone = 0
-    for identity in who_goes(decided, snapshot, holders, yielding_requests=yielding):
+    for identity in who_goes(decided, snapshot, holders, yielding_requests=_yielding(queued)):
         if identity in evaluators:
             gone += ask_to_leave(evaluators[identity], "a run needs its slot", now=now)
             continue
@@ -39,6 +38,18 @@ def take_slots_back(decided: Plan, snapshot: Snapshot, queued: dict[str, Run], *
                 begin_stop(run, EndReason.PREEMPTED, "a run needs its slot", now=now)
                 gone += 1
     return gone
+
+
+def teams_without_evaluators(decided: Plan, snapshot: Snapshot, queued: dict[str, Run]) -> frozenset[str]:
+    """Teams that get no evaluator now, for a run of theirs waits that it would hinder."""
+    if not decided.waiting:
+        return frozenset()
+    holders = _runs() + [_evaluator(job) for job in evaluators_there()]
+    return teams_to_spare(decided, snapshot, holders, yielding_requests=_yielding(queued))
+
+
+def _yielding(queued: dict[str, Run]) -> frozenset[str]:
+    return frozenset(run.pk for run in queued.values() if run.kind in YIELDING_KINDS)
 
 
 def _evaluator(job: Job) -> Yielding:

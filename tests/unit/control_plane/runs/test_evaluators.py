@@ -151,6 +151,24 @@ def test_its_slot_counts_against_the_teams_limit(
     assert alice.see(other["id"])["status"] == "STARTING"
 
 
+def test_a_run_that_waits_for_its_teams_limit_does_not_wait_for_one_evaluator_after_the_other(
+    alice: Any, node: Any, start: Any, tick: Any
+) -> None:
+    machine = node(slots=8)
+    runs = [start(machine, name=name, **EVALUATED)["id"] for name in ("one", "two")]
+    alice.call("PATCH", "/pool/quota", {"limit_slots": 6})
+    Attempt.objects.filter(run=runs[0]).update(evaluator_wanted=TASK)
+    tick()
+    assert Job.objects.filter(evaluates=TASK).count() == 1
+    third = alice.run(name="third")["id"]
+    Attempt.objects.filter(run=runs[1]).update(evaluator_wanted=TASK)
+    for _ in range(3):
+        tick()
+        machine.beat()
+    assert alice.see(third)["status"] == "STARTING"
+    assert Job.objects.filter(evaluates=TASK).count() == 1, "none came for the other run meanwhile"
+
+
 @pytest.mark.parametrize("reason", [EndReason.ROLLOUT_KEPT_DYING, EndReason.MODEL_UNUSABLE, None])
 def test_one_that_dies_ends_nothing_and_another_comes_a_few_times(
     alice: Any, evaluated: Any, tick: Any, reason: EndReason | None

@@ -25,7 +25,7 @@ from control_plane.runs.observation import observe
 from control_plane.runs.progress import note_stored
 from control_plane.runs.resolve import function_places
 from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, HeartbeatRequest, UploadReply
-from oolong.contracts.lifecycle import AttemptStatus, JobKind
+from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.user_source import SAMPLES
 
@@ -74,7 +74,12 @@ def _desired(attempt: Attempt, *, slots_of_node: int) -> DesiredAttempt:
         sources=_sources(run),
         ports=attempt.ports,
         token=attempt.token,
-        jobs=[_desired_job(job, run) for job in sorted(attempt.jobs.all(), key=lambda job: job.pk)],
+        jobs=[
+            _desired_job(job, run)
+            for job in sorted(attempt.jobs.all(), key=lambda job: job.pk)
+            # Of evaluators there may be one after the other for weeks: one that has ended is nobody's concern.
+            if not (job.evaluates and job.state == JobState.EXITED)
+        ],
         live=live_settings(run),
         tokens_generated_before=_generated_before(attempt),
         # On a node that the run fills, its controller need not wait for a slot that never comes.

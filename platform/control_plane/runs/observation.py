@@ -23,6 +23,9 @@ from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobState
 MISSING = timedelta(seconds=5)  # one late report without a job proves nothing; a later one does
 NEVER_STARTED = timedelta(seconds=30)  # a job asked to stop, and not reported for this long, never began
 
+# Of a live attempt, and forgotten by its node once it was read.
+_OVER = Q(evaluates__gt="", state=JobState.EXITED)
+
 
 def observe(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, now: datetime) -> list[str]:
     """Take a node's full report of its jobs. Returns the ids of jobs that it may forget.
@@ -33,7 +36,7 @@ def observe(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, now: 
     reported = {report.job_id: report for report in reports}
     known = list(
         Job.objects.filter(attempt__node=node)
-        .filter(~Q(attempt__status=AttemptStatus.ENDED) | Q(pk__in=list(reported)))
+        .filter(~(Q(attempt__status=AttemptStatus.ENDED) | _OVER) | Q(pk__in=list(reported)))
         .select_related("attempt")
     )
     forget: list[str] = []

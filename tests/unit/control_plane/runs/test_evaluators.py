@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from control_plane.fleet.models import Lease, Node
+from control_plane.runs import observation
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.telemetry import services
 from oolong.contracts.agent import EVALUATORS
@@ -82,6 +83,23 @@ def test_an_evaluation_gets_an_idle_slot_and_the_slot_is_free_afterwards(
     assert alice.see(machine.run["id"])["status"] == "RUNNING", "its end means nothing to the run"
     said = [event["message"] for event in alice.events(machine.run["id"]) if event["kind"] == "evaluator"]
     assert said == ["evaluator-1 joins on cpu-2 of node-1 to evaluate version 20, beside the run's engines"]
+
+
+def test_one_that_has_ended_and_was_read_costs_no_heartbeat_anything(
+    evaluated: Any, tick: Any, tell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = evaluated()
+    job_id = Job.objects.get(evaluates=TASK).pk
+    machine.exit(job_id, EndReason.COMPLETED)
+    tell(machine, "")
+    settle(machine, tick)
+    assert job_id not in {job.job_id for attempt in machine.reply.attempts for job in attempt.jobs}
+    assert job_id not in machine.jobs, "its node has forgotten it"
+    assert Job.objects.get(pk=job_id).state == "exited"
+    locked: list[str] = []
+    monkeypatch.setattr(observation, "lock_run", locked.append)
+    machine.beat()
+    assert locked == [], "nothing is news"
 
 
 def test_there_is_one_at_a_time_and_it_goes_when_nothing_is_wanted_any_more(

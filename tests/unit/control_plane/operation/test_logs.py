@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,9 +19,10 @@ from tests.unit.control_plane.conftest import Person
 
 @pytest.fixture
 def lines() -> Iterator[Any]:
-    """What the root logger writes as JSON; call it for the lines so far."""
-    stream = io.StringIO()
+    """What the root logger writes as JSON; call it for the lines so far. A thread of another test is not heard."""
+    stream, here = io.StringIO(), threading.get_ident()
     handler = logging.StreamHandler(stream)
+    handler.addFilter(lambda record: record.thread == here)
     handler.setFormatter(JsonLines("web"))
     root = logging.getLogger()
     root.addHandler(handler)

@@ -12,6 +12,7 @@ from django.core.management import CommandError, call_command
 
 from control_plane.accounts.models import Membership, User
 from control_plane.environment import MissingSetting, UnsafeSetting, database_settings, read_environment
+from control_plane.operation import connections
 from control_plane.operation.management.commands import init_production
 
 GOOD = {
@@ -23,6 +24,12 @@ GOOD = {
     "OOLONG_PUBLIC_URL": "https://oolong.example.org",
     "OOLONG_DATA_DIR": "/var/lib/oolong/store",
 }
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that stands still for a while is not away."""
+    monkeypatch.setattr(connections, "SECONDS", 60)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from openai import AsyncOpenAI
 
+from oolong.contracts.rollout import Group
 from tests.integration.rollout.conftest import RealEngine, TinyModel, run_with_node_python
 from tests.unit.rollout.harness import TOKEN, Harness, run_spec
 from tests.unit.rollout.model_files import write_rows
@@ -24,7 +25,7 @@ from tests.unit.rollout.simulated_world import assert_ledger_is_true
 
 pytestmark = pytest.mark.engine
 
-STEPS, TEMPERATURE = 3, 0.9
+STEPS, MOST_STEPS, TEMPERATURE = 3, 20, 0.9
 
 
 async def agent(client: AsyncOpenAI, model: str, messages: list[Any], *, style: int) -> None:
@@ -65,6 +66,10 @@ async def play(door: httpx.AsyncClient, done: asyncio.Event, *, style: int) -> N
         assert ended.status_code == 200, ended.text
 
 
+def spans_versions(groups: list[Group]) -> bool:
+    return any(len(set(t.policy_versions)) > 1 for group in groups for t in group.trajectories)
+
+
 @pytest.mark.parametrize("export", ["concatenated", "individual"])
 async def test_captured_tokens_have_the_engines_log_probabilities_and_train(
     tiny: TinyModel, real_engine: RealEngine, tmp_path: Path, export: str, monkeypatch: pytest.MonkeyPatch
@@ -76,7 +81,8 @@ async def test_captured_tokens_have_the_engines_log_probabilities_and_train(
         rollout={"group_size": 2, "max_new_tokens": 80, "engine_max_running_requests": 32, "temperature": TEMPERATURE},
     )  # fmt: skip
     rows = write_rows(tmp_path / "rows.jsonl", 60)
-    groups, done = [], asyncio.Event()
+    groups: list[Group] = []
+    done = asyncio.Event()
     async with Harness(tmp_path / "attempt", spec, tiny.base, rows) as run:
         running = run.start_worker(real_engine.port, real_engine.api_key)
         assert running.door is not None
@@ -87,9 +93,11 @@ async def test_captured_tokens_have_the_engines_log_probabilities_and_train(
         ) as door:
             agents = [asyncio.create_task(play(door, done, style=n % 4)) for n in range(12)]
             await run.trainer.announce(tiny.publish(0, tmp_path / "weights"), "none")
-            for version in range(STEPS):
+            version = 0
+            while version < STEPS or (version < MOST_STEPS and not spans_versions(groups)):
                 groups += await run.trainer.take(version, seconds=90)
-                await run.trainer.announce(tiny.publish(version + 1, tmp_path / "weights"))
+                version += 1
+                await run.trainer.announce(tiny.publish(version, tmp_path / "weights"))
             done.set()
             await asyncio.gather(*agents)
         assert_ledger_is_true(run.controller)
@@ -97,7 +105,7 @@ async def test_captured_tokens_have_the_engines_log_probabilities_and_train(
 
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
     assert len(trajectories) > 2 * len(groups), "branches, or calls, are trajectories of their own"
-    assert sum(len(set(t.policy_versions)) > 1 for t in trajectories) >= 1, "none spans versions"
+    assert spans_versions(groups), "none spans versions"
     file = tmp_path / "groups.msgpack"
     file.write_bytes(msgspec.msgpack.encode(groups))
     result = json.loads(
@@ -115,8 +123,8 @@ async def test_captured_tokens_have_the_engines_log_probabilities_and_train(
             tiny.node_python,
             "train_step_on.py",
             str(file),
-            str(tiny.version(STEPS)),
-            str(STEPS),
+            str(tiny.version(version)),
+            str(version),
             str(TEMPERATURE),
         )
     )

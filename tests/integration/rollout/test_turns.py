@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from gpu_agents.rollout.chat_template import ChatTemplate
+from oolong.contracts.rollout import Group, Trajectory
 from tests.integration.rollout.conftest import RealEngine, TinyModel, run_with_node_python
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import write_rows
@@ -16,8 +17,18 @@ from tests.unit.rollout.simulated_world import assert_ledger_is_true
 
 pytestmark = pytest.mark.engine
 
-STEPS = 3
+STEPS, MOST_STEPS = 3, 20
 TEMPERATURE = 0.9
+
+
+def of_several_turns(groups: list[Group]) -> list[Trajectory]:
+    return [t for group in groups for t in group.trajectories if len(t.turns) > 1]
+
+
+def enough(groups: list[Group]) -> bool:
+    """How many a version finds in the middle is up to the pace of the machine."""
+    several = of_several_turns(groups)
+    return len(several) >= 10 and sum(len(set(t.policy_versions)) > 1 for t in several) >= 5
 
 
 async def test_the_trainers_forward_over_all_turns_gives_the_engines_log_probabilities(
@@ -35,19 +46,21 @@ async def test_the_trainers_forward_over_all_turns_gives_the_engines_log_probabi
         },
     )
     rows = write_rows(tmp_path / "rows.jsonl", 60)
-    groups = []
+    groups: list[Group] = []
     async with Harness(tmp_path / "attempt", spec, tiny.base, rows, reward=lambda _: 0.0) as run:
         run.start_worker(real_engine.port, real_engine.api_key)
         await run.trainer.announce(tiny.publish(0, tmp_path / "weights"), "none")
-        for version in range(STEPS):
+        version = 0
+        while version < STEPS or (version < MOST_STEPS and not enough(groups)):
             groups += await run.trainer.take(version)
-            await run.trainer.announce(tiny.publish(version + 1, tmp_path / "weights"))
+            version += 1
+            await run.trainer.announce(tiny.publish(version, tmp_path / "weights"))
         assert_ledger_is_true(run.controller)
 
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
-    several = [trajectory for trajectory in trajectories if len(trajectory.turns) > 1]
+    several = of_several_turns(groups)
     assert len(several) >= 10, "hardly any rollout has a second turn"
-    assert sum(len(set(trajectory.policy_versions)) > 1 for trajectory in several) >= 5
+    assert enough(groups), "hardly any of them spans versions"
     feedback = ChatTemplate(tiny.base).encode("<|user|>Wrong. Again, please: ☕<|end|><|assistant|>")
     for trajectory in several:
         start = trajectory.turns[0].tokens

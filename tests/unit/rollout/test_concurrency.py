@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from aiohttp import web
 
 from gpu_agents.rollout.worker.concurrency import Bounds, Pressure, Window, adapt
 from oolong.contracts.rollout import PublishedWeights
 from oolong.contracts.telemetry import Points
+from tests.support.waiting import eventually
 from tests.unit.rollout.harness import Harness
 from tests.unit.rollout.scripted_engine import ScriptedEngine
 
@@ -62,16 +64,34 @@ def test_it_settles_near_the_engines_capacity(capacity: int) -> None:
     assert capacity - 4 <= min(sizes[30:]) <= max(sizes[30:]) <= capacity + 8
 
 
+class SettledEngine(ScriptedEngine):
+    settled: Callable[[int], bool] = staticmethod(lambda _: False)
+
+    async def _loads(self, call: web.Request) -> web.Response:
+        await eventually(lambda: self.settled(len(self.running)), "the engine has what the window allows")
+        return await super()._loads(call)
+
+
 async def test_a_worker_gives_a_small_engine_no_more_than_it_can_decode(
     new_harness: Callable[..., Harness],
     versions: Callable[[int], PublishedWeights],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The engine answers a look once it has what the window before allows, however slow the machine is."""
     monkeypatch.setattr("gpu_agents.rollout.worker.worker.ADAPT_SECONDS", 0.03)
     monkeypatch.setattr("gpu_agents.rollout.worker.worker.REPORT_SECONDS", 0.2)
     spec = {"rollout": {"engine_max_running_requests": 64, "max_new_tokens": 60}, "staleness": {"max": 40}}
-    async with ScriptedEngine(token_seconds=0.002, places=12) as engine, new_harness(**spec) as run:
+    engine = SettledEngine(token_seconds=0.002, places=12)
+    async with engine, new_harness(**spec) as run:
         worker = run.start_worker(engine.port, engine.api_key)
+        size = run.spec.rollout.group_size
+
+        def settled(running: int) -> bool:
+            """Whole groups come, so that it may have some members more than the window."""
+            held, window = worker.worker._places.held, worker.worker.window.size
+            return window <= held < window + size and running >= held
+
+        engine.settled = settled
         await run.trainer.announce(versions(0), "none")
         await run.until(lambda: worker.worker.window.size <= 16)
         assert worker.worker.window.was_cut

@@ -236,6 +236,11 @@ def _watch(
         if cancelled.wait(0.2):
             raise RuntimeError(f"{setting.name}: cancelled")
         ended = {name: job.process.poll() for name, job in attempt.jobs.items()}
+        done = max((line.x for line in _step_lines(trainer.lines())), default=0)
+        if begin is None and done >= setting.warm_steps:
+            begin = _moment(attempt)
+        if begin is not None and done >= setting.warm_steps + setting.steps:
+            return begin, _moment(attempt)
         if any(code is not None for code in ended.values()):
             tails = {
                 name: (attempt.jobs[name].directory / "output.log").read_text()[-1500:]
@@ -243,19 +248,18 @@ def _watch(
                 if code is not None
             }
             raise RuntimeError(f"{setting.name}: jobs ended before the window was over: {tails}")
-        done = max((line.x for line in _step_lines(trainer.lines())), default=0)
-        if begin is None and done >= setting.warm_steps:
-            begin = _moment(attempt)
-        if begin is not None and done >= setting.warm_steps + setting.steps:
-            return begin, _moment(attempt)
     raise RuntimeError(f"{setting.name}: not over after {PATIENCE_SECONDS:g} s")
 
 
 def _moment(attempt: LocalAttempt) -> Moment:
     seconds = 0.0
     for job in attempt.jobs.values():
-        root = psutil.Process(job.process.pid)
-        for process in [root, *root.children(recursive=True)]:
+        try:
+            root = psutil.Process(job.process.pid)
+            processes = [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:  # a small run may be over by now
+            continue
+        for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):  # one that has ended meanwhile
                 times = process.cpu_times()
                 seconds += times.user + times.system

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,10 @@ def test_a_small_emulated_run_is_interrupted_trains_and_accounts_for_its_time(tm
     check(SMALL, measured)
     assert measured.trainer_gap < 0.02 and measured.engine_gap < 0.02
     assert measured.steps == 3 and measured.tokens_per_second > 0 and measured.requests_interrupted > 0
-    assert {"decode", "re_prefill", "paused"} <= set(measured.engine_seconds)
+    assert {"decode", "paused"} <= set(measured.engine_seconds)
+    # Of the whole run: in a window of three steps a load may find nothing that runs.
+    readings = (tmp_path / "run").rglob("engine-readings.jsonl")
+    assert any("re_prefill" in json.loads(file.read_text().splitlines()[-1])["seconds"] for file in readings)
     # The trainer cannot be faster than the device that it stands for.
     trajectories = SMALL.groups_per_step * SMALL.group_size * measured.steps
     device = SMALL.emulation.device

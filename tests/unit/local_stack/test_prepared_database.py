@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -92,7 +91,10 @@ def test_a_server_that_did_not_end_in_order_leaves_no_copy(
     monkeypatch.setattr(prepared, "until_it_serves", lambda *_, **__: None)
     monkeypatch.setattr(postgres.Cluster, "initialise", lambda self: True)
     monkeypatch.setattr(postgres.Cluster, "ensure_database", lambda self, name="": None)
-    monkeypatch.setattr(sys, "executable", shutil.which("true"))
+    migrates_nothing = tmp_path / "python"
+    migrates_nothing.write_text("#!/bin/sh\n")
+    migrates_nothing.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(migrates_nothing))
     with pytest.raises(RuntimeError, match="did not end in order: status -9"):
         prepared.keep(tmp_path / "shelf", "of-a", lambda folder: prepared._make(PLACES, folder))
     assert [found.name for found in (tmp_path / "shelf").iterdir()] == ["lock"]

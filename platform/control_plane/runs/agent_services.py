@@ -53,7 +53,7 @@ def desired_attempts(node: Node) -> list[DesiredAttempt]:
         .prefetch_related("jobs", "run__functions__function")
         .order_by("pk")
     )  # fmt: skip
-    slots = node.slots.filter(present=True, healthy=True).count()
+    slots = node.slots.filter(present=True, healthy=True).count() if attempts else 0
     return [_desired(attempt, slots_of_node=slots) for attempt in attempts]
 
 

@@ -14,12 +14,12 @@ from django.db import IntegrityError, transaction
 
 from control_plane.fleet import services as fleet
 from control_plane.fleet.leftover import Leftover
-from control_plane.fleet.models import Intent, Liveness, Node
+from control_plane.fleet.models import Node
 from control_plane.runs.events import announce_run, note, set_conditions
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import GRACE_SECONDS, RESTARTS_IN_PLACE
-from control_plane.runs.selectors import live_attempt
+from control_plane.runs.selectors import live_attempt, next_rollout_index
 from oolong.contracts.agent import JOINING_ENGINES
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
 from oolong.contracts.run_spec import RunSpec
@@ -109,7 +109,7 @@ def _join(run_id: str, attempt_id: str, idle: Sequence[str], *, now: datetime) -
     node = Node.objects.select_for_update().get(pk=attempt.node_id)
     if run.status != RunStatus.RUNNING or attempt.status == AttemptStatus.ENDED:
         return 0
-    if node.liveness != Liveness.READY or node.intent != Intent.ACTIVE:
+    if not node.takes_work:
         return 0
     missing = max(0, _missing(run, attempt))
     slots = idle[:missing]
@@ -136,7 +136,7 @@ def _join(run_id: str, attempt_id: str, idle: Sequence[str], *, now: datetime) -
 
 def _make_jobs(run: Run, attempt: Attempt, node: Node, slots: Sequence[str], *, now: datetime) -> None:
     spec = RunSpec.model_validate(run.spec)
-    first = 1 + max(attempt.jobs.filter(kind=JobKind.ROLLOUT).values_list("index", flat=True))
+    first = next_rollout_index(attempt)
     kinds = ["engine", "session"] if spec.serves_sessions else ["engine"]
     ports = fleet.allocate_ports(node, len(slots) * len(kinds))
     grants = []

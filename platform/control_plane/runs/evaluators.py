@@ -20,6 +20,7 @@ from control_plane.runs.events import announce_run, note
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import GRACE_SECONDS
+from control_plane.runs.selectors import next_rollout_index
 from oolong.contracts.agent import EVALUATORS
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
 from oolong.contracts.rollout import version_of_task
@@ -107,7 +108,7 @@ def _join(seen: Attempt, slot: str, *, now: datetime) -> bool:
 
 
 def _make_job(run: Run, attempt: Attempt, node: Node, slot: str, task: str, *, now: datetime) -> Job:
-    index = 1 + max(attempt.jobs.filter(kind=JobKind.ROLLOUT).values_list("index", flat=True))
+    index = next_rollout_index(attempt)
     (port,) = fleet.allocate_ports(node, 1)
     job = Job.objects.create(
         attempt=attempt, name=f"evaluator-{index}", kind=JobKind.ROLLOUT, index=index, slots=[slot],

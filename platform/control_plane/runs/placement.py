@@ -13,7 +13,7 @@ from control_plane.accounts.secrets import new_secret
 from control_plane.fleet import selectors as fleet_selectors
 from control_plane.fleet import services as fleet
 from control_plane.fleet.leftover import Leftover
-from control_plane.fleet.models import Intent, Liveness, Node
+from control_plane.fleet.models import Node
 from control_plane.fleet.scheduler import Request, Snapshot, plan
 from control_plane.runs.ending import verdict_of
 from control_plane.runs.engines import add_engines, spec_to_start, wants_engines
@@ -144,7 +144,7 @@ def _place(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) 
     """A new attempt with its jobs and leases, all or nothing. The lease's unique index guards against a race."""
     run = lock_run(run_id)
     node = Node.objects.select_for_update().get(pk=node_id)
-    if run.status != RunStatus.QUEUED or node.liveness != Liveness.READY or node.intent != Intent.ACTIVE:
+    if run.status != RunStatus.QUEUED or not node.takes_work:
         return False
     spec = spec_to_start(run)
     if message := _not_allowed_any_more(run, spec):

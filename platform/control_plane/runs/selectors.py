@@ -14,7 +14,7 @@ from control_plane.common.clock import rfc3339
 from control_plane.common.errors import or_not_found
 from control_plane.fleet.selectors import pool_as_json
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
-from oolong.contracts.lifecycle import AttemptStatus, RunStatus
+from oolong.contracts.lifecycle import AttemptStatus, JobKind, RunStatus
 
 RELATED = (
     "dataset_version__dataset", "base_model", "initial_checkpoint", "resume_checkpoint", "created_by",
@@ -78,6 +78,11 @@ def newest_stored_checkpoints(runs: Iterable[Run]) -> dict[str, Checkpoint]:
 
 def live_attempt(run: Run) -> Attempt | None:
     return run.attempts.exclude(status=AttemptStatus.ENDED).select_related("node").first()
+
+
+def next_rollout_index(attempt: Attempt) -> int:
+    """Of who joins a live attempt, as an engine of the run or beside them: no index is used twice."""
+    return 1 + max(attempt.jobs.filter(kind=JobKind.ROLLOUT).values_list("index", flat=True))
 
 
 def queue() -> list[Run]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import signal
 import socket
 import stat
@@ -40,6 +41,7 @@ class World:
         self.data = DataDirectory(root / "agent")
         self.log = root / "agent.log"
         self.agents: list[subprocess.Popen[bytes]] = []
+        self.mark = secrets.token_hex(4)
         self.model = root / "model"
         self.model.mkdir()
         (self.model / "config.json").write_text("{}")
@@ -57,7 +59,7 @@ class World:
         """Name one attempt with these jobs in the desired state."""
         jobs = [
             DesiredJob(
-                job_id=f"job_{name}", name=name, kind=_kind(name), index=0, slots=["cpu-0"],
+                job_id=self.job_id(name), name=name, kind=_kind(name), index=0, slots=["cpu-0"],
                 restarts=3 if _kind(name) in (JobKind.ROLLOUT, JobKind.REWARD) else 0, grace_seconds=grace,
             )
             for name in plan
@@ -85,7 +87,7 @@ class World:
         self.server.desired = [msgspec.structs.replace(attempt, jobs=jobs)]
 
     def job(self, name: str) -> ObservedJob:
-        found = self.server.job(f"job_{name}")
+        found = self.server.job(self.job_id(name))
         assert found is not None
         return found
 
@@ -94,15 +96,19 @@ class World:
         found: list[ObservedJob] = []
 
         def has_ended() -> bool:
-            told = self.server.job(f"job_{name}")
+            told = self.server.job(self.job_id(name))
             found[:] = [told] if told is not None and told.state is JobState.EXITED else []
             return bool(found)
 
         until(has_ended)
         return found[0]
 
+    def job_id(self, name: str) -> str:
+        """Of this test alone: who carries the id of a job is ended with it, on the whole machine."""
+        return f"job_{name}_{self.mark}"
+
     def in_state(self, name: str, state: JobState) -> bool:
-        found = self.server.job(f"job_{name}")
+        found = self.server.job(self.job_id(name))
         return found is not None and found.state is state and (state is not JobState.RUNNING or found.pid > 0)
 
     def works(self, name: str) -> bool:
@@ -113,7 +119,7 @@ class World:
         return self.data.job("att_1", name, incarnation)
 
     def xs(self, name: str, incarnation: int = 0) -> list[int]:
-        lines = self.server.content(f"job_{name}", f"main-{incarnation}.jsonl").splitlines()
+        lines = self.server.content(self.job_id(name), f"main-{incarnation}.jsonl").splitlines()
         return [json.loads(line)["x"] for line in lines if b'"type":"points"' in line]
 
 
@@ -141,9 +147,11 @@ def test_an_attempt_runs_and_its_end_is_reported_with_final_offsets_then_forgott
     assert (trainer.reason, trainer.exit_code) == (EndReason.COMPLETED, 0)
     until(lambda: all(file.shipped == file.bytes for file in world.job("trainer").outbox))
     sizes = {file.file: file.bytes for file in world.job("trainer").outbox}
-    assert sizes["main-0.jsonl"] == len(world.server.content("job_trainer", "main-0.jsonl")) > 0
+    assert sizes["main-0.jsonl"] == len(world.server.content(world.job_id("trainer"), "main-0.jsonl")) > 0
     assert world.xs("trainer") == list(range(1, 41))
-    assert b"trainer incarnation 0 of attempt 1" in world.server.content("job_trainer", "output.log#0")
+    assert b"trainer incarnation 0 of attempt 1" in world.server.content(
+        world.job_id("trainer"), "output.log#0"
+    )
     stray = int((world.directory("trainer") / "stray").read_text())
     assert processes.start_time(stray) is None, "a daemon of the job survived it"
     world.server.desired = []
@@ -226,7 +234,11 @@ def test_a_worker_is_restarted_in_place_until_its_restarts_are_used_up(world: Wo
         (world.directory("rollout-0", incarnation) / "die").touch()
     assert world.ended("rollout-0").reason is EndReason.ROLLOUT_KEPT_DYING
     assert "after 3 restarts" in world.job("rollout-0").message
-    until(lambda: all(world.server.content("job_rollout-0", f"output.log#{number}") for number in range(4)))
+    until(
+        lambda: all(
+            world.server.content(world.job_id("rollout-0"), f"output.log#{number}") for number in range(4)
+        )
+    )
 
 
 def test_restarts_in_place_go_on_while_the_control_plane_is_away(world: World) -> None:
@@ -262,7 +274,7 @@ def test_an_outage_kills_nothing_and_every_line_arrives_afterwards(world: World)
     until(lambda: outbox.stat().st_size > 20_000)
     world.server.away = False
     size = outbox.stat().st_size
-    until(lambda: len(world.server.content("job_trainer", "main-0.jsonl")) >= size)
+    until(lambda: len(world.server.content(world.job_id("trainer"), "main-0.jsonl")) >= size)
     assert world.job("trainer").pid == pid
     arrived = world.xs("trainer")
     assert arrived == list(range(1, len(arrived) + 1))
@@ -290,10 +302,10 @@ def test_a_lost_supervisor_loses_its_job_and_leaves_no_process(world: World) -> 
             world.in_state("trainer", JobState.RUNNING) and (world.directory("trainer") / "stray").exists()
         )
     )
-    supervisor = json.loads(world.data.supervisor("job_trainer").read_text())
+    supervisor = json.loads(world.data.supervisor(world.job_id("trainer")).read_text())
     os.kill(supervisor["pid"], signal.SIGKILL)
     assert world.ended("trainer").reason is EndReason.TRAINER_DIED
-    assert processes.marked("job_trainer") == []
+    assert processes.marked(world.job_id("trainer")) == []
 
 
 def test_a_taken_port_is_named(world: World) -> None:
@@ -351,7 +363,7 @@ def test_the_agent_leaves_its_jobs_and_end_jobs_ends_them(world: World) -> None:
         ended = end_jobs(world.data, grace_seconds=60.0)
     assert (ended.stopped, ended.killed) == (2, 0)
     assert all(processes.start_time(pid) is None for pid in pids)
-    assert processes.marked("job_trainer") == []
+    assert processes.marked(world.job_id("trainer")) == []
     world.start_agent()
     assert world.ended("trainer").reason is EndReason.NODE_LOST, "the user stopped nothing"
 
@@ -386,7 +398,7 @@ def asked_for_secrets(world: World) -> list[str]:
 def test_a_secret_reaches_the_job_that_is_named_and_stays_out_of_everything_that_is_written(
     world: World,
 ) -> None:
-    world.server.secrets["job_trainer"] = {"API_KEY": KEY}
+    world.server.secrets[world.job_id("trainer")] = {"API_KEY": KEY}
     agent = world.start_agent()
     want_secret(world, points=3)
     trainer, controller = world.ended("trainer"), world.ended("controller")
@@ -397,13 +409,13 @@ def test_a_secret_reaches_the_job_that_is_named_and_stays_out_of_everything_that
     assert told == {
         "controller": hashlib.sha256(b"nothing").hexdigest(), "trainer": hashlib.sha256(KEY.encode()).hexdigest()
     }  # fmt: skip
-    shipped = world.server.content("job_trainer", "output.log#0") + world.server.content(
-        "job_trainer", "main-0.jsonl"
+    shipped = world.server.content(world.job_id("trainer"), "output.log#0") + world.server.content(
+        world.job_id("trainer"), "main-0.jsonl"
     )
     assert shipped.count(b"[secret API_KEY]") == 2
     assert trainer.message == "told [secret API_KEY]"
     assert controller.message == "told nothing"
-    assert asked_for_secrets(world) == ["POST /api/v1/agent/jobs/job_trainer/secrets 200"]
+    assert asked_for_secrets(world) == [f"POST /api/v1/agent/jobs/{world.job_id('trainer')}/secrets 200"]
     for file in [world.log, *world.data.root.rglob("*")]:
         assert not file.is_file() or KEY.encode() not in file.read_bytes(), file
     arrived = b"".join([*world.server.files.values(), msgspec.json.encode(world.server.heartbeats)])
@@ -411,13 +423,13 @@ def test_a_secret_reaches_the_job_that_is_named_and_stays_out_of_everything_that
 
 
 def test_an_adopted_job_is_given_nothing_anew_and_its_log_stays_clean(world: World) -> None:
-    world.server.secrets["job_trainer"] = {"API_KEY": KEY}
+    world.server.secrets[world.job_id("trainer")] = {"API_KEY": KEY}
     agent = world.start_agent()
     want_secret(world)
     until(lambda: world.works("trainer"))
     agent.kill()
     agent.wait(60)
-    del world.server.secrets["job_trainer"]
+    del world.server.secrets[world.job_id("trainer")]
     world.start_agent()
     until(lambda: len(world.server.heartbeats) and len(world.xs("trainer")) > 20)
     world.stop_jobs("trainer", "controller")
@@ -428,7 +440,7 @@ def test_an_adopted_job_is_given_nothing_anew_and_its_log_stays_clean(world: Wor
 def test_a_job_waits_for_secrets_that_cannot_be_asked_for_and_each_restart_takes_the_newest(
     world: World,
 ) -> None:
-    world.server.secrets["job_rollout"] = {"API_KEY": KEY}
+    world.server.secrets[world.job_id("rollout")] = {"API_KEY": KEY}
     world.server.faults += [Fault("/secrets", "refuse"), Fault("/secrets", "lose_answer")]
     world.start_agent()
     attempt = world.want({"rollout": {"tells": "API_KEY"}})
@@ -436,12 +448,12 @@ def test_a_job_waits_for_secrets_that_cannot_be_asked_for_and_each_restart_takes
         msgspec.structs.replace(attempt, jobs=[msgspec.structs.replace(attempt.jobs[0], secrets=["API_KEY"])])
     ]
     until(lambda: world.works("rollout"))
-    world.server.secrets["job_rollout"] = {"API_KEY": "a rotated value"}
+    world.server.secrets[world.job_id("rollout")] = {"API_KEY": "a rotated value"}
     (world.directory("rollout") / "die").touch()
     until(lambda: world.xs("rollout", 1))
     told = (world.directory("rollout", 1) / "told").read_text()
     assert told == hashlib.sha256(b"a rotated value").hexdigest()
-    del world.server.secrets["job_rollout"]
+    del world.server.secrets[world.job_id("rollout")]
     (world.directory("rollout", 1) / "die").touch()
     assert world.ended("rollout").reason is EndReason.SECRET_GONE
 

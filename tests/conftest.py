@@ -29,6 +29,7 @@ from tests.support.servers import start_server, until_it_serves
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = places_here(ROOT)
+DJANGOS = "test_oolong"  # the name that Django gives the test database of `oolong`
 OURS = not os.environ.get("OOLONG_TEST_DATABASE_URL")  # the PostgreSQL of this session
 
 
@@ -82,6 +83,8 @@ def postgres_url(services_folder: Path) -> Iterator[str]:
     """URL of the session's PostgreSQL, superuser `oolong`; the database in it is `oolong`."""
     import psycopg  # absent in the node environment
 
+    from tests.support.databases import new_database
+
     url = os.environ["DATABASE_URL"]
     if not OURS:
         yield url
@@ -101,6 +104,7 @@ def postgres_url(services_folder: Path) -> Iterator[str]:
     until_it_serves(copied.is_ready, process=process, what="PostgreSQL", cwd=cluster.data)
     with psycopg.connect(copied.url, autocommit=True) as server:
         server.execute(psycopg.sql.SQL("ALTER ROLE oolong PASSWORD {}").format(cluster.password))
+    new_database(url, DJANGOS)
     yield url
     process.send_signal(signal.SIGQUIT)
     process.wait(timeout=60)

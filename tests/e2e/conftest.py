@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -20,6 +19,7 @@ from local_stack import dashboard  # noqa: E402
 from local_stack.places import places_here  # noqa: E402
 from tests.support.browser import chromium  # noqa: E402
 from tests.support.control_plane import ControlPlane  # noqa: E402
+from tests.support.databases import new_database  # noqa: E402
 
 ADMIN, PASSWORD = "admin", "only for the browser tests"
 _numbers = itertools.count(1)
@@ -47,13 +47,10 @@ def browser() -> Iterator[Browser]:
 def plane(built_dashboard: Path, postgres_url: str, valkey_url: str) -> Iterator[ControlPlane]:
     """A control plane with a database and broker queue of its own; its admin has a password."""
     number = next(_numbers)
-    name = f"e2e_{number}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
+    database = new_database(postgres_url, f"e2e_{number}")
     folder = Path(tempfile.mkdtemp(prefix="oolong-e2e-"))
-    server, _, _ = postgres_url.rpartition("/")
     broker, _, _ = valkey_url.rpartition("/")
-    plane = ControlPlane(folder, f"{server}/{name}", f"{broker}/{number}", webui_dist=built_dashboard)
+    plane = ControlPlane(folder, database, f"{broker}/{number}", webui_dist=built_dashboard)
     try:
         plane.prepare()
         set_password = (

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,13 @@ from tests.support.ports import reserve_port
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("web", "worker", "beat")
 SECRETS = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "DJANGO_SETTINGS_MODULE", "OOLONG_DATA_DIR")
+PREPARE = """
+import django
+django.setup()
+from django.core.management import call_command
+call_command("migrate", verbosity=0)  # with nothing to do, where the tables were copied
+call_command("init_embedded")
+"""
 
 
 @dataclass
@@ -43,13 +50,15 @@ class ControlPlane:
     def prepare(self) -> None:
         """Tables, the first user, team, project and quota."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.manage("migrate", "--verbosity", "0")
-        self.manage("init_embedded")
+        self._python(["-c", PREPARE])
 
     def manage(self, *words: str) -> str:
         """Run a management command; its standard output without the last newline."""
+        return self._python(["-m", "django", *words])
+
+    def _python(self, words: Sequence[str]) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "django", *words],
+            [sys.executable, *words],
             env=self.environment(),
             cwd=ROOT,
             capture_output=True,

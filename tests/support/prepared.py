@@ -24,7 +24,7 @@ from local_stack.places import Places
 from tests.support.ports import reserve_port
 from tests.support.servers import start_server, until_it_serves
 
-MIGRATED = "test_oolong"  # the name that Django gives the test database of `oolong`
+TABLES = "tables"  # the database that is copied: nobody else connects to it, or the server could not copy it
 SHELF = "test-databases"
 HALF = ".half-"  # in the name of what is being made
 KEPT = 5  # copies of other sources, for clones and branches beside each other
@@ -112,7 +112,7 @@ def make_ready(places: Places) -> None:
 
 
 def migrated_cluster(places: Places, data: Path) -> str:
-    """A data directory with empty tables in the database MIGRATED; returns the password of its superuser."""
+    """A data directory with empty tables in the database TABLES; returns the password of its superuser."""
     copy = data.with_name(f"{data.name}.copy")
     keep(places.home / SHELF, sources(), lambda folder: _make(places, folder), copy_to=copy)
     (copy / "data").rename(data)
@@ -134,13 +134,13 @@ def _make(places: Places, folder: Path) -> None:
     try:
         until_it_serves(cluster.is_ready, process=process, what="PostgreSQL", cwd=cluster.data)
         cluster.ensure_database()
-        cluster.ensure_database(MIGRATED)
+        cluster.ensure_database(TABLES)
         address = cluster.url.rpartition("/")[0]
         subprocess.run(
-            [sys.executable, "-m", "django", "migrate", "--run-syncdb", "--no-input", "--verbosity", "0"],
+            [sys.executable, "-m", "django", "migrate", "--no-input", "--verbosity", "0"],
             env={
                 **os.environ,
-                "DATABASE_URL": f"{address}/{MIGRATED}",
+                "DATABASE_URL": f"{address}/{TABLES}",
                 "PYTHONPATH": os.pathsep.join(sys.path),
             },
             check=True,

@@ -30,6 +30,7 @@ from local_stack.places import places_here
 from oolong.client import Client
 from oolong.contracts.attempt import JobFile, read_job
 from tests.support.control_plane import PARTS, ROOT, SECRETS, ControlPlane
+from tests.support.databases import new_database
 from tests.support.ports import reserve_port
 
 logging.getLogger("httpx").setLevel(logging.WARNING)  # these tests ask ten times a second
@@ -38,7 +39,7 @@ BOOTSTRAP = """
 import json, django
 django.setup()
 from django.core.management import call_command
-call_command("migrate", verbosity=0)
+call_command("migrate", verbosity=0)  # with nothing to do, where the tables were copied
 from control_plane.accounts import services as accounts
 project = accounts.init_embedded()
 user = project.memberships.get().user
@@ -304,14 +305,9 @@ def running_stack(
     """A stack over a new database of a running server. Gone, with all its processes, at the end."""
     folder.mkdir(mode=0o711)
     folder.chmod(0o711)
-    database = f"stack_{reserve_port()}_{os.getpid()}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{database}"')
+    database = new_database(postgres_url, f"stack_{reserve_port()}_{os.getpid()}")
     broker = Broker(folder / "valkey")
-    plane = ControlPlane(
-        folder / "plane", f"{postgres_url.rpartition('/')[0]}/{database}", broker.server.url,
-        settings=settings or {},
-    )  # fmt: skip
+    plane = ControlPlane(folder / "plane", database, broker.server.url, settings=settings or {})
     plane.folder.mkdir()
     stack = Stack(folder, plane, broker, node_python)
     try:

@@ -28,6 +28,7 @@ from oolong.client import Client, Invalid
 from oolong.client.models import Run
 from tests.support import model_files
 from tests.support.control_plane import ControlPlane
+from tests.support.databases import new_database
 from tests.support.small_jobs import ROOT, start_agent
 
 pytestmark = pytest.mark.timeout(900)
@@ -174,14 +175,11 @@ class Pool:
 def plane(
     postgres_url: str, valkey_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE with_agents")
+    database = new_database(postgres_url, "with_agents")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OOLONG_ORPHAN_SECONDS", str(ORPHAN_SECONDS))
         folder = tmp_path_factory.mktemp("plane")
-        plane = ControlPlane(
-            folder, f"{postgres_url.rsplit('/', 1)[0]}/with_agents", f"{valkey_url.rsplit('/', 1)[0]}/5"
-        )
+        plane = ControlPlane(folder, database, f"{valkey_url.rsplit('/', 1)[0]}/5")
         plane.prepare()
         plane.start()
         yield plane

@@ -16,11 +16,11 @@ import pytest
 
 from tests.support import model_files
 from tests.support.control_plane import ControlPlane
+from tests.support.databases import new_database
 from tests.support.scripted_node import ScriptedNode
 
 pytestmark = pytest.mark.timeout(900)
 
-DATABASE = "several_processes"
 WITHIN_SECONDS = 240
 
 
@@ -29,11 +29,8 @@ def planes(
     postgres_url: str, valkey_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[ControlPlane, ControlPlane]]:
     folder = tmp_path_factory.mktemp("several")
-    server, _, _ = postgres_url.rpartition("/")
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
-        connection.execute(f"CREATE DATABASE {DATABASE}")
-    made = [_plane(folder / name, f"{server}/{DATABASE}", valkey_url, folder) for name in ("first", "second")]
+    database = new_database(postgres_url, "several_processes")
+    made = [_plane(folder / name, database, valkey_url, folder) for name in ("first", "second")]
     made[0].prepare()
     for plane in made:
         plane.folder.mkdir(exist_ok=True)

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
@@ -16,6 +17,7 @@ from django.db.migrations.executor import MigrationExecutor
 from local_stack import postgres
 from tests.conftest import PLACES
 from tests.support import prepared
+from tests.support.databases import new_database
 
 
 class Made:
@@ -167,3 +169,12 @@ def test_another_owner_is_another_copy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_copy_has_every_migration() -> None:
     executor = MigrationExecutor(connection)
     assert executor.migration_plan(executor.loader.graph.leaf_nodes()) == []
+
+
+def test_a_new_database_has_the_tables_and_nothing_of_the_one_before(postgres_url: str) -> None:
+    for _ in range(2):
+        with psycopg.connect(new_database(postgres_url, "made_twice"), autocommit=True) as database:
+            tables = "SELECT count(*) > 0 FROM django_migrations WHERE app = 'runs'"
+            assert database.execute(tables).fetchone() == (True,)
+            assert database.execute("SELECT to_regclass('written_by_a_test')").fetchone() == (None,)
+            database.execute("CREATE TABLE written_by_a_test ()")

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -15,72 +16,8 @@ from pathlib import Path
 from local_stack import dashboard, environments, leftovers
 from local_stack.configuration import child_environment
 from local_stack.errors import StackError
+from local_stack.lanes import AUDITS, CHECKERS, LANES, NOT_MADE, NOTHING_COLLECTED, Lane
 from local_stack.places import Places
-
-
-@dataclass(frozen=True)
-class Lane:
-    """A part of the suite: pytest in one of the environments, the checkers (`static`) or Node's tests (`web`)."""
-
-    name: str
-    paths: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
-    beside: tuple[tuple[str, ...], ...] = ()  # of the paths: each run by a pytest of its own, beside the rest
-    in_node_environment: bool = False
-    part_of_the_suite: bool = True
-    needs_browser: bool = False
-    # Both only end what hangs: half the speed, and ten times the load, must not reach them.
-    limit_seconds: int = 7200
-    test_limit_seconds: int = 600  # of one test that names no limit of its own
-
-
-NOTHING_COLLECTED = 5  # what pytest ends with when no test fits
-
-LANES = (
-    Lane("static"),
-    Lane(
-        "unit",
-        paths=("tests/unit",),
-        ignored=("tests/unit/trainers",),
-        # Half of what these tests do is waiting, for processes and timers: these parts keep two cores busy.
-        beside=(
-            ("tests/unit/control_plane/runs",),
-            ("tests/unit/control_plane/catalog", "tests/unit/control_plane/operation"),
-            ("tests/unit/rewards", "tests/unit/relay", "tests/unit/telemetry"),
-            ("tests/unit/rollout",),
-        ),
-    ),
-    Lane("audit", part_of_the_suite=False),
-    Lane("web"),
-    Lane("trainer", paths=("tests/unit/trainers",), in_node_environment=True),
-    Lane("integration", paths=("tests/integration",), ignored=("tests/integration/trainers",)),
-    Lane("trainer-integration", paths=("tests/integration/trainers",), in_node_environment=True),
-    Lane("e2e", paths=("tests/e2e",), needs_browser=True),
-    Lane("api", paths=("tests/api",), part_of_the_suite=False),
-    Lane("faults", paths=("tests/faults",), part_of_the_suite=False),
-    Lane("sandbox", paths=("tests/sandbox",), part_of_the_suite=False),
-    Lane("sim", paths=("tests/unit/rollout",), part_of_the_suite=False),
-    Lane("gpu", paths=("tests/gpu",), in_node_environment=True, part_of_the_suite=False),
-)
-
-CHECKERS: dict[str, list[str]] = {
-    "ruff check": ["ruff", "check", "."],
-    "ruff format": ["ruff", "format", "--check", "."],
-    "mypy": ["mypy"],
-    "mypy control_plane": [
-        "mypy",
-        "--config-file",
-        "platform/control_plane/mypy.ini",
-        "platform/control_plane",
-    ],
-    "import-linter": ["lint-imports"],
-    "bandit": ["python", "tests/tools/security_checks.py", "code"],
-    "django check --deploy": ["python", "-m", "django", "check", "--deploy", "--fail-level", "WARNING"],
-}
-
-# Asks the package index, so it is a lane of its own. Status 77: it could not, and the last line says why.
-AUDITS: dict[str, list[str]] = {"pip-audit": ["python", "tests/tools/security_checks.py", "packages"]}
-NOT_MADE = 77
 
 
 @dataclass
@@ -112,17 +49,14 @@ def run_lanes(places: Places, *, names: list[str], device: str, more: list[str])
     leftovers.adopt_orphans()
     total = Outcome()
     seconds: dict[str, float] = {}
-    for lane in chosen:
+    for number, lane in enumerate(chosen, start=1):
         print(f"\n===== {lane.name}", flush=True)
         lane_began = time.monotonic()
-        if lane.name == "static":
-            outcome = run_checkers(places, CHECKERS)
-        elif lane.name == "audit":
-            outcome = run_checkers(places, AUDITS)
-        elif lane.name == "web":
-            outcome = run_web_tests(places, lane, report=results / "web.xml")
-        else:
-            outcome = run_pytest(places, lane, results=results, device=device, more=more)
+        later = chosen[number:] if lane.fetches_ahead else []
+        with ThreadPoolExecutor(1) as beside:
+            ahead = beside.submit(fetch_ahead, places, later)
+            outcome = run_lane(places, lane, results=results, device=device, more=more)
+        ahead.result()
         for left in leftovers.end_descendants():
             print(f"still running after {lane.name}, ended now: {left}", flush=True)
         seconds[lane.name] = time.monotonic() - lane_began
@@ -137,6 +71,26 @@ def run_lanes(places: Places, *, names: list[str], device: str, more: list[str])
         refused = refused_skips(total.skipped, allowed_skips(places.root / "tests" / "allowed_skips.txt"))
     _print_end(total, refused, seconds, time.monotonic() - began)
     return 1 if total.failed or refused else 0
+
+
+def run_lane(places: Places, lane: Lane, *, results: Path, device: str, more: list[str]) -> Outcome:
+    if lane.name == "static":
+        return run_checkers(places, CHECKERS)
+    if lane.name == "audit":
+        return run_checkers(places, AUDITS)
+    if lane.name == "web":
+        return run_web_tests(places, lane, report=results / "web.xml")
+    return run_pytest(places, lane, results=results, device=device, more=more)
+
+
+def fetch_ahead(places: Places, later: Sequence[Lane]) -> None:
+    """What these lanes need from the network. Each asks for it again, and fails if it is still not there."""
+    if any(lane.needs_browser for lane in later):
+        problem = prepare_browser(places)
+        if problem:
+            print(problem, flush=True)
+    elif any(lane.needs_dashboard for lane in later):
+        dashboard.build_if_needed(places, say=print)
 
 
 def _print_end(

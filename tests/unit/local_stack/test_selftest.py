@@ -1,7 +1,16 @@
 """The closing line counts what the reports say, and a skip needs a permit under CI."""
 
-from pathlib import Path
+from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from local_stack import selftest
 from local_stack.selftest import allowed_skips, read_report, refused_skips
 
 REPORT = """<?xml version="1.0"?><testsuites><testsuite>
@@ -34,3 +43,50 @@ def test_only_skips_on_the_list_are_allowed(tmp_path: Path):
 def test_the_list_of_this_repository_allows_only_what_needs_a_gpu(checkout):
     allowed = allowed_skips(checkout / "tests" / "allowed_skips.txt")
     assert allowed and all("GPU" in line for line in allowed)
+
+
+@pytest.fixture
+def lanes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, list[str]]]:
+    """Run lanes that only say that they ran; the status, and what happened in order. The browser comes at `fetch`."""
+
+    def run(names: list[str], fetch: Callable[[], str]) -> tuple[int, list[str]]:
+        said: list[str] = []
+        fetching = threading.Event()
+
+        def fetched(_: Any) -> str:
+            fetching.set()
+            problem = fetch()
+            said.append(f"fetched{problem}")
+            return problem
+
+        def lane_ran(_: Any, lane: Any, **__: Any) -> selftest.Outcome:
+            if lane.name == "unit" and len(names) > 1:
+                assert fetching.wait(60), "it goes on beside this lane"
+            problem = fetched(None) if lane.needs_browser else ""
+            said.append(lane.name)
+            return selftest.Outcome(failed=1, problems=[problem]) if problem else selftest.Outcome(passed=1)
+
+        monkeypatch.setattr(selftest, "prepare_browser", fetched)
+        monkeypatch.setattr(selftest, "run_lane", lane_ran)
+        monkeypatch.setattr(selftest.leftovers, "adopt_orphans", lambda: None)
+        monkeypatch.setattr(selftest.leftovers, "end_descendants", list)
+        places: Any = SimpleNamespace(var=tmp_path, root=tmp_path)
+        return selftest.run_lanes(places, names=names, device="cpu", more=[]), said
+
+    return run
+
+
+def test_the_browser_is_fetched_beside_the_unit_tests_and_there_before_the_next_lane(lanes) -> None:
+    status, said = lanes(["unit", "integration", "e2e"], fetch=lambda: "")
+    assert status == 0
+    assert sorted(said[:2]) == ["fetched", "unit"] and said[2:] == ["integration", "fetched", "e2e"]
+
+
+def test_a_browser_that_could_not_be_fetched_is_asked_for_again_by_its_lane_which_fails(lanes) -> None:
+    status, said = lanes(["unit", "e2e"], fetch=lambda: ": no network")
+    assert status == 1
+    assert said[-2:] == ["fetched: no network", "e2e"] and said.count("fetched: no network") == 2
+
+
+def test_nothing_is_fetched_for_lanes_that_were_not_asked_for(lanes) -> None:
+    assert lanes(["unit"], fetch=lambda: "") == (0, ["unit"])

@@ -35,6 +35,7 @@ class ControlPlane:
     webui_dist: Path = ROOT / "webui" / "dist"
     port: int = field(default_factory=reserve_port)
     heartbeat_seconds: float = 1.0
+    web_application: str = "control_plane.asgi:application"
     web_options: tuple[str, ...] = ()  # more words for the server of the web process
     settings: dict[str, str] = field(default_factory=dict)  # more environment variables of its processes
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -172,7 +173,7 @@ class ControlPlane:
     def _arguments(self, name: str) -> list[str]:
         celery = ["-m", "celery", "--app", "control_plane", "--workdir", str(ROOT / "platform")]
         if name == "web":
-            words = ["-m", "uvicorn", "control_plane.asgi:application", "--host", "127.0.0.1"]
+            words = ["-m", "uvicorn", self.web_application, "--host", "127.0.0.1"]
             return [
                 *words,
                 "--port",

@@ -29,6 +29,7 @@ async def stack(transactional_db: None, tmp_path: Path) -> AsyncIterator[Stack]:
         "--ws-ping-interval",
         "3600",
     )  # one who does not read does not answer it either
+    stack.plane.web_application = "tests.integration.stream.patient_web:application"
     stack.start("web")
     await asyncio.to_thread(stack.wait_for_web)
     yield stack

@@ -17,10 +17,11 @@ from typing import Any
 from gpu_agents.rollout.controller.prompts import PromptOrder
 from oolong.client import Client
 from oolong.client.models import Run
-from oolong.contracts.attempt import LOG_FILE, OUTBOX_DIRECTORY
-from oolong.contracts.telemetry import Points, decode_line
+from oolong.contracts.attempt import LOG_FILE
+from oolong.contracts.telemetry import Points
 from tests.support.archives import unpack
 from tests.support.control_plane import ROOT
+from tests.support.outboxes import written_lines
 from tests.support.stack import Node, Stack, until
 
 ROWS, EVAL_ROWS = 3000, 32
@@ -287,13 +288,8 @@ def assert_checkpoint_is_whole(stack: Stack, client: Client, checkpoint_id: str,
     assert loaded.returncode == 0, loaded.stderr[-2000:]
 
 
-def _points(directory: Path) -> Iterable[Points]:
-    for file in sorted((directory / OUTBOX_DIRECTORY).glob("*.jsonl")):
-        data = file.read_bytes()
-        for text in data[: data.rfind(b"\n") + 1].splitlines():
-            line = decode_line(text)
-            if isinstance(line, Points):
-                yield line
+def _points(directory: Path) -> list[Points]:
+    return [line for line in written_lines(directory) if isinstance(line, Points)]
 
 
 def _node_environment() -> dict[str, str]:

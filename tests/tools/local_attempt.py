@@ -30,7 +30,8 @@ import msgspec  # noqa: E402
 from oolong.contracts.attempt import AttemptFile, JobFile  # noqa: E402
 from oolong.contracts.lifecycle import JobKind  # noqa: E402
 from oolong.contracts.run_spec import RunSpec  # noqa: E402
-from oolong.contracts.telemetry import AnyLine, decode_line  # noqa: E402
+from oolong.contracts.telemetry import AnyLine  # noqa: E402
+from tests.support.outboxes import written_lines  # noqa: E402
 from tests.support.ports import reserve_port  # noqa: E402
 
 
@@ -55,11 +56,7 @@ class RunningJob:
     process: subprocess.Popen[bytes]
 
     def lines(self) -> list[AnyLine]:
-        return [
-            decode_line(line)
-            for file in sorted((self.directory / "outbox").glob("*.jsonl"))
-            for line in file.read_bytes().splitlines()
-        ]
+        return written_lines(self.directory)
 
     @property
     def result(self) -> dict[str, Any] | None:

@@ -20,8 +20,9 @@ from gpu_agents.rollout.controller.listening_clock import ListeningClock
 from oolong.contracts.attempt import JobFile, read_attempt
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import PublishedWeights
-from oolong.contracts.telemetry import Note, decode_line
+from oolong.contracts.telemetry import Note
 from oolong.sandbox import examine
+from tests.support.outboxes import written_lines
 from tests.support.ports import reserve_port
 from tests.support.waiting import eventually
 from tests.unit.rollout.harness import Harness, run_spec
@@ -79,9 +80,7 @@ class WorkerProcess:
 
     @property
     def notes(self) -> list[str]:
-        files = (self.directory / "outbox").glob("*.jsonl")
-        lines = [decode_line(line) for file in files for line in file.read_bytes().splitlines()]
-        return [line.kind for line in lines if isinstance(line, Note)]
+        return [line.kind for line in written_lines(self.directory) if isinstance(line, Note)]
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:

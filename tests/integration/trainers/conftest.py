@@ -18,7 +18,8 @@ import pytest
 
 from oolong.contracts.attempt import AttemptFile, JobFile, JobResult
 from oolong.contracts.lifecycle import JobKind
-from oolong.contracts.telemetry import AnyLine, decode_line
+from oolong.contracts.telemetry import AnyLine
+from tests.support.outboxes import written_lines
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -60,8 +61,7 @@ class TrainerRun:
         return (self.job_directory / "output.log").read_text()
 
     def lines(self) -> list[AnyLine]:
-        file = self.job_directory / "outbox" / "main-0.jsonl"
-        return [decode_line(line) for line in file.read_bytes().splitlines()]
+        return written_lines(self.job_directory)
 
     def points(self) -> dict[int, dict[str, float]]:
         """x -> metrics of the step."""

@@ -48,7 +48,8 @@ from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.live_changes import LiveFile
 from oolong.contracts.run_spec import RunSpec
-from oolong.contracts.telemetry import AnyLine, Outbox, decode_line
+from oolong.contracts.telemetry import AnyLine, Outbox
+from tests.support.outboxes import written_lines
 from tests.support.waiting import eventually
 
 TOKEN = "attempt-token"
@@ -283,8 +284,7 @@ class Harness:
         await eventually(holds, lambda: f"{self.controller.state()}", seconds=seconds)
 
     def lines(self, job: str) -> list[AnyLine]:
-        files = sorted((self.directory / "jobs" / job / "outbox").glob("*.jsonl"))
-        return [decode_line(line) for file in files for line in file.read_bytes().splitlines()]
+        return written_lines(self.directory / "jobs" / job)
 
     def _job(self, name: str, kind: JobKind, controller_port: int, reward_port: int) -> Job:
         directory = self.directory / "jobs" / name

@@ -8,6 +8,7 @@ by itself, which the random model does now and then.
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable
@@ -20,13 +21,14 @@ import pytest
 
 from gpu_agents.rollout.controller.prompts import PromptOrder
 from oolong.contracts.run_spec import RunSpec
-from oolong.contracts.telemetry import AnyLine, Document, Note, Points
+from oolong.contracts.telemetry import AnyLine, Document, Note, Points, TrajectoryLine
 from tests.integration.rollout.conftest import TinyModel
 from tests.tools.local_attempt import LocalAttempt
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]  # three boots of an engine
 
-BATCH, KILLED_AFTER, MORE = 8, 7, 5  # it goes on for so many steps after the checkpoint
+BATCH, MORE = 8, 5  # it goes on for so many steps after the checkpoint
+MOST_STALE = 3
 ROWS = 300
 
 
@@ -57,7 +59,7 @@ def spec(*, steps: int) -> RunSpec:
                 "max_error_share": 1.0,
             },
             "rollout": {"group_size": 4, "max_new_tokens": 100, "engine_max_running_requests": 32},
-            "staleness": {"max": 3},
+            "staleness": {"max": MOST_STALE},
             "trainer": {"total_train_steps": steps, "groups_per_step": BATCH, "minibatches": 2},
             "checkpoint": {"every_steps": 3},
         }
@@ -90,12 +92,16 @@ def story(tiny: TinyModel, tmp_path_factory: pytest.TempPathFactory) -> Story:
         first.start_all()
         until(first, lambda: trained_steps(first) >= 2)
         kill_engine(first)
-        until(first, lambda: trained_steps(first) >= KILLED_AFTER)
+        until(first, lambda: told_restarts(first)[-1:] == [1.0])
+        # More than the buffer can hold: the engine is at work again.
+        back = trained_steps(first) + MOST_STALE + 2
+        until(first, lambda: trained_steps(first) >= back)
+        until(first, lambda: newest_checkpoint(first) >= first_spanning_step(first))
         kill_trainer(first)
     finally:
         first.stop()
-    newest = sorted((directory / "first" / "checkpoints").glob("step-*"))[-1]
-    resumed_at = int(newest.name.split("-")[1])
+    resumed_at = newest_checkpoint(first)
+    newest = first.directory / "checkpoints" / f"step-{resumed_at:08d}"
     second = attempt("second", steps=resumed_at + MORE, resume=newest)
     try:
         second.start_all()
@@ -129,6 +135,31 @@ def trained_ids(attempt: LocalAttempt) -> dict[int, list[str]]:
 
 def trained_steps(attempt: LocalAttempt) -> int:
     return max(trained_ids(attempt), default=0)
+
+
+def told_restarts(attempt: LocalAttempt) -> list[float]:
+    """As the worker of the engine wrote them down."""
+    return [
+        line.values["engine/restarts"]
+        for line in lines(attempt, "rollout-0")
+        if isinstance(line, Points) and "engine/restarts" in line.values
+    ]
+
+
+def newest_checkpoint(attempt: LocalAttempt) -> int:
+    """Its step, 0 if there is none."""
+    committed = (attempt.directory / "checkpoints").glob("step-*")
+    return max((int(path.name.split("-")[1]) for path in committed), default=0)
+
+
+def first_spanning_step(attempt: LocalAttempt) -> float:
+    """The first that was trained on a trajectory of several versions: each step shows the widest of its own."""
+    found = [
+        line.step
+        for line in lines(attempt, "controller")
+        if isinstance(line, TrajectoryLine) and len(set(line.policy_versions[::2])) > 1
+    ]
+    return min(found, default=math.inf)
 
 
 def kill_engine(attempt: LocalAttempt) -> None:
@@ -189,16 +220,12 @@ def test_ledgers_balance_and_what_recovery_lost_is_named(story: Story) -> None:
 def test_the_killed_engine_was_restarted_and_loaded_the_current_version_first(story: Story) -> None:
     notes = [line for line in lines(story.first, "rollout-0") if isinstance(line, Note)]
     assert [note.kind for note in notes] == ["engine_restarted"]
-    restarts = [
-        line.values["engine/restarts"]
-        for line in lines(story.first, "rollout-0")
-        if isinstance(line, Points) and "engine/restarts" in line.values
-    ]
-    assert restarts[-1] == 1.0
+    assert told_restarts(story.first)[-1] == 1.0
     assert "before any load" not in log_of(story.first, "rollout-0")
 
 
 def test_trajectories_span_versions_and_engine_and_trainer_agree(story: Story) -> None:
+    # Of the whole run: what the first attempt had seen by its checkpoint counts.
     assert story.summaries["controller"]["trajectories_spanning_versions"] > 0
     mismatch = story.summaries["trainer"]["engine_mismatch"]
     assert mismatch["tokens_compared"] >= 2 * 32  # a slow engine skips versions, but not all of them

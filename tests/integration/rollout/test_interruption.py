@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +24,7 @@ from tests.unit.rollout.simulated_world import assert_ledger_is_true
 pytestmark = pytest.mark.engine
 
 STEPS, MOST_STEPS = 5, 20
+MOST_COMPARED = 40
 
 
 def harness(tiny: TinyModel, directory: Path, **sections: Any) -> Harness:
@@ -42,7 +44,7 @@ async def train_steps(
     directory: Path,
     *,
     change: Callable[[WorkerOptions], WorkerOptions] = unchanged,
-    spanning_least: int = 0,
+    enough: Callable[[list[Group]], bool] = lambda groups: True,
     **rollout: Any,
 ) -> list[Group]:
     """Groups of some steps during which versions are published as fast as batches come."""
@@ -53,7 +55,7 @@ async def train_steps(
         await run.trainer.announce(tiny.publish(0, directory / "weights"), "none")
         version = 0
         # A machine that stands still between two steps may let an engine finish all that it has: then some more.
-        while version < STEPS or (len(spanning(groups)) < spanning_least and version < MOST_STEPS):
+        while version < STEPS or (not enough(groups) and version < MOST_STEPS):
             groups += await run.trainer.take(version)
             version += 1
             await run.trainer.announce(tiny.publish(version, directory / "weights"))
@@ -69,6 +71,23 @@ def spanning(groups: list[Group], span: int = 2) -> list[tuple[Group, Trajectory
         for trajectory in group.trajectories
         if len(set(trajectory.policy_versions)) >= span
     ]
+
+
+def compared(groups: list[Group], span: int = 2) -> list[tuple[Group, Trajectory]]:
+    """Of those with so many versions or more, as many as are quickly computed anew, from all steps alike."""
+    found = spanning(groups, span)
+    return found[:: max(1, math.ceil(len(found) / MOST_COMPARED))]
+
+
+def span_versions(groups: list[Group]) -> bool:
+    return len(compared(groups)) >= 10
+
+
+def span_many_versions(groups: list[Group]) -> bool:
+    found = [trajectory for _, trajectory in compared(groups)]
+    versions = {version for trajectory in found for version in trajectory.policy_versions}
+    tokens = sum(len(trajectory.token_ids) for trajectory in found)
+    return span_versions(groups) and len(versions) >= 3 and tokens > 1000
 
 
 def largest_difference(
@@ -90,11 +109,11 @@ def largest_difference(
             "temperature": temperature,
             "weights": {str(v): str(tiny.version(v)) for v in set(trajectory.policy_versions)},
         }
-        for group, trajectory in spanning(groups, span)
+        for group, trajectory in compared(groups, span)
     ]
     assert len(found) >= least, "hardly any trajectory spans versions"
     file = directory / "trajectories.json"
-    file.write_text(json.dumps(found[:40]))
+    file.write_text(json.dumps(found))
     result: dict[str, Any] = json.loads(
         run_with_node_python(tiny.node_python, "recompute_logprobs.py", str(file))
     )
@@ -105,7 +124,9 @@ def largest_difference(
 async def test_every_token_has_the_log_probability_of_the_version_that_it_names(
     tiny: TinyModel, real_engine: RealEngine, tmp_path: Path, temperature: float
 ) -> None:
-    groups = await train_steps(tiny, real_engine, tmp_path, temperature=temperature, spanning_least=10)
+    groups = await train_steps(
+        tiny, real_engine, tmp_path, temperature=temperature, enough=span_many_versions
+    )
     result = largest_difference(tiny, groups, tmp_path, temperature=temperature)
     assert len(result["by_version"]) >= 3
     assert result["tokens"] > 1000
@@ -134,7 +155,7 @@ async def test_aborted_and_sent_anew_every_token_has_the_log_probability_of_its_
     """With spans the client checks them against the same word; here it has nothing else."""
     monkeypatch.setattr("tests.unit.rollout.harness.EngineClient", BeforeSpans)
     groups = await train_steps(
-        tiny, real_engine, tmp_path, interruption="abort", temperature=0.7, spanning_least=10
+        tiny, real_engine, tmp_path, interruption="abort", temperature=0.7, enough=span_many_versions
     )
     result = largest_difference(tiny, groups, tmp_path, temperature=0.7)
     assert len(result["by_version"]) >= 3
@@ -161,7 +182,7 @@ async def test_negative_control_without_retraction_and_flush_they_differ(
     def stale_cache(options: WorkerOptions) -> WorkerOptions:
         return replace(options, pause_mode="in_place")
 
-    groups = await train_steps(tiny, real_engine, tmp_path, change=stale_cache, spanning_least=10)
+    groups = await train_steps(tiny, real_engine, tmp_path, change=stale_cache, enough=span_versions)
     assert largest_difference(tiny, groups, tmp_path)["max"] > 1e-2
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gpu_agents.rollout.engines.launch import LaunchPlan, command, environment
+from gpu_agents.rollout.engines.launch import BOOT_SECONDS, LaunchPlan, command, environment
 from oolong.contracts.rollout import PublishedWeights
 from tests.tools.local_attempt import free_ports
 
@@ -63,7 +63,7 @@ def run_with_node_python(node_python: Path, script: str, *arguments: str) -> str
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=BOOT_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
@@ -145,7 +145,7 @@ def _wait_until_serving(port: int, process: subprocess.Popen[bytes], log: Path) 
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/model_info", headers={"Authorization": f"Bearer {API_KEY}"}
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + BOOT_SECONDS
     while time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()[-3000:]
         try:

@@ -25,6 +25,7 @@ from control_plane.common.errors import Problem, or_not_found
 from control_plane.common.etags import conditional
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
+from control_plane.common.refusals import secret_text
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._ -]*$"
@@ -51,7 +52,7 @@ class MeSerializer(serializers.Serializer[Any]):
 
 class LoginSerializer(StrictSerializer):
     username = serializers.CharField(max_length=120)
-    password = serializers.CharField(max_length=1024, trim_whitespace=False)
+    password = secret_text(max_length=1024, trim_whitespace=False)
 
 
 class CsrfSerializer(serializers.Serializer[Any]):

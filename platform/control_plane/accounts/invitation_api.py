@@ -23,6 +23,7 @@ from control_plane.common.idempotency import idempotent
 from control_plane.common.origin import note_caller
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
+from control_plane.common.refusals import secret_text
 from control_plane.common.schema import INVITATION_STATUSES, PAGE_PARAMETERS, ROLES, page_of
 
 LEVELS = ["project", "team"]
@@ -54,7 +55,7 @@ class CreatedInvitationSerializer(InvitationSerializer):
 
 
 class SecretSerializer(StrictSerializer):
-    secret = serializers.CharField(max_length=100, help_text="what stands behind the # of the link")
+    secret = secret_text(max_length=100, help_text="what stands behind the # of the link")
 
 
 class AcceptSerializer(SecretSerializer):
@@ -62,7 +63,7 @@ class AcceptSerializer(SecretSerializer):
         r"^[A-Za-z0-9][A-Za-z0-9._-]*$", "letters, digits and . _ -, a letter or a digit first", max_length=120,
         required=False,
     )  # fmt: skip
-    password = serializers.CharField(min_length=10, max_length=1024, required=False, trim_whitespace=False)
+    password = secret_text(min_length=10, max_length=1024, required=False, trim_whitespace=False)
     token_name = serializers.CharField(
         max_length=120, required=False, help_text="make a token of this name, too: for the command line"
     )

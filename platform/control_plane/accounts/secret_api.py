@@ -16,16 +16,16 @@ from control_plane.common.clock import rfc3339
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
+from control_plane.common.refusals import secret_text
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 from oolong.contracts.lifecycle import JobKind
 
 
 class SecretSetSerializer(StrictSerializer):
     name = name_field(f"^{secret_services.NAME}$", "capitals, digits and _, a capital first", max_length=64)
-    value = serializers.CharField(
-        max_length=secret_services.MOST_BYTES, trim_whitespace=False, write_only=True,
-        help_text="never shown again",
-    )  # fmt: skip
+    value = secret_text(
+        max_length=secret_services.MOST_BYTES, trim_whitespace=False, help_text="never shown again"
+    )
     hosts = serializers.ListField(
         child=serializers.RegexField(r"^[A-Za-z0-9.-]+(:[0-9]{1,5})?$", max_length=259), max_length=20, required=False,
         help_text="hosts that an import by URL may send it to, as Authorization; host:port for one port alone",

@@ -12,6 +12,7 @@ from control_plane.accounts import tickets
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
+from control_plane.common.parsing import bodyless
 
 
 class StreamTicketSerializer(serializers.Serializer[Any]):
@@ -23,6 +24,7 @@ class StreamTicketsView(APIView):
     scopes = {"POST": None}
 
     @extend_schema(operation_id="create_stream_ticket", request=None, responses={201: StreamTicketSerializer})
+    @bodyless
     def post(self, request: Request) -> Response:
         """For a client that can send no header: `GET /stream?topic=…&ticket=…`, or `auth` on the WebSocket."""
         text, expires_at = tickets.create_ticket(caller_of(request), now=clock.now())

@@ -19,6 +19,7 @@ from control_plane.common.errors import Problem
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer
+from control_plane.common.query import one_of
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 
 MOST_OVERLAP_SECONDS = 7 * 24 * 3600
@@ -86,7 +87,7 @@ class TokensView(APIView):
         responses=page_of(TokenSerializer),
     )
     def get(self, request: Request) -> Response:
-        caller, everybodys = caller_of(request), request.query_params.get("all") == "true"
+        caller, everybodys = caller_of(request), one_of(request, "all", ["true", "false"]) == "true"
         if everybodys and "tokens:admin" not in caller.scopes:
             raise Problem(403, "missing_scope", "the tokens of others need the scope tokens:admin")
         found = selectors.tokens(caller, everybodys=everybodys)

@@ -24,6 +24,7 @@ from control_plane.common.idempotency import idempotent
 from control_plane.common.numbers import whole
 from control_plane.common.pagination import encode, foreign_cursor, paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
+from control_plane.common.query import refused
 from control_plane.common.schema import CHECKPOINT_KINDS, PAGE_PARAMETERS, page_of
 
 
@@ -294,6 +295,10 @@ class RowsView(APIView):
         if after is None:
             raise foreign_cursor(page.after or "")
         text, split = request.query_params.get("q", ""), request.query_params.get("split", "")
+        if split and split not in version.splits:
+            raise refused(
+                "split", f"split={split[:60]!r}: {version.ref} has {', '.join(sorted(version.splits))}"
+            )
         if text or split:
             matching = list(derivation.search(version, text, split=split, after=after, limit=page.limit + 1))
             more = len(matching) > page.limit

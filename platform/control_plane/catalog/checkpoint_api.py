@@ -26,11 +26,12 @@ from control_plane.catalog.serve import blob_response
 from control_plane.catalog.show import alias_as_json, checkpoint_as_json
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
-from control_plane.common.errors import Problem, conflict, or_not_found, unprocessable
+from control_plane.common.errors import Problem, conflict, or_not_found
 from control_plane.common.etags import conditional
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
+from control_plane.common.query import one_of
 from control_plane.common.schema import CHECKPOINT_KINDS, PAGE_PARAMETERS, page_of
 
 ALIAS = name_field(
@@ -107,17 +108,11 @@ class CheckpointsView(APIView):
         found = selectors.checkpoints(caller_of(request))
         if run := request.query_params.get("run"):
             found = found.filter(run_id=run)
-        if state := request.query_params.get("state"):
-            if state not in CheckpointState.values:
-                raise unprocessable("invalid", f"state={state!r}: one of {', '.join(CheckpointState.values)}")
+        if state := one_of(request, "state", CheckpointState.values):
             found = found.filter(state=state)
-        if kind := request.query_params.get("kind"):
-            if kind not in CHECKPOINT_KINDS:
-                raise unprocessable("invalid", f"kind={kind!r}: one of {', '.join(CHECKPOINT_KINDS)}")
+        if kind := one_of(request, "kind", CHECKPOINT_KINDS):
             found = found.filter(kind=kind)
-        if final := request.query_params.get("final"):
-            if final not in ("true", "false"):
-                raise unprocessable("invalid", f"final={final!r}: true or false")
+        if final := one_of(request, "final", ["true", "false"]):
             found = found.filter(final=final == "true")
         return Response(paginate(found, read_page(request), checkpoint_as_json))
 

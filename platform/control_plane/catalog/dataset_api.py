@@ -18,10 +18,11 @@ from control_plane.catalog.measurement_services import ask_measurement
 from control_plane.catalog.models import DatasetAlias, DatasetMeasurement
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
-from control_plane.common.errors import or_not_found, unprocessable
+from control_plane.common.errors import or_not_found
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
+from control_plane.common.query import refused
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 
 ALIAS = name_field(
@@ -201,7 +202,7 @@ class MeasurementsView(APIView):
         version = selectors.version_for(caller_of(request), version_id)
         text = request.query_params.get("over", "")
         if text and not (text.isdecimal() and len(text) < 10):
-            raise unprocessable("invalid", f"over={text!r}: a number of tokens")
+            raise refused("over", f"over={text[:40]!r}: a number of tokens")
         over = int(text) if text else None
         found = version.measurements.select_related("model")
         return Response(paginate(found, read_page(request), partial(measurement_as_json, over=over)))

@@ -38,6 +38,9 @@ def derive_version(
     ):
         message = f"give 2 to {rows.MAX_SPLITS} splits with ratios above 0 and at most 1"
         raise unprocessable("invalid", message, [FieldError("/ratios", "ratios", message)])
+    if odd := [name for name in ratios if not name.strip() or len(name) > rows.MAX_SPLIT_NAME]:
+        message = f"{odd[0][:80]!r} is no name of a split: 1 to {rows.MAX_SPLIT_NAME} characters"
+        raise unprocessable("invalid", message, [FieldError("/ratios", "split_name", message)])
     total = sum(ratios.values())
     if abs(total - 1) > RATIO_TOLERANCE:
         message = f"the ratios add up to {total:g}; they are shares of the rows and add up to 1"

@@ -17,10 +17,11 @@ from control_plane.accounts.caller import caller_of
 from control_plane.catalog import function_services as services
 from control_plane.catalog import selectors, store
 from control_plane.catalog.show import function_as_json, function_version_as_json
-from control_plane.common.errors import or_not_found, unprocessable
+from control_plane.common.errors import or_not_found
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
+from control_plane.common.query import one_of
 from control_plane.common.schema import PAGE_PARAMETERS, SOURCE_KINDS, page_of
 from oolong.contracts.user_source import MAX_SOURCE_BYTES, SourceKind
 
@@ -74,9 +75,7 @@ class FunctionsView(APIView):
     )
     def get(self, request: Request) -> Response:
         found = selectors.functions(caller_of(request))
-        if kind := request.query_params.get("kind"):
-            if kind not in SOURCE_KINDS:
-                raise unprocessable("invalid", f"kind={kind!r}: one of {', '.join(SOURCE_KINDS)}")
+        if kind := one_of(request, "kind", SOURCE_KINDS):
             found = found.filter(kind=kind)
         return Response(paginate(found, read_page(request), function_as_json))
 

@@ -24,6 +24,7 @@ MAX_ROWS = 5_000_000
 MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_CELL_BYTES = 256 * 1024
 MAX_SPLITS = 20
+MAX_SPLIT_NAME = 60  # characters
 ERRORS_SHOWN = 50
 SAMPLE_CHARACTERS = 80
 
@@ -229,11 +230,11 @@ def canonical(row: dict[str, Any], mapping: Mapping, number: int) -> CanonicalRo
     split = mapping.default_split
     if mapping.split_column is not None and row.get(mapping.split_column) is not None:
         split = _text(row, mapping.split_column)
-        if len(split) > 60:
+        if len(split) > MAX_SPLIT_NAME:
             raise RowFault(
                 mapping.split_column,
                 "split_too_long",
-                f"a split's name has at most 60 characters: {_sample(split)}",
+                f"a split's name has at most {MAX_SPLIT_NAME} characters: {_sample(split)}",
             )
     values = {
         name: prompt if name == "prompt" else _text(row, name, numbers=True)

@@ -36,11 +36,8 @@ class _Rejected(Exception):
 def limit_of(purpose: str) -> int:
     """Bytes that an upload of this purpose has at most. 422 for a purpose that there is not."""
     if purpose not in MAX_UPLOAD_BYTES:
-        raise unprocessable(
-            "invalid",
-            f"purpose={purpose!r}: dataset or model",
-            [FieldError("/purpose", "unknown", "dataset or model")],
-        )
+        message = f"purpose={purpose!r}: dataset or model"
+        raise unprocessable("invalid", message, [FieldError("/purpose", "unknown", message)])
     return MAX_UPLOAD_BYTES[purpose]
 
 
@@ -53,6 +50,7 @@ def take_upload(
         with store.new_blob(limit=limit) as writer:
             for chunk in store.read_chunks(stream):
                 writer.write(chunk)
+            _refuse_empty(writer, "the body has no bytes; send the file as the body of the request")
             if sha256 is not None and writer.blob.sha256 != sha256.lower():
                 raise _Rejected
     except store.TooLarge as error:
@@ -64,9 +62,12 @@ def take_upload(
             "checksum",
             f"X-Content-SHA256 is {sha256}, the {writer.bytes} bytes received have {writer.blob.sha256}",
         ) from error
-    if not writer.bytes:
-        raise unprocessable("empty", "the upload has no bytes; send the file as the request's body")
     return _keep_upload(caller, writer.blob, filename=filename, purpose=purpose)
+
+
+def _refuse_empty(writer: store.BlobWriter, message: str, *errors: FieldError) -> None:
+    if not writer.bytes:
+        raise unprocessable("empty", message, list(errors))
 
 
 def _keep_upload(caller: Caller, blob: store.Blob, *, filename: str, purpose: str) -> Upload:
@@ -96,6 +97,7 @@ def fetch_upload(caller: Caller, url: str, *, secret: str = "", now: datetime) -
         ):
             for chunk in chunks:
                 writer.write(chunk)
+            _refuse_empty(writer, f"{url} has no bytes", FieldError("/url", "empty", "there are no bytes"))
     except AddressRefused as error:
         raise unprocessable(
             "address_refused", str(error), [FieldError("/url", "address_refused", str(error))]
@@ -104,8 +106,6 @@ def fetch_upload(caller: Caller, url: str, *, secret: str = "", now: datetime) -
         raise unprocessable(
             "fetch_failed", str(error), [FieldError("/url", "fetch_failed", str(error))]
         ) from error
-    if not writer.bytes:
-        raise unprocessable("empty", f"{url} has no bytes")
     return _keep_upload(caller, writer.blob, filename=urlsplit(url).path, purpose="dataset")
 
 

@@ -18,7 +18,7 @@ from control_plane.catalog.models import UploadSession
 from control_plane.catalog.show import upload_as_json
 from control_plane.common.clock import rfc3339
 from control_plane.common.idempotency import idempotent
-from control_plane.common.parsing import StrictSerializer
+from control_plane.common.parsing import StrictSerializer, bodyless
 
 
 class SessionBeginSerializer(StrictSerializer):
@@ -124,6 +124,7 @@ class UploadSessionCompleteView(APIView):
     scopes = {"POST": None}
 
     @extend_schema(operation_id="complete_upload_session", request=None, responses=UploadSerializer)
+    @bodyless
     def post(self, request: Request, session_id: str) -> Response:
         _, session = _own(request, session_id)
         return Response(upload_as_json(services.complete_session(session)))

@@ -53,11 +53,8 @@ def ask_validation(
         raise unprocessable("mapping_invalid", faults[0].message, faults)
     guessed, compression = format_of(upload.filename)
     if format and format not in FORMATS:
-        raise unprocessable(
-            "invalid",
-            f"format={format!r}: one of {', '.join(FORMATS)}",
-            [FieldError("/format", "unknown", "unknown")],
-        )
+        message = f"format={format!r}: one of {', '.join(FORMATS)}"
+        raise unprocessable("invalid", message, [FieldError("/format", "unknown", message)])
     with transaction.atomic():
         refuse_too_many_checks(caller.project)
         return DatasetValidation.objects.create(

@@ -17,6 +17,7 @@ from control_plane.catalog.show import version_as_json
 from control_plane.common.errors import or_not_found
 from control_plane.common.idempotency import idempotent
 from control_plane.common.parsing import StrictSerializer
+from control_plane.common.query import refused
 
 
 class DeriveSerializer(StrictSerializer):
@@ -81,6 +82,8 @@ class DifferenceView(APIView):
         caller = caller_of(request)
         new = selectors.version_for(caller, version_id)
         reference = request.query_params.get("from", "")
+        if not reference:
+            raise refused("from", "from= is missing: the version to compare with, as name@2")
         old = or_not_found(selectors.find_version(caller, reference), "dataset version", reference)
         return Response(derivation.difference(old, new))
 

@@ -108,9 +108,7 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
         exception = exceptions.PermissionDenied(str(exception) or None)
     if isinstance(exception, exceptions.ValidationError):
         errors = _field_errors(exception.get_full_details(), "")
-        detail = (
-            "; ".join(f"{error.pointer}: {error.message}" for error in errors[:3]) or "the request is invalid"
-        )
+        detail = "; ".join(_said(error) for error in errors[:3]) or "the request is invalid"
         return Response(
             body(422, "invalid", detail, request_id, errors), status=422, content_type=CONTENT_TYPE
         )
@@ -137,6 +135,10 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
     return None
 
 
+def _said(error: FieldError) -> str:
+    return f"{error.pointer}: {error.message}" if error.pointer else error.message
+
+
 def _field_errors(details: Any, pointer: str) -> list[FieldError]:
     if isinstance(details, dict) and set(details) == {"message", "code"}:
         return [FieldError(pointer, str(details["code"]), str(details["message"]))]
@@ -155,10 +157,12 @@ def _field_errors(details: Any, pointer: str) -> list[FieldError]:
     return []
 
 
-def problem_response(request: HttpRequest, status: int, code: str, detail: str) -> JsonResponse:
+def problem_response(
+    request: HttpRequest, status: int, code: str, detail: str, errors: list[FieldError] | None = None
+) -> JsonResponse:
     """The same document from a place that DRF does not reach."""
     return JsonResponse(
-        body(status, code, detail, getattr(request, "request_id", "")),
+        body(status, code, detail, getattr(request, "request_id", ""), errors),
         status=status,
         content_type=CONTENT_TYPE,
     )

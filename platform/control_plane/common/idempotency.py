@@ -38,7 +38,7 @@ def idempotent(view: Callable[..., Response] | None = None, *, secret: bool = Fa
         if not key:
             return view(self, request, *args, **kwargs)
         if len(key) > 255:
-            raise Problem(422, "invalid", "Idempotency-Key is longer than 255 characters")
+            raise Problem(422, "invalid", f"Idempotency-Key has {len(key)} characters; 255 at most")
         digest = _digest(request)
         with transaction.atomic():
             record, first = IdempotencyKey.objects.select_for_update().get_or_create(

@@ -19,7 +19,7 @@ from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
 
-from control_plane.common.errors import problem_response
+from control_plane.common.errors import FieldError, problem_response
 from control_plane.common.hub import Mailbox, hub
 from control_plane.common.numbers import whole
 
@@ -59,8 +59,9 @@ def long_poll(view: View, *, id: str, shown: str, status: Callable[[str], str | 
             return await sync_to_async(view)(request, **names)  # type: ignore[no-any-return]
         seconds = whole(text)
         if seconds is None or seconds > LONGEST_SECONDS:
+            message = f"wait={text[:40]!r}: whole seconds, from 0 to {LONGEST_SECONDS}"
             return problem_response(
-                request, 422, "invalid", f"wait={text[:40]!r}: whole seconds, from 0 to {LONGEST_SECONDS}"
+                request, 422, "invalid", message, [FieldError("/wait", "invalid", message)]
             )
         # In any thread, and each call gives its connection back.
         answer = database_sync_to_async(view, thread_sensitive=False)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from typing import Any
 
 from rest_framework import exceptions, serializers
 from rest_framework.parsers import JSONParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.common.refusals import said_with_values
 
 DEEPEST = 64  # levels of a body; a spec has five
 
@@ -66,18 +72,39 @@ def name_field(pattern: str, words: str, *, max_length: int, required: bool = Tr
     )
 
 
+def refuse_unknown_keys(document: Mapping[str, Any], known: Iterable[str]) -> None:
+    names = list(known)
+    if unknown := sorted(set(map(str, document)) - set(names)):
+        there = f"known: {', '.join(names) or 'none'}"
+        raise serializers.ValidationError(
+            {
+                name: [exceptions.ErrorDetail(f"unknown key {name!r}; {there}", "unknown_key")]
+                for name in unknown
+            }
+        )
+
+
+def bodyless(view: Callable[..., Response]) -> Callable[..., Response]:
+    """Decorate a POST handler whose address says it all: what a body asks for would be passed over in silence."""
+
+    @wraps(view)
+    def wrapped(self: Any, request: Request, *args: Any, **kwargs: Any) -> Response:
+        if isinstance(request.data, dict):
+            refuse_unknown_keys(request.data, ())
+        elif request.data:
+            raise serializers.ValidationError("this address takes no body")
+        return view(self, request, *args, **kwargs)
+
+    return wrapped
+
+
 class StrictSerializer(serializers.Serializer[Any]):
     """A request body: a key that is not in it is a mistake of the caller, and said so."""
 
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, dict):
-            unknown = sorted(set(map(str, data)) - set(self.fields))
-            if unknown:
-                known = ", ".join(self.fields)
-                raise serializers.ValidationError(
-                    {
-                        name: [exceptions.ErrorDetail(f"unknown key {name!r}; known: {known}", "unknown_key")]
-                        for name in unknown
-                    }
-                )
-        return super().to_internal_value(data)
+            refuse_unknown_keys(data, self.fields)
+        try:
+            return super().to_internal_value(data)
+        except serializers.ValidationError as error:
+            raise serializers.ValidationError(said_with_values(self, data, error.detail)) from error

@@ -1,14 +1,28 @@
-"""What exports share: a moment out of the address, and a cell that a spreadsheet does not compute."""
+"""What lists and exports share: words and moments out of the address, and cells that no spreadsheet computes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from control_plane.common.errors import FieldError, unprocessable
+from control_plane.common.errors import FieldError, Problem, unprocessable
+from control_plane.common.refusals import MOST_SHOWN
+
+
+def refused(name: str, message: str) -> Problem:
+    return unprocessable("invalid", message, [FieldError(f"/{name}", "invalid", message)])
+
+
+def one_of(request: Request, name: str, allowed: Sequence[str]) -> str:
+    """Empty when it is left out; 422 when it is another word."""
+    text = request.query_params.get(name, "")
+    if text and text not in allowed:
+        raise refused(name, f"{name}={text[:MOST_SHOWN]!r}: one of {', '.join(allowed)}")
+    return text
 
 
 def read_moment(request: Request, name: str) -> datetime | None:
@@ -19,8 +33,8 @@ def read_moment(request: Request, name: str) -> datetime | None:
     try:
         return serializers.DateTimeField().to_internal_value(text)
     except (serializers.ValidationError, OverflowError) as error:
-        message = f"{name}={text!r} is no moment; say it like 2026-11-20T10:00:00Z"
-        raise unprocessable("invalid", message, [FieldError(f"/{name}", "invalid", message)]) from error
+        message = f"{name}={text[:MOST_SHOWN]!r} is no moment; say it like 2026-11-20T10:00:00Z"
+        raise refused(name, message) from error
 
 
 def plain_cell(value: Any) -> Any:

@@ -135,7 +135,8 @@ class Limiter:
             UNLIMITED.inc()
             return None
         known, kind, quota, used, left = answer
-        charge = Charge(bool(known), kind.decode(), int(quota), int(used), int(left))
+        # In its last second a budget has 0 whole ones left, and who comes again at once is refused again.
+        charge = Charge(bool(known), kind.decode(), int(quota), int(used), max(1, int(left)))
         if charge.is_over:
             REFUSED.labels(charge.kind).inc()
         return charge

@@ -13,7 +13,7 @@ from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
 from control_plane.common.idempotency import idempotent
-from control_plane.common.parsing import StrictSerializer
+from control_plane.common.parsing import StrictSerializer, bodyless
 from control_plane.common.schema import NODE_STATUSES
 from control_plane.fleet import selectors, services
 from control_plane.fleet.models import Intent
@@ -79,6 +79,7 @@ class CordonView(_IntentView):
 
     @extend_schema(operation_id="cordon_node", request=None, responses=NodeSerializer)
     @idempotent
+    @bodyless
     def post(self, request: Request, node_id: str) -> Response:
         return self.set_intent(node_id)
 
@@ -88,6 +89,7 @@ class UncordonView(_IntentView):
 
     @extend_schema(operation_id="uncordon_node", request=None, responses=NodeSerializer)
     @idempotent
+    @bodyless
     def post(self, request: Request, node_id: str) -> Response:
         return self.set_intent(node_id)
 
@@ -97,6 +99,7 @@ class DrainView(_IntentView):
 
     @extend_schema(operation_id="drain_node", request=None, responses=NodeSerializer)
     @idempotent
+    @bodyless
     def post(self, request: Request, node_id: str) -> Response:
         return self.set_intent(node_id)
 
@@ -120,6 +123,7 @@ class EnrolmentTokensView(APIView):
         operation_id="create_enrolment_token", request=None, responses={201: EnrolmentTokenSerializer}
     )
     @idempotent(secret=True)
+    @bodyless
     def post(self, request: Request) -> Response:
         token, expires_at = services.create_enrolment_token(now=clock.now())
         return Response({"token": token, "expires_at": rfc3339(expires_at)}, status=201)

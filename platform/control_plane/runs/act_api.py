@@ -10,6 +10,7 @@ from rest_framework.views import APIView
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
 from control_plane.common.idempotency import idempotent
+from control_plane.common.parsing import bodyless
 from control_plane.runs import drafts, lineage, live_changes, selectors, submission
 from control_plane.runs.serializers import ChangeSerializer, CloneSerializer, RunDetailSerializer, body_of
 from control_plane.runs.show import run_detail_as_json
@@ -20,6 +21,7 @@ class SubmitView(APIView):
 
     @extend_schema(operation_id="submit_run", request=None, responses={202: RunDetailSerializer})
     @idempotent
+    @bodyless
     def post(self, request: Request, run_id: str) -> Response:
         caller = caller_of(request)
         run = drafts.submit_draft(caller, selectors.run_for(caller, run_id).pk, now=clock.now())
@@ -31,6 +33,7 @@ class PauseView(APIView):
 
     @extend_schema(operation_id="pause_run", request=None, responses={202: RunDetailSerializer})
     @idempotent
+    @bodyless
     def post(self, request: Request, run_id: str) -> Response:
         run = submission.pause_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
         return Response(run_detail_as_json(run), status=202)
@@ -41,6 +44,7 @@ class ResumeView(APIView):
 
     @extend_schema(operation_id="resume_run", request=None, responses={202: RunDetailSerializer})
     @idempotent
+    @bodyless
     def post(self, request: Request, run_id: str) -> Response:
         run = submission.resume_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
         return Response(run_detail_as_json(run), status=202)
@@ -66,6 +70,7 @@ class RetryView(APIView):
 
     @extend_schema(operation_id="retry_run", request=None, responses={201: RunDetailSerializer})
     @idempotent
+    @bodyless
     def post(self, request: Request, run_id: str) -> Response:
         caller = caller_of(request)
         run = lineage.retry_run(caller, selectors.run_for(caller, run_id), now=clock.now())
@@ -93,6 +98,7 @@ class StopView(APIView):
 
     @extend_schema(operation_id="stop_run", request=None, responses={202: RunDetailSerializer})
     @idempotent
+    @bodyless
     def post(self, request: Request, run_id: str) -> Response:
         run = submission.stop_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
         return Response(run_detail_as_json(run), status=202)
@@ -107,6 +113,7 @@ class CancelView(APIView):
         responses={202: OpenApiResponse(RunDetailSerializer, description="it ends without a checkpoint")},
     )
     @idempotent
+    @bodyless
     def post(self, request: Request, run_id: str) -> Response:
         caller = caller_of(request)
         run = submission.cancel_run(
@@ -126,6 +133,7 @@ class ForceStopView(APIView):
         },
     )
     @idempotent
+    @bodyless
     def post(self, request: Request, run_id: str) -> Response:
         caller = caller_of(request)
         run = submission.force_stop_run(selectors.run_for(caller, run_id).pk, by=caller, now=clock.now())

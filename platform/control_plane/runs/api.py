@@ -22,6 +22,8 @@ from control_plane.common.pagination import (
     read_page,
     whole_page,
 )
+from control_plane.common.parsing import refuse_unknown_keys
+from control_plane.common.refusals import shown
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 from control_plane.runs import drafts, search, selectors, submission, templates, views
 from control_plane.runs.dedupe import create_once
@@ -57,7 +59,7 @@ class ValidateView(APIView):
 
     @extend_schema(operation_id="validate_run", request=SpecSerializer, responses=ValidationSerializer)
     def post(self, request: Request) -> Response:
-        return Response(_validation(resolve_spec(caller_of(request), _spec_of(request))))
+        return Response(_validation(resolve_spec(caller_of(request), _spec_of(request, SpecSerializer))))
 
 
 class PlanView(APIView):
@@ -66,7 +68,7 @@ class PlanView(APIView):
     @extend_schema(operation_id="plan_run", request=SpecSerializer, responses=PlanSerializer)
     def post(self, request: Request) -> Response:
         caller = caller_of(request)
-        resolved = resolve_spec(caller, _spec_of(request))
+        resolved = resolve_spec(caller, _spec_of(request, SpecSerializer))
         plan = None if resolved.errors else dry_run(caller, resolved, now=clock.now()).as_json()
         return Response({**_validation(resolved), "plan": plan})
 
@@ -118,15 +120,16 @@ class RunsView(APIView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        caller, draft, now = caller_of(request), _wants_draft(request), clock.now()
+        caller, now = caller_of(request), clock.now()
+        spec, draft = _spec_of(request, CreateRunSerializer), _wants_draft(request)
         if key := _dedupe_key(request):
             if draft:
                 message = "a draft is not submitted, so no pipeline waits for it: leave dedupe_key out"
                 raise unprocessable("invalid", message, [FieldError("/dedupe_key", "of_a_draft", message)])
-            run, made = create_once(caller, _spec_of(request), key=key, now=now)
+            run, made = create_once(caller, spec, key=key, now=now)
             return Response(run_detail_as_json(run), status=201 if made else 200)
         make = drafts.create_draft if draft else submission.create_run
-        run = make(caller, _spec_of(request), now=now)
+        run = make(caller, spec, now=now)
         return Response(run_detail_as_json(run), status=201)
 
 
@@ -223,18 +226,18 @@ def _dedupe_key(request: Request) -> str:
     return key
 
 
-def _spec_of(request: Request) -> Any:
+def _spec_of(request: Request, form: type[SpecSerializer]) -> Any:
     if not isinstance(request.data, dict) or "spec" not in request.data:
         raise unprocessable(
             "invalid",
             'the body must be {"spec": {...}}',
             [FieldError("/spec", "required", "spec is missing")],
         )
+    refuse_unknown_keys(request.data, form().fields)
     spec = request.data["spec"]
+    if not isinstance(spec, dict):
+        message = f"spec={shown(spec)}: an object, as the RunSpec reference has it"
+        raise unprocessable("invalid", message, [FieldError("/spec", "invalid", message)])
     if "template" not in request.data:
         return spec
-    if not isinstance(spec, dict):
-        raise unprocessable(
-            "invalid", "spec is no object", [FieldError("/spec", "invalid", "an object is needed")]
-        )
     return templates.with_template(caller_of(request), request.data["template"], spec)

@@ -21,7 +21,7 @@ from control_plane.catalog.retention import Policy, Verdict
 from control_plane.common import clock
 from control_plane.common.etags import conditional
 from control_plane.common.idempotency import idempotent
-from control_plane.common.parsing import StrictSerializer
+from control_plane.common.parsing import StrictSerializer, bodyless
 from control_plane.common.schema import CHECKPOINT_KINDS
 from control_plane.runs.checkpoints import lineage, model_card, needs_of_runs
 
@@ -172,6 +172,7 @@ class RetentionApplyView(APIView):
         description="Frees, by the project's own policy, what a plan of this moment would free.",
     )
     @idempotent
+    @bodyless
     def post(self, request: Request) -> Response:
         project = caller_of(request).project
         policy, _ = registry.policy_of(project)

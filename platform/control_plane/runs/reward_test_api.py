@@ -12,10 +12,10 @@ from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
-from control_plane.common.errors import unprocessable
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer
+from control_plane.common.query import one_of
 from control_plane.common.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
 from control_plane.runs import reward_tests
 from control_plane.runs.serializers import DatasetRefSerializer
@@ -99,9 +99,7 @@ class RewardTestsView(APIView):
         found = reward_tests.tests(caller_of(request))
         if reward := request.query_params.get("reward"):
             found = found.filter(reward=reward)
-        if verdict := request.query_params.get("verdict"):
-            if verdict not in VERDICTS:
-                raise unprocessable("invalid", f"verdict={verdict!r}: one of {', '.join(VERDICTS)}")
+        if verdict := one_of(request, "verdict", VERDICTS):
             found = found.filter(verdict=verdict)
         return Response(paginate(found, read_page(request), reward_tests.test_as_json))
 

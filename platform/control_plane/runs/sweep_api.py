@@ -12,7 +12,7 @@ from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, paginate_together, read_page
-from control_plane.common.parsing import StrictSerializer
+from control_plane.common.parsing import StrictSerializer, bodyless
 from control_plane.common.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
 from control_plane.runs import sweeps
 from control_plane.runs.sweep_show import STATES, sweep_as_json, sweeps_as_json, trial_as_json
@@ -112,6 +112,7 @@ class PauseSweepView(APIView):
 
     @extend_schema(operation_id="pause_sweep", request=None, responses={202: SweepSerializer})
     @idempotent
+    @bodyless
     def post(self, request: Request, sweep_id: str) -> Response:
         caller = caller_of(request)
         sweeps.pause_sweep(sweeps.sweep_for(caller, sweep_id).pk, now=clock.now())
@@ -123,6 +124,7 @@ class ResumeSweepView(APIView):
 
     @extend_schema(operation_id="resume_sweep", request=None, responses={202: SweepSerializer})
     @idempotent
+    @bodyless
     def post(self, request: Request, sweep_id: str) -> Response:
         caller = caller_of(request)
         sweeps.resume_sweep(sweeps.sweep_for(caller, sweep_id).pk, now=clock.now())
@@ -134,6 +136,7 @@ class CancelSweepView(APIView):
 
     @extend_schema(operation_id="cancel_sweep", request=None, responses={202: SweepSerializer})
     @idempotent
+    @bodyless
     def post(self, request: Request, sweep_id: str) -> Response:
         caller = caller_of(request)
         sweeps.cancel_sweep(sweeps.sweep_for(caller, sweep_id).pk, by=caller, now=clock.now())

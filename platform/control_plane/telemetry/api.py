@@ -296,7 +296,7 @@ class AlertsView(APIView):
     )
     def get(self, request: Request, run_id: str) -> Response:
         found = alerts.alerts_of(run_for(caller_of(request), run_id))
-        if request.query_params.get("open") == "true":
+        if one_of(request, "open", ["true", "false"]) == "true":
             found = found.filter(closed_at=None)
         return Response(paginate(found, read_page(request), alerts.alert_as_json))
 
@@ -327,18 +327,12 @@ class LogsView(APIView):
     def get(self, request: Request, run_id: str) -> Response:
         """Poll with offset=next_offset until `end` to follow a log, or subscribe to run:<id>:logs."""
         run = run_for(caller_of(request), run_id)
+        incarnation, offset = whole_number(request, "incarnation", lowest=0), whole_number(request, "offset")
+        limit = whole_number(request, "limit", lowest=1, highest=selectors.MOST_LOG_BYTES) or 65536
         job = request.query_params.get("job", "")
         if not job:
             return Response({"data": selectors.logs(run)})
-        return Response(
-            selectors.log(
-                run,
-                job,
-                incarnation=whole_number(request, "incarnation", lowest=0),
-                offset=whole_number(request, "offset") or 0,
-                limit=whole_number(request, "limit", lowest=1, highest=selectors.MOST_LOG_BYTES) or 65536,
-            )
-        )
+        return Response(selectors.log(run, job, incarnation=incarnation, offset=offset or 0, limit=limit))
 
 
 def _wanted(request: Request) -> charts.Wanted:

@@ -13,7 +13,7 @@ from control_plane.common import clock
 from control_plane.common.errors import unprocessable
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
-from control_plane.common.parsing import StrictSerializer, name_field
+from control_plane.common.parsing import StrictSerializer, bodyless, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 from control_plane.webhooks import selectors, services
 from control_plane.webhooks.selectors import delivery_as_json, webhook_as_json
@@ -144,6 +144,7 @@ class RotateSecretView(APIView):
         operation_id="rotate_webhook_secret", request=None, responses={200: CreatedWebhookSerializer}
     )
     @idempotent(secret=True)
+    @bodyless
     def post(self, request: Request, webhook_id: str) -> Response:
         webhook = selectors.webhook_for(caller_of(request), webhook_id)
         webhook, secret = services.rotate_secret(webhook.pk, now=clock.now())
@@ -155,6 +156,7 @@ class TestWebhookView(APIView):
 
     @extend_schema(operation_id="send_test_webhook", request=None, responses={202: DeliverySerializer})
     @idempotent
+    @bodyless
     def post(self, request: Request, webhook_id: str) -> Response:
         caller = caller_of(request)
         delivery = services.send_test(selectors.webhook_for(caller, webhook_id), by=caller, now=clock.now())
@@ -187,6 +189,7 @@ class RedeliverView(APIView):
 
     @extend_schema(operation_id="redeliver_webhook", request=None, responses={202: DeliverySerializer})
     @idempotent
+    @bodyless
     def post(self, request: Request, delivery_id: str) -> Response:
         delivery = selectors.delivery_for(caller_of(request), delivery_id)
         again = services.redeliver(delivery, now=clock.now())

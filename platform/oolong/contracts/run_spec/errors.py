@@ -20,7 +20,7 @@ class SpecError(BaseModel):
 _LONGEST_VALUE_SHOWN = 60
 
 
-def _said_with_value(kind: str, message: str, value: Any) -> str:
+def said_with_value(kind: str, message: str, value: Any) -> str:
     """The message with the refused value, for the kinds of fault whose message lacks it."""
     if kind == "missing":
         return "required, and missing"
@@ -52,7 +52,7 @@ def read_spec(document: Any) -> RunSpec | list[SpecError]:
                 message=(
                     f"unknown key {fault['loc'][-1]!r}; the RunSpec reference lists this section's keys"
                     if fault["type"] == "extra_forbidden"
-                    else _said_with_value(fault["type"], fault["msg"], fault["input"])
+                    else said_with_value(fault["type"], fault["msg"], fault["input"])
                 ),
             )
             for fault in error.errors(include_url=False)

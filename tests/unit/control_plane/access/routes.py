@@ -318,7 +318,6 @@ SHARED = ("/pool/",)
 # The object is there, and still this answers 404: the run has no such document, the question names no version.
 LACKING = {
     "GET /runs/{run_id}/documents/{name}",
-    "GET /dataset-versions/{version_id}/diff",
     "GET /checkpoint-gates/{alias}/verdict",
 }
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.db import transaction
+from drf_spectacular.generators import SchemaGenerator
 
 from control_plane.accounts.models import Membership
 from control_plane.runs.models import Attempt, Run
 from control_plane.telemetry.models import OutboxFile
-from tests.unit.control_plane.access.doors import Route, all_routes, call
+from tests.unit.control_plane.access.doors import PLAIN_VALUES, Route, all_routes, call
 from tests.unit.control_plane.access.objects import World, api
+from tests.unit.control_plane.access.refusals import ELSEWHERE, SECRET, forms, questions, rows_in_tables
 from tests.unit.control_plane.access.routes import LACKING, NODE, OPEN, ROUTES, SHARED, STALE
 
 HEARTBEAT = (
@@ -165,3 +168,61 @@ def test_only_operators_let_a_run_go_ahead_of_the_others(world: World) -> None:
     refused = api(world.tokens["editor"], "POST", "/runs", {"spec": spec}).json()
     assert [error["pointer"] for error in refused["errors"]] == ["/placement/priority"]
     assert api(world.tokens["operator"], "POST", "/runs", {"spec": spec}).status_code == 201
+
+
+# --- what is wrong is told field by field, and nothing of it stays
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    found: dict[str, Any] = SchemaGenerator(api_version="v1").get_schema(request=None, public=True)
+    return found
+
+
+def faults_of(world: World, name: str, body: Any, query: str = "") -> dict[str, str]:
+    """Pointer → message of the refusal."""
+    method, _, path = name.partition(" ")
+    reply = api(world.tokens["alice"], method, path.format_map({**PLAIN_VALUES, **world.ids}) + query, body)
+    assert reply.status_code == 422, (name, query, body, reply.status_code, reply.content[:500])
+    return {error["pointer"]: error["message"] for error in reply.json()["errors"]}
+
+
+def test_a_body_that_is_wrong_in_every_field_is_told_each_with_what_stands_there(
+    world: World, schema: dict[str, Any]
+) -> None:
+    before, routes = rows_in_tables(), list(forms(schema))
+    assert len(routes) > 60
+    for form in routes:
+        told = faults_of(world, form.name, form.wrong) if form.wrong else {}
+        for name, value in form.wrong.items():
+            [message] = [said for pointer, said in told.items() if f"{pointer}/".startswith(f"/{name}/")] or [
+                ""
+            ]
+            expected = "a list" if isinstance(value, list) else repr(value)
+            assert message and (name in SECRET or expected in message), (form.name, name, told)
+        told = faults_of(world, form.name, {"nonsense": 1})
+        assert told["/nonsense"].startswith("unknown key 'nonsense'; known: "), form.name
+        if form.required:
+            told = faults_of(world, form.name, {})
+            for name in form.required:
+                assert told[f"/{name}"] == "required, and missing", (form.name, name)
+    assert rows_in_tables() == before
+
+
+def test_a_question_that_is_wrong_in_one_field_is_told_which_and_what_stands_there(
+    world: World, schema: dict[str, Any]
+) -> None:
+    asked = list(questions(schema))
+    assert len(asked) > 60
+    for one in asked:
+        query = "?" + urlencode({**one.others, one.field: one.wrong})
+        told = faults_of(world, one.name, None, query)
+        assert list(told) == [f"/{one.field}"] and told[f"/{one.field}"], (one, told)
+
+
+def test_what_is_told_elsewhere_is_a_route(schema: dict[str, Any]) -> None:
+    assert set(ELSEWHERE) <= {
+        f"{method.upper()} {path.removeprefix('/api/v1')}"
+        for path in schema["paths"]
+        for method in schema["paths"][path]
+    }

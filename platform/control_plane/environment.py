@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from oolong.public_address import is_loopback
 
@@ -165,21 +166,21 @@ def _read() -> Environment:
         secure_cookies=public_url.startswith("https://"),
         oidc=_oidc(),
         rate_quotas=Quotas(
-            address=int(os.environ.get("OOLONG_RATE_ADDRESS", "600")),
-            node=int(os.environ.get("OOLONG_RATE_NODE", "120000")),
-            user=int(os.environ.get("OOLONG_RATE_USER", "3000")),
+            address=_count("OOLONG_RATE_ADDRESS", 600, least=0),
+            node=_count("OOLONG_RATE_NODE", 120_000, least=0),
+            user=_count("OOLONG_RATE_USER", 3000, least=0),
         ),
-        debug=os.environ.get("OOLONG_DEBUG", "") == "1",
+        debug=_flag("OOLONG_DEBUG"),
         production=_mode() == "production",
         log_format=os.environ.get("OOLONG_LOG_FORMAT", ""),
         metrics_token=secret_value("OOLONG_METRICS_TOKEN"),
-        node_lease_seconds=float(os.environ.get("OOLONG_NODE_LEASE_SECONDS", "45")),
-        orphan_seconds=float(os.environ.get("OOLONG_ORPHAN_SECONDS", "4500")),
-        heartbeat_seconds=float(os.environ.get("OOLONG_HEARTBEAT_SECONDS", "10")),
+        node_lease_seconds=_seconds("OOLONG_NODE_LEASE_SECONDS", 45.0),
+        orphan_seconds=_seconds("OOLONG_ORPHAN_SECONDS", 4500.0),
+        heartbeat_seconds=_seconds("OOLONG_HEARTBEAT_SECONDS", 10.0),
         webhook_networks=_networks("OOLONG_WEBHOOK_NETWORKS"),
         project_fetches=_count("OOLONG_PROJECT_FETCHES", 2),
         project_checks=_count("OOLONG_PROJECT_CHECKS", 100),
-        telemetry_days=int(os.environ.get("OOLONG_TELEMETRY_DAYS", "0")),
+        telemetry_days=_count("OOLONG_TELEMETRY_DAYS", 0, least=0),
     )
 
 
@@ -197,7 +198,7 @@ def _oidc() -> Oidc | None:
         name=os.environ.get("OOLONG_OIDC_NAME", "Single sign-on"),
         role_claim=os.environ.get("OOLONG_OIDC_ROLE_CLAIM", "groups"),
         roles=tuple(oidc_role(text) for text in _list("OOLONG_OIDC_ROLES")),
-        link_by_email=os.environ.get("OOLONG_OIDC_LINK_BY_EMAIL", "") == "1",
+        link_by_email=_flag("OOLONG_OIDC_LINK_BY_EMAIL"),
         session_hours=_count("OOLONG_OIDC_SESSION_HOURS", 12),
         role_days=_count("OOLONG_OIDC_ROLE_DAYS", 30, least=0),
     )
@@ -227,7 +228,7 @@ def database_settings(url: str) -> dict[str, object]:
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),
         "HOST": parts.hostname or "",
-        "PORT": str(parts.port or ""),
+        "PORT": _port(parts),
         "CONN_MAX_AGE": 0,
         "OPTIONS": {
             **_tls(parts.query),
@@ -235,6 +236,13 @@ def database_settings(url: str) -> dict[str, object]:
             "connect_timeout": 10,
         },
     }
+
+
+def _port(parts: SplitResult) -> str:
+    try:
+        return str(parts.port or "")
+    except ValueError as error:  # without the address: it has the password
+        raise MissingSetting("DATABASE_URL has a port that is no number from 0 to 65535") from error
 
 
 def _tls(query: str) -> dict[str, str]:
@@ -259,6 +267,24 @@ def _count(name: str, usual: int, *, least: int = 1) -> int:
     if not text.isdecimal() or len(text) > 9 or int(text) < least:
         raise MissingSetting(f"{name}={text!r}: a whole number, {least} or more")
     return int(text)
+
+
+def _seconds(name: str, usual: float) -> float:
+    text = os.environ.get(name) or str(usual)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise MissingSetting(f"{name}={text!r}: seconds, more than 0, such as {usual:g}")
+    return seconds
+
+
+def _flag(name: str) -> bool:
+    text = os.environ.get(name, "")
+    if text not in ("", "0", "1"):
+        raise MissingSetting(f"{name}={text!r}: 1, or 0, or not set")
+    return text == "1"
 
 
 def _networks(name: str) -> list[str]:

@@ -50,12 +50,12 @@ def take_upload(
         with store.new_blob(limit=limit) as writer:
             for chunk in store.read_chunks(stream):
                 writer.write(chunk)
-            _refuse_empty(writer, "the body has no bytes; send the file as the body of the request")
+            _refuse_empty(writer, f"{filename!r} has no bytes; what is uploaded is the body of the request")
             if sha256 is not None and writer.blob.sha256 != sha256.lower():
                 raise _Rejected
     except store.TooLarge as error:
         raise Problem(
-            413, "too_large", f"an upload of purpose {purpose} has at most {error.limit} bytes"
+            413, "too_large", f"{filename!r}: an upload of purpose {purpose} has at most {error.limit} bytes"
         ) from error
     except _Rejected as error:
         raise unprocessable(

@@ -24,7 +24,9 @@ from control_plane.common.parsing import StrictSerializer, bodyless
 class SessionBeginSerializer(StrictSerializer):
     filename = serializers.CharField(max_length=1000)
     purpose = serializers.ChoiceField(choices=["dataset", "model"])
-    bytes = serializers.IntegerField(min_value=1)  # at most: 413 by its purpose
+    bytes = serializers.IntegerField(  # at most: 413 by its purpose
+        min_value=1, error_messages={"min_value": "a file has at least 1 byte"}
+    )
     sha256 = serializers.RegexField(
         r"^([0-9a-f]{64})?$", required=False, allow_blank=True, default="",
         help_text="of the whole; verified when complete",

@@ -10,7 +10,7 @@ from control_plane.accounts.caller import Caller
 from control_plane.catalog import completion, parts, store
 from control_plane.catalog.models import Upload, UploadSession
 from control_plane.catalog.services import limit_of
-from control_plane.common.errors import Problem, conflict, or_not_found, unprocessable
+from control_plane.common.errors import FieldError, Problem, conflict, or_not_found, unprocessable
 from control_plane.common.locks import LockClass, hold_until_commit
 
 MOST_OPEN_SESSIONS = 100  # of a project: each may hold as many bytes as its purpose allows
@@ -25,9 +25,8 @@ def begin_session(
     Bytes that the project uploaded before need no second journey: the session is complete at once.
     """
     if bytes > limit_of(purpose):
-        raise Problem(
-            413, "too_large", f"an upload of purpose {purpose} has at most {limit_of(purpose)} bytes"
-        )
+        message = f"bytes={bytes}: an upload of purpose {purpose} has at most {limit_of(purpose)}"
+        raise Problem(413, "too_large", message, errors=[FieldError("/bytes", "too_large", message)])
     key = {"sha256": sha256} if sha256 else {"fingerprint": fingerprint, "sha256": ""}
     with transaction.atomic():
         hold_until_commit(LockClass.QUOTA, f"upload sessions {caller.project.pk}")

@@ -63,14 +63,14 @@ def newest_stored_checkpoint(run: Run) -> Checkpoint | None:
 def resumable_checkpoint(run: Run) -> Checkpoint | None:
     """From which the run's next attempt goes on: its newest stored training state, else what it began with."""
     own = Checkpoint.objects.filter(run_id=run.pk, state=CheckpointState.STORED, kind=CheckpointKind.TRAINING)
-    return own.order_by("-step", "-stored_at").first() or run.resume_checkpoint
+    return own.order_by("-step", "-stored_at", "-pk").first() or run.resume_checkpoint
 
 
 def newest_stored_checkpoints(runs: Iterable[Run]) -> dict[str, Checkpoint]:
     """Of each run that has one, by the run's id; one query."""
     newest = (
         Checkpoint.objects.filter(run_id__in=[run.pk for run in runs], state=CheckpointState.STORED)
-        .order_by("run_id", "-step", "-stored_at")
+        .order_by("run_id", "-step", "-stored_at", "-pk")
         .distinct("run_id")
     )
     return {checkpoint.run_id: checkpoint for checkpoint in newest}

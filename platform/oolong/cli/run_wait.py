@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import os
 import signal
 import sys
 import time
@@ -37,6 +38,19 @@ WORDS = {Verdict.PASS: "holds", Verdict.FAIL: "FAILS", Verdict.INVESTIGATE: "INV
 class Reports:
     junit: Path | None = None
     markdown: Path | None = None
+
+    def refuse_unwritable(self) -> None:
+        """Before the wait: at its end there would be a verdict, and no place for it."""
+        for option, path in (("--junit", self.junit), ("--markdown", self.markdown)):
+            if path is None:
+                continue
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                message = f"{path} cannot be written: {path.parent}: {error.strerror}"
+                raise typer.BadParameter(message, param_hint=option) from error
+            if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+                raise typer.BadParameter(f"{path} cannot be written: name a file", param_hint=option)
 
     def write(self, run: Run, checks: list[Check], *, url: str) -> None:
         if self.junit is not None:
@@ -88,11 +102,13 @@ def wait(
         raise typer.BadParameter("--baseline and --compare go together: what is compared, and with what")
     if investigate not in ("fail", "pass"):
         raise typer.BadParameter(f"{investigate!r} is neither fail nor pass", param_hint="--investigate")
+    reports = Reports(junit, markdown)
+    reports.refuse_unwritable()
     with Client() as client:
         gate = _gate(client, check or [], compare or [], baseline or [], Bounds(tolerance, sigma))
         with _cancelling(client, run) if cancel_on_interrupt else _detaching(run):
             code = wait_for(
-                client, run, gate, Reports(junit, markdown), timeout=timeout, quiet=quiet, json=json,
+                client, run, gate, reports, timeout=timeout, quiet=quiet, json=json,
                 bear_noise=investigate == "pass",
             )  # fmt: skip
     raise typer.Exit(code)

@@ -159,6 +159,8 @@ def test_lower_may_be_better_and_a_file_is_a_baseline(
         (["--compare", "a", "--baseline", "bad.json"], "a number, or a list"),
         (["--compare", "a", "--baseline", "run:run_9"], "run_9"),
         (["--investigate", "maybe"], "neither fail nor pass"),
+        (["--junit", "bad.json/report.xml"], "bad.json/report.xml cannot be written"),
+        (["--markdown", "."], ". cannot be written: name a file"),
     ],
 )
 def test_a_faulty_gate_is_refused_before_the_wait(

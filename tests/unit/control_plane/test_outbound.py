@@ -13,8 +13,8 @@ import httpx
 import pytest
 from django.db import connection
 
-from control_plane.catalog import services
-from control_plane.catalog.models import FetchUnderWay
+from control_plane.catalog import services, store
+from control_plane.catalog.models import FetchUnderWay, Upload
 from control_plane.common import outbound
 from control_plane.common.outbound import AddressRefused, FetchFailed, Target, check, fetch
 from oolong.public_address import is_public
@@ -224,14 +224,27 @@ def test_a_file_is_fetched_into_an_upload(alice: Any, monkeypatch: pytest.Monkey
     assert (reply.json()["filename"], reply.json()["bytes"]) == ("rows.csv", 8)
 
 
+def test_an_address_without_bytes_leaves_nothing(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Upload.objects.count(), {blob.sha256 for blob in store.listed()}
+    answering(monkeypatch, lambda _: httpx.Response(200, stream=httpx.ByteStream(b"")))
+    reply = alice.post("/uploads/fetch", {"url": "https://example.org/empty.csv"})
+    assert (reply.status_code, reply.json()["code"]) == (422, "empty")
+    assert (
+        reply.json()["errors"][0]["pointer"] == "/url" and "example.org/empty.csv" in reply.json()["detail"]
+    )
+    assert (Upload.objects.count(), {blob.sha256 for blob in store.listed()}) == before
+
+
 @pytest.mark.parametrize(
     ("url", "code"),
     [("http://example.org/a", "address_refused"), ("https://127.0.0.1/a", "address_refused"),
      ("https://localhost:8443/a", "address_refused"), ("https://nothing.invalid/", "fetch_failed")],
 )  # fmt: skip
 def test_a_refused_address_is_a_refusal_with_its_reason(alice: Any, url: str, code: str) -> None:
+    before = Upload.objects.count()
     reply = alice.post("/uploads/fetch", {"url": url})
     assert (reply.status_code, reply.json()["code"]) == (422, code)
+    assert reply.json()["errors"][0]["pointer"] == "/url" and Upload.objects.count() == before
 
 
 def test_a_project_fetches_no_more_at_once_than_its_share(

@@ -118,6 +118,9 @@ def test_a_wrong_query_names_its_field(read: Callable[..., Any], world: World) -
         answer = read(f"runs/{world.run.pk}/metrics", **query)
         assert answer.status_code == 422
         assert answer.json()["errors"][0]["pointer"] == f"/{next(iter(query))}"
+    unnamed = read(f"runs/{world.run.pk}/histograms")
+    assert (unnamed.status_code, unnamed.json()["errors"][0]["pointer"]) == (422, "/name")
+    assert "staleness/consumed_tokens" in unnamed.json()["detail"]
 
 
 # --- server-sent events -----------------------------------------------------------------------------------
@@ -224,7 +227,9 @@ async def test_a_ticket_opens_one_stream_once_and_for_a_minute(stream_world: Wor
     token = await database_sync_to_async(stream_world.token)()
     bearer = {"Authorization": f"Bearer {token}"}
     tickets = [
-        (await AsyncClient().post("/api/v1/stream-tickets", headers=bearer)).json()["ticket"]
+        (await AsyncClient().post("/api/v1/stream-tickets", b"", "application/json", headers=bearer)).json()[
+            "ticket"
+        ]
         for _ in range(2)
     ]
     opened = await AsyncClient().get("/api/v1/stream", {"topic": topic, "ticket": tickets[0]})
@@ -242,7 +247,9 @@ async def test_a_ticket_opens_one_stream_once_and_for_a_minute(stream_world: Wor
 async def test_a_ticket_is_worth_no_more_than_its_token(stream_world: World) -> None:
     token = await database_sync_to_async(stream_world.token)("pool:read")
     bearer = {"Authorization": f"Bearer {token}"}
-    ticket = (await AsyncClient().post("/api/v1/stream-tickets", headers=bearer)).json()["ticket"]
+    ticket = (
+        await AsyncClient().post("/api/v1/stream-tickets", b"", "application/json", headers=bearer)
+    ).json()["ticket"]
     topic = f"run:{stream_world.run.pk}"
     refused = await AsyncClient().get("/api/v1/stream", {"topic": topic, "ticket": ticket})
     assert refused.status_code == 404

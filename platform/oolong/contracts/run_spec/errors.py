@@ -18,13 +18,14 @@ class SpecError(BaseModel):
 
 
 _LONGEST_VALUE_SHOWN = 60
+_BOUNDS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}  # they name the bound alone
 
 
 def said_with_value(kind: str, message: str, value: Any) -> str:
     """The message with the refused value, for the kinds of fault whose message lacks it."""
     if kind == "missing":
         return "required, and missing"
-    if isinstance(value, (dict, list)) or repr(value) in message:
+    if isinstance(value, (dict, list)) or (kind not in _BOUNDS and repr(value) in message):
         return message
     shown = repr(value)
     if len(shown) > _LONGEST_VALUE_SHOWN:

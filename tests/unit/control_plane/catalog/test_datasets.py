@@ -182,7 +182,10 @@ def test_an_upload_is_kept_under_its_sha256_and_a_wrong_checksum_is_refused(
     assert (refused.status_code, refused.json()["code"]) == (422, "checksum")
     assert [path.name for path in (tmp_path / "blobs").rglob("*") if path.is_file()].count(digest) == 1
     assert not store.has_blob(hashlib.sha256(b"other").hexdigest())
-    assert alice.post("/uploads?purpose=dataset", b"").status_code == 422
+    empty = alice.post("/uploads?filename=rows.jsonl&purpose=dataset", b"")
+    assert (empty.status_code, empty.json()["code"]) == (422, "empty")
+    assert "'rows.jsonl' has no bytes" in empty.json()["detail"]
+    assert not store.has_blob(hashlib.sha256(b"").hexdigest()), "nothing of it stays"
     assert alice.post("/uploads?purpose=virus", b"x").status_code == 422
 
 

@@ -80,15 +80,28 @@ def test_derived_splits_are_a_version_that_remembers_how_it_was_made(alice: Any)
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "pointer", "says"),
     [
-        {"ratios": {"train": 1.0}}, {"ratios": {"train": 0.9, "eval": 0}}, {"ratios": {"train": 1, "eval": 2}},
-        {"ratios": {"train": 0.5, "eval": 0.3}}, {"ratios": {"train": 0.9, "eval": 0.2}},
-        {"ratios": {"train": 0.9999, "eval": 0.0001}}, {"ratios": {}}, {"seed": -1}, {"stratify": "weather"},
+        ({"ratios": {"train": 1.0}}, "/ratios", "give 2 to 20 splits"),
+        ({"ratios": {"train": 0.9, "eval": 0}}, "/ratios", "ratios above 0"),
+        ({"ratios": {"train": 1, "eval": 2}}, "/ratios", "at most 1"),
+        ({"ratios": {"train": 0.5, "eval": 0.3}}, "/ratios", "add up to 0.8"),
+        ({"ratios": {"train": 0.9, "eval": 0.2}}, "/ratios", "add up to 1.1"),
+        ({"ratios": {"train": 0.9999, "eval": 0.0001}}, "/ratios/eval", "128 rows are too few"),
+        ({"ratios": {"train": 0.5, " ": 0.5}}, "/ratios", "' ' is no name of a split"),
+        ({"ratios": {"train": 0.5, "x" * 61: 0.5}}, "/ratios", "1 to 60 characters"),
+        ({"ratios": {}}, "/ratios", "give 2 to 20 splits"),
+        ({"seed": -1}, "/seed", "it is -1"),
+        ({"stratify": "weather"}, "/stratify", "'weather' is none of answer, split"),
     ],
-)  # fmt: skip
-def test_odd_ratios_and_empty_splits_are_refused(alice: Any, changes: dict[str, Any]) -> None:
-    assert derive(alice, **changes).status_code == 422
+)
+def test_odd_ratios_and_empty_splits_are_refused(
+    alice: Any, changes: dict[str, Any], pointer: str, says: str
+) -> None:
+    reply = derive(alice, **changes)
+    assert reply.status_code == 422
+    [error] = reply.json()["errors"]
+    assert error["pointer"] == pointer and says in error["message"], error
     assert version(alice, "sums@latest")["number"] == 1
 
 
@@ -98,6 +111,8 @@ def test_a_version_that_is_too_large_for_a_request_is_refused_and_says_so(
     monkeypatch.setattr(derivation, "MOST_ROWS", 127)
     reply = derive(alice)
     assert (reply.status_code, reply.json()["code"]) == (422, "too_many_rows")
+    leaks = alice.get(f"/dataset-versions/{version(alice)['id']}/leaks")
+    assert (leaks.status_code, leaks.json()["code"]) == (422, "too_many_rows")
 
 
 def test_prompts_in_two_splits_are_counted_in_an_uploaded_version(alice: Any) -> None:
@@ -128,6 +143,9 @@ def test_the_difference_counts_prompts_added_removed_and_changed(alice: Any) -> 
     same = alice.get(f"/dataset-versions/{second['id']}/diff?from=d@2").json()
     assert same["identical"] and same["unchanged"] == 4
     assert alice.get(f"/dataset-versions/{second['id']}/diff?from=d@9").status_code == 404
+    nothing = alice.get(f"/dataset-versions/{second['id']}/diff")
+    assert (nothing.status_code, nothing.json()["errors"][0]["pointer"]) == (422, "/from")
+    assert "name@2" in nothing.json()["detail"]
 
 
 def test_the_search_finds_rows_by_text_page_after_page(alice: Any) -> None:
@@ -136,6 +154,9 @@ def test_the_search_finds_rows_by_text_page_after_page(alice: Any) -> None:
     assert [row["row"] for row in first["data"]] == [1, 11] and first["has_more"]
     second = alice.get(f"{path}&cursor={first['next_cursor']}").json()
     assert [row["row"] for row in second["data"]] == [21, 31]
+    refused = alice.get(f"{path}&split=exam")
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/split")
+    assert "'exam': sums@1 has eval, train" in refused.json()["detail"]
     assert alice.get(path.replace("1%2B1", "nothing")).json() == {
         "data": [],
         "next_cursor": None,

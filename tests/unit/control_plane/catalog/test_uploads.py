@@ -137,11 +137,26 @@ def test_a_whole_with_another_sha256_is_dropped_and_can_be_sent_again(alice: Any
 
 
 @pytest.mark.parametrize(
-    ("changes", "status"),
-    [({"purpose": "movie"}, 422), ({"bytes": 0}, 422), ({"bytes": 10**15}, 413), ({"sha256": "xyz"}, 422)],
+    ("changes", "status", "pointer", "says"),
+    [
+        ({"purpose": "movie"}, 422, "/purpose", "'movie' is none of dataset, model"),
+        ({"bytes": 0}, 422, "/bytes", "a file has at least 1 byte; it is 0"),
+        (
+            {"bytes": 10**15},
+            413,
+            "/bytes",
+            "bytes=1000000000000000: an upload of purpose dataset has at most",
+        ),
+        ({"sha256": "xyz"}, 422, "/sha256", "it is 'xyz'"),
+    ],
 )
-def test_an_odd_start_is_refused(alice: Any, changes: dict[str, Any], status: int) -> None:
-    assert begin(alice, **changes).status_code == status
+def test_an_odd_start_is_refused(
+    alice: Any, changes: dict[str, Any], status: int, pointer: str, says: str
+) -> None:
+    reply = begin(alice, **changes)
+    [error] = reply.json()["errors"]
+    assert (reply.status_code, error["pointer"]) == (status, pointer) and says in error["message"]
+    assert not UploadSession.objects.exists()
 
 
 def test_an_aborted_session_leaves_nothing(alice: Any) -> None:

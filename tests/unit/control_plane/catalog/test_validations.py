@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
+import hashlib
+import io
 import json
 import os
 import signal
@@ -13,14 +16,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import psutil
+import pyarrow
+import pyarrow.parquet
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 
 from control_plane.catalog import processes, store
 from control_plane.catalog.fair_shares import next_of
 from control_plane.catalog.models import Dataset, DatasetValidation, DatasetVersion
-from control_plane.catalog.parsing.job import CANONICAL_FILE
+from control_plane.catalog.parsing import __main__ as parsing_main
+from control_plane.catalog.parsing.decode import decode
+from control_plane.catalog.parsing.job import CANONICAL_FILE, LIMITS
 from control_plane.catalog.validation_services import advance_validations
+from oolong.sandbox import Status
 from tests.unit.control_plane.conftest import validate_here
 
 MAPPING = {"prompt_column": "q", "answer_column": "a", "split_column": "s"}
@@ -120,6 +128,79 @@ def test_csv_is_read_by_its_name_and_a_broken_file_is_refused_as_a_whole(validat
     assert validated(b"q,a,s\n1,2,train\n", filename="rows.csv")["state"] == "VALID"
     found = validated(b"q,a,s\n1,2\n", filename="rows.csv")
     assert (found["state"], found["errors"][0]["code"]) == ("INVALID", "wrong_cells")
+
+
+PARQUET = io.BytesIO()
+pyarrow.parquet.write_table(
+    pyarrow.Table.from_pylist([json.loads(line) for line in GOOD.splitlines()]), PARQUET
+)
+PACKED = {
+    "rows.jsonl.gz": gzip.compress(GOOD),
+    "rows.jsonl.zst": pyarrow.compress(GOOD, codec="zstd", asbytes=True),
+    "rows.parquet": PARQUET.getvalue(),
+}
+
+
+@pytest.fixture
+def sandboxed(monkeypatch: pytest.MonkeyPatch, quick_validations: None) -> None:
+    """The decoder in this process, where a sandbox would run it; tests/sandbox has the real one."""
+
+    def run(program: Any, limits: Any, *, stdin: Any, stdout: Any) -> Any:
+        counts = json.dumps(decode(stdin, stdout, program.common))
+        return SimpleNamespace(error="", only=SimpleNamespace(status=Status.OK, value=counts, stderr=b""))
+
+    there = SimpleNamespace(require=lambda: SimpleNamespace(run=run))
+    monkeypatch.setattr(parsing_main, "examine", lambda **_: there)
+
+
+@pytest.mark.parametrize("filename", PACKED)
+def test_a_packed_file_gives_the_rows_of_the_plain_one_and_half_of_it_none(
+    alice: Any, validated: Any, sandboxed: None, filename: str
+) -> None:
+    plain, packed = validated(), validated(PACKED[filename], filename=filename)
+    assert (packed["state"], packed["rows"], packed["splits"]) == ("VALID", 10, plain["splits"])
+    dataset = alice.post("/datasets", {"name": "d"}).json()["id"]
+    first, second = (
+        alice.post(f"/datasets/{dataset}/versions", {"validation_id": found["id"]})
+        for found in (plain, packed)
+    )
+    assert (first.status_code, second.status_code) == (201, 200), "the same rows are the same version"
+    before = {blob.sha256 for blob in store.listed()}
+    half = PACKED[filename][: len(PACKED[filename]) // 2]
+    broken = validated(half, filename=filename)
+    assert (broken["state"], broken["errors"][0]["code"]) == ("INVALID", "unreadable"), broken
+    assert broken["errors"][0]["message"]
+    refused = alice.post(f"/datasets/{dataset}/versions", {"validation_id": broken["id"]})
+    assert (refused.status_code, refused.json()["code"]) == (422, "rows_invalid")
+    assert {blob.sha256 for blob in store.listed()} - before == {hashlib.sha256(half).hexdigest()}, (
+        "the upload"
+    )
+
+
+@pytest.mark.parametrize(
+    ("bound", "most", "code"),
+    [
+        ("rows", 9, "too_many_rows"), ("decoded_bytes", 50, "decoded_too_large"), ("line_bytes", 20, "line_too_large"),
+        ("columns", 2, "too_many_columns"), ("cell_bytes", 3, "cell_too_large"),
+    ],
+)  # fmt: skip
+def test_a_file_over_a_bound_makes_no_version_and_the_bound_is_told(
+    alice: Any,
+    validated: Any,
+    sandboxed: None,
+    monkeypatch: pytest.MonkeyPatch,
+    bound: str,
+    most: int,
+    code: str,
+) -> None:
+    monkeypatch.setitem(LIMITS, bound, most)
+    plain = bound in ("rows", "decoded_bytes", "line_bytes")
+    found = validated() if plain else validated(PACKED["rows.parquet"], filename="rows.parquet")
+    [error] = found["errors"]
+    assert (found["state"], error["code"]) == ("INVALID", code) and str(most) in error["message"], error
+    dataset = alice.post("/datasets", {"name": "d"}).json()["id"]
+    assert alice.post(f"/datasets/{dataset}/versions", {"validation_id": found["id"]}).status_code == 422
+    assert not DatasetVersion.objects.filter(dataset__name="d").exists()
 
 
 def test_parquet_is_never_read_outside_of_a_sandbox(validated: Any) -> None:

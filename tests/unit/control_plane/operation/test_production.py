@@ -80,6 +80,29 @@ def test_an_unsafe_setting_does_not_start(environ: Any, name: str, value: str, s
     assert GOOD["SECRET_KEY"] not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("OOLONG_ENV", "prod", "production or development"),
+        ("OOLONG_DEBUG", "true", "1, or 0, or not set"),
+        ("OOLONG_RATE_USER", "many", "a whole number, 0 or more"),
+        ("OOLONG_TELEMETRY_DAYS", "-1", "a whole number, 0 or more"),
+        ("OOLONG_PROJECT_CHECKS", "0", "a whole number, 1 or more"),
+        ("OOLONG_HEARTBEAT_SECONDS", "often", "seconds, more than 0, such as 10"),
+        ("OOLONG_NODE_LEASE_SECONDS", "nan", "seconds, more than 0, such as 45"),
+        ("OOLONG_WEBHOOK_NETWORKS", "10.0.0.0/99", "is no network, such as 10.1.0.0/16"),
+    ],
+)
+def test_a_value_that_a_setting_cannot_have_is_named_with_what_it_can(
+    environ: Any, monkeypatch: pytest.MonkeyPatch, name: str, value: str, says: str
+) -> None:
+    environ()
+    monkeypatch.setenv(name, value)
+    with pytest.raises(MissingSetting, match=says) as refusal:
+        read_environment()
+    assert name in str(refusal.value) and value in str(refusal.value)
+
+
 def test_a_laptop_may_do_without(environ: Any) -> None:
     environ(OOLONG_ENV="", ALLOWED_HOSTS="", OOLONG_PUBLIC_URL="http://127.0.0.1:8400", SECRET_KEY="short")
     assert not read_environment().production
@@ -109,6 +132,7 @@ def test_secrets_may_lie_in_files(environ: Any, monkeypatch: pytest.MonkeyPatch,
     [
         ("mysql://oolong:hunter2@db/oolong", "begins with 'mysql'; only postgresql://"),
         ("postgresql://oolong:hunter2@db/oolong?options=-c", "has the option 'options'"),
+        ("postgresql://oolong:hunter2@db:x/oolong", "no number from 0 to 65535"),
     ],
 )
 def test_a_database_url_that_cannot_be_used_is_refused_without_its_password(url: str, says: str) -> None:

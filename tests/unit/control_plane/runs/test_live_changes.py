@@ -47,6 +47,13 @@ def test_changes_reach_the_node_folded_into_one_state(alice: Any, node: Any, sta
             "clone the run",
         ),
         ({"changes": {"staleness": {"max": -1}}}, "/changes/staleness/max", "greater than or equal to 0"),
+        ({"changes": {"trainer": {"learning_rate": 0}}}, "/changes/trainer/learning_rate", "it is 0"),
+        (
+            {"changes": {"rollout": {"max_concurrent_groups": 0}}},
+            "/changes/rollout/max_concurrent_groups",
+            "it is 0",
+        ),
+        ({"checkpoint": "soon"}, "/checkpoint", "it is 'soon'"),
         ({"changes": {"staleness": {"max": None}}}, "/changes/staleness/max", "null"),
         ({"changes": {"staleness": 3}}, "/changes/staleness", "cannot change"),
         ({"evaluate": True}, "/evaluate", "no evaluation section"),

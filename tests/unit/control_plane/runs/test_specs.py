@@ -92,6 +92,22 @@ def test_a_body_without_a_spec_is_refused(alice: Any, body: Any) -> None:
     assert alice.post("/runs", body).status_code == 422
 
 
+@pytest.mark.parametrize("path", ["/runs", "/runs/validate", "/runs/plan"])
+def test_a_key_beside_the_spec_that_nobody_reads_is_refused(alice: Any, path: str) -> None:
+    for body, pointer, says in (
+        (
+            {"spec": alice.spec(), "dedupekey": "sha-1"},
+            "/dedupekey",
+            "unknown key 'dedupekey'; known: spec, template",
+        ),
+        ({"spec": "text"}, "/spec", "spec='text': an object"),
+    ):
+        reply = alice.post(path, body)
+        [error] = reply.json()["errors"]
+        assert (reply.status_code, error["pointer"]) == (422, pointer) and says in error["message"]
+    assert not Run.objects.exists()
+
+
 def test_a_dataset_is_named_by_id_number_latest_or_bare(alice: Any) -> None:
     first = alice.get("/dataset-versions/resolve?ref=sums@1").json()
     for reference in (first["id"], "sums@latest", "sums"):
@@ -135,6 +151,11 @@ def test_the_same_idempotency_key_makes_one_run(alice: Any) -> None:
     assert again.json() == first.json()
     assert again.headers["Idempotent-Replayed"] == "true"
     assert Run.objects.count() == 1
+    long = alice.post("/runs", body, **{"Idempotency-Key": "x" * 256})
+    assert (long.status_code, long.json()["detail"]) == (
+        422,
+        "Idempotency-Key has 256 characters; 255 at most",
+    )
     other = alice.post("/runs", {"spec": alice.spec(name="other")}, **{"Idempotency-Key": "once"})
     assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
 

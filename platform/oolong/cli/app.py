@@ -70,6 +70,15 @@ app.add_typer(templates.app, name="template")
 app.add_typer(views.app, name="view")
 
 
+NAMED_FILE_FAULTS = (
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+
+
 @app.callback()
 def options(
     profile: Annotated[
@@ -88,6 +97,10 @@ def main() -> None:
         _tell(refusal, ExitCode.USAGE)
     except (OolongError, TimeoutError) as error:
         _tell(error, of_error(error))
+    except NAMED_FILE_FAULTS as error:  # of a file that an argument names
+        if error.filename is None:
+            raise
+        _tell(ValueError(f"{error.filename}: {error.strerror}"), ExitCode.USAGE)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(ExitCode.INTERRUPTED)
     except BrokenPipeError:

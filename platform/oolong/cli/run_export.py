@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from oolong.cli.output import JsonOption, notes, show_json
 from oolong.cli.run_output import RunArgument
 from oolong.client import Client
 from oolong.exporting.points import Exported
-from oolong.exporting.tensorboard import NotInstalled, export_tensorboard
+from oolong.exporting.tensorboard import NotInstalled, NotOurs, export_tensorboard
 from oolong.exporting.wandb import export_wandb
 
 app = typer.Typer()
@@ -41,7 +40,7 @@ def export(
                 done["tensorboard"] = export_tensorboard(client.runs, run, tensorboard)
             if wandb is not None:
                 done["wandb"] = export_wandb(client.runs, run, wandb, wandb_dir)
-    except (NotInstalled, msgspec.DecodeError) as error:
+    except (NotInstalled, NotOurs) as error:
         raise typer.BadParameter(str(error)) from error
     if json:
         show_json({name: {"points": one.points, "left_out": one.left_out} for name, one in done.items()})

@@ -14,6 +14,10 @@ from oolong.exporting.points import Exported, Point, Runs, State, export
 STATE = "oolong-export.json"
 
 
+class NotOurs(Exception):
+    """A file lies where an export keeps how far it came, and is not that."""
+
+
 class NotInstalled(Exception):
     """A tool's package is missing; the message says how to get it."""
 
@@ -67,10 +71,12 @@ def export_tensorboard(runs: Runs, run_id: str, folder: Path) -> Exported:
 
 
 def read_state(file: Path, run_id: str, attempt: int) -> State:
-    """Raises msgspec.DecodeError when the file is not ours."""
     if not file.exists():
         return State(run_id, attempt)
-    return msgspec.json.decode(file.read_bytes(), type=State)
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=State)
+    except msgspec.DecodeError as error:
+        raise NotOurs(f"{file} is not what an export left ({error}); name another folder") from error
 
 
 def write_state(file: Path, state: State) -> None:

@@ -16,7 +16,7 @@ from tensorboardX.proto import event_pb2
 from oolong.client.models import Metrics, Run
 from oolong.exporting import points
 from oolong.exporting.points import tag_of
-from oolong.exporting.tensorboard import NotInstalled, export_tensorboard
+from oolong.exporting.tensorboard import NotInstalled, NotOurs, export_tensorboard
 from oolong.exporting.wandb import export_wandb
 
 Rows = dict[tuple[str, str], dict[int, float | None]]
@@ -127,11 +127,11 @@ def test_what_is_not_finite_is_counted_and_left_out(tmp_path: Path) -> None:
 
 
 def test_a_state_that_is_not_ours_is_an_error(tmp_path: Path) -> None:
-    import msgspec
-
     (tmp_path / "run_1").mkdir()
     (tmp_path / "run_1" / "oolong-export.json").write_text("{}")
-    with pytest.raises(msgspec.DecodeError):
+    with pytest.raises(
+        NotOurs, match=r"run_1/oolong-export.json is not what an export left .*another folder"
+    ):
         export_tensorboard(Runs({}), "run_1", tmp_path)
 
 

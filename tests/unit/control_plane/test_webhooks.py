@@ -505,6 +505,24 @@ def test_what_cannot_be_a_webhook_is_refused_with_its_field(
     assert not Webhook.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("change", "pointer", "code"),
+    [
+        ({"url": "https://10.0.0.7/x"}, "/url", "address_refused"),
+        ({"events": ["run.exploded"]}, "/events/0", "unknown"),
+        ({"enabled": "maybe"}, "/enabled", "invalid"),
+    ],
+)
+def test_what_no_webhook_can_become_is_refused_and_it_stays_as_it_was(
+    alice: Any, hook: Any, change: dict[str, Any], pointer: str, code: str
+) -> None:
+    before = alice.get(f"/webhooks/{hook['id']}").json()
+    refused = alice.call("PATCH", f"/webhooks/{hook['id']}", change)
+    [error] = refused.json()["errors"]
+    assert (refused.status_code, error["pointer"], error["code"]) == (422, pointer, code)
+    assert alice.get(f"/webhooks/{hook['id']}").json() == before
+
+
 def test_a_name_behind_which_one_address_is_private_is_refused() -> None:
     public, private = "93.184.216.34", "192.168.1.7"
     with pytest.raises(AddressRefused, match="not at a public address, nor in a network"):

@@ -332,6 +332,12 @@ def test_a_restore_never_overwrites(alice: Person, tmp_path: Path) -> None:
     do("backup", str(tmp_path / "backup"))
     with pytest.raises(CommandError, match="the database is not empty, and a restore never overwrites"):
         do("restore", str(tmp_path / "backup"))
+    with pytest.raises(CommandError, match=r"nowhere/backup.json does not exist: .* is no backup"):
+        do("restore", str(tmp_path / "nowhere"))
+    whole = (tmp_path / "backup" / "backup.json").read_bytes()
+    (tmp_path / "backup" / "backup.json").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CommandError, match=r"backup.json is damaged"):
+        do("restore", str(tmp_path / "backup"))
 
 
 def test_a_damaged_or_newer_backup_leaves_the_database_empty(

@@ -97,9 +97,11 @@ def test_no_secret_is_in_the_bundle(
 
 def test_a_bundle_is_not_written_over_a_file(well: None, db: None, tmp_path: Path) -> None:
     (tmp_path / "mine.zip").write_text("mine")
-    with pytest.raises(FileExistsError):
-        call_command("doctor", "--out", str(tmp_path / "mine.zip"), stdout=io.StringIO())
+    for name, says in (("mine.zip", "File exists"), ("nowhere/bundle.zip", "No such file or directory")):
+        with pytest.raises(CommandError, match=f"--out .*{name}: {says}; name a file that is not there yet"):
+            call_command("doctor", "--out", str(tmp_path / name), stdout=io.StringIO())
     assert (tmp_path / "mine.zip").read_text() == "mine"
+    assert not (tmp_path / "nowhere").exists()
 
 
 @pytest.mark.parametrize(

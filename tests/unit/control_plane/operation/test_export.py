@@ -51,3 +51,10 @@ def test_an_export_without_a_target_or_package_says_so(oolong: Callable[..., Don
     missing = oolong("run", "export", run["id"], "--wandb", "letters")
     assert missing.code == 2 and "wandb is not installed here" in missing.err.replace("\n", " ")
     assert oolong("run", "export", "run_none", "--tensorboard", "tb").code == 2
+    Path("mine.txt").write_text("mine")
+    blocked = oolong("run", "export", run["id"], "--tensorboard", "mine.txt")
+    assert blocked.code == 2 and f"mine.txt/{run['id']}: Not a directory" in blocked.err.replace("\n", "")
+    (Path("tb") / run["id"]).mkdir(parents=True)
+    (Path("tb") / run["id"] / "oolong-export.json").write_text("{}")
+    foreign = oolong("run", "export", run["id"], "--tensorboard", "tb")
+    assert foreign.code == 2 and "is not what an export left" in foreign.err.replace("\n", " ")

@@ -91,6 +91,7 @@ def test_an_unsafe_setting_does_not_start(environ: Any, name: str, value: str, s
         ("OOLONG_HEARTBEAT_SECONDS", "often", "seconds, more than 0, such as 10"),
         ("OOLONG_NODE_LEASE_SECONDS", "nan", "seconds, more than 0, such as 45"),
         ("OOLONG_WEBHOOK_NETWORKS", "10.0.0.0/99", "is no network, such as 10.1.0.0/16"),
+        ("OOLONG_OIDC_ISSUER", "http://id.example.org", "asked over https only"),
     ],
 )
 def test_a_value_that_a_setting_cannot_have_is_named_with_what_it_can(

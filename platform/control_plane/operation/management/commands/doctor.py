@@ -49,7 +49,10 @@ class Command(BaseCommand):
 
 def _write(out: Path, collected: dict[str, Any]) -> None:
     logs = collected.pop("logs")
-    descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise CommandError(f"--out {out}: {error.strerror}; name a file that is not there yet") from error
     with os.fdopen(descriptor, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as bundle:
         for name, value in collected.items():
             bundle.writestr(f"{name}.json", _safe(value))

@@ -179,7 +179,7 @@ async def test_what_a_workflow_does_wrong_fails_its_group_with_its_kind_and_word
     says: str,
 ) -> None:
     monkeypatch.setattr(host, "MAX_CALLS", 30)
-    monkeypatch.setattr(host, "SILENT_SECONDS", 1.5 if kind == "silent" else 30.0)
+    monkeypatch.setattr(host, "SILENT_SECONDS", 60.0)
     failed: list[Any] = []
     source = f"\nasync def run(episode):\n    await episode.sample()\n{body}\n"
     one = {"engine_max_running_requests": 2, "max_concurrent_groups": 1}
@@ -188,6 +188,9 @@ async def test_what_a_workflow_does_wrong_fails_its_group_with_its_kind_and_word
         run.controller.fail = lambda request, now: (failed.append(request), fail(request, now=now))[1]  # type: ignore[method-assign]
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
+        if kind == "silent":
+            await run.until(lambda: any("probe" not in rid for rid in engine.seen_rids))
+            monkeypatch.setattr(host, "SILENT_SECONDS", 0.5)  # from its next question on, which never comes
         await run.until(lambda: bool(failed))
         assert (failed[0].reason, failed[0].kind) == ("workflow_error", kind)
         assert says in failed[0].message

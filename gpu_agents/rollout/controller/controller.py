@@ -22,8 +22,9 @@ from gpu_agents.rollout.controller.consumption import (
     version_span,
 )
 from gpu_agents.rollout.controller.engines import Engine, Engines
+from gpu_agents.rollout.controller.evaluation_desk import EvaluationDesk
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
-from gpu_agents.rollout.controller.evaluations import ASKED, ATTEMPTS, EvaluationPlan, Evaluations
+from gpu_agents.rollout.controller.evaluations import EvaluationPlan
 from gpu_agents.rollout.controller.filtering import FilterCounts, is_filtered
 from gpu_agents.rollout.controller.gate import Admission, admit
 from gpu_agents.rollout.controller.group_shape import check_group
@@ -45,7 +46,6 @@ from oolong.contracts.rollout import (
     EvaluationFailure,
     EvaluationPrompt,
     EvaluationResult,
-    EvaluationTask,
     EvaluatorReply,
     EvaluatorRequest,
     FailRequest,
@@ -63,8 +63,6 @@ from oolong.contracts.rollout import (
     TakeReply,
     TakeRequest,
 )
-
-EVALUATION_SILENCE_SECONDS = 60.0
 
 
 class OutOfOrder(Exception):
@@ -120,7 +118,6 @@ class Controller:
         self.waiting, self.running = self.groups.waiting, self.groups.running  # to be read here, moved there
         self.buffered, self.taken = self.groups.buffered, self.groups.taken
         self.consumed = restored.consumed if restored else ConsumedTotals()
-        self.evaluations = Evaluations(evaluation, restored.evaluations if restored else None)
         self.filtering = FilterCounts()
         self.engines = Engines()
         self.counts = Counts()
@@ -133,6 +130,14 @@ class Controller:
         self._probes: list[AckedProbe] = []
         self._all_stale_since: float | None = None
         self._notes: list[str] = []  # for the run's events, at the next tick
+        self._evaluation_desk = EvaluationDesk(
+            evaluation,
+            restored.evaluations if restored else None,
+            versions=self.versions,
+            engines=self.engines,
+            notes=self._notes,
+        )
+        self.evaluations = self._evaluation_desk.evaluations
 
     # --- workers ------------------------------------------------------------------------------------------
 
@@ -142,7 +147,9 @@ class Controller:
         if self.ended:
             engine.told_end = True
             return ClaimReply(ended=True, newest_version=self.versions.number)
-        task = None if engine.stale else self._lease_evaluation(request, now=now)
+        task = None
+        if not engine.stale:
+            task = self._evaluation_desk.lease(request.worker_id, request.engine_version, now=now)
         if task is not None:
             return ClaimReply(evaluation=task, newest_version=self.versions.number)
         groups: list[ClaimedGroup] = []
@@ -252,51 +259,19 @@ class Controller:
         self, result: EvaluationResult, *, now: float
     ) -> tuple[str, EvaluationScores] | None:
         """Returns the label and the scores, or None for a repeated or outdated result."""
-        beside = self._hear_evaluating(result.worker_id, now=now)
-        finished = self.evaluations.finish(result)
-        if finished is None:
-            return None
-        task, scores = finished
-        self.versions.unpin(task.version)
-        took = f"took {result.worker_id}, beside the run's engines," if beside else "took one engine"
-        self._notes.append(
-            f"evaluation {task.label} of version {task.version} {took} for {scores.seconds:.1f} s"
-        )
-        if self.ending:
+        by_evaluator = self._hear_evaluating(result.worker_id, now=now)
+        finished = self._evaluation_desk.finish(result, by_evaluator=by_evaluator)
+        if finished is not None and self.ending:
             self.ended = True
-        return task.label, scores
+        return finished
 
     def fail_evaluation(self, failure: EvaluationFailure, *, now: float) -> None:
-        """It is tried again a few times, then given up: the run, or its end, does not wait for it."""
         self._hear_evaluating(failure.worker_id, now=now)
-        task = self.evaluations.fail(failure)
-        if task is None:
-            return
-        self.versions.unpin(task.version)
-        self._notes.append(
-            f"the evaluation {task.label} was given up after {ATTEMPTS} tries: {failure.message}"
-        )
-        if self.ending:
+        if self._evaluation_desk.fail(failure) and self.ending:
             self.ended = True
 
     def serve_evaluator(self, request: EvaluatorRequest, *, now: float) -> EvaluatorReply:
-        """For an engine that is none of the run's: the task that it came for, or that nothing is left of it."""
-        evaluators = self.evaluations.evaluators
-        if evaluators.of(request.worker_id) is None:
-            for dead in evaluators.others(request.worker_id, request.task_id):
-                self._notes.append(f"{dead} is gone: {request.worker_id} has come in its place")
-                self.evaluations.evaluator_left(dead)
-            self._notes.append(
-                f"{request.worker_id} has come for {request.task_id}, and is no engine of the run"
-            )
-        evaluator = evaluators.hear(request.worker_id, request.task_id, now=now)
-        task = None
-        if not evaluator.told_to_leave:
-            task = self.evaluations.lease_to_evaluator(
-                request.worker_id, request.task_id, begins=request.ready
-            )
-        evaluator.told_to_leave = task is None
-        return EvaluatorReply(task=task if request.ready else None, leave=task is None)
+        return self._evaluation_desk.serve_evaluator(request, now=now)
 
     def evaluate_only(self, weights: PublishedWeights) -> None:
         """The work of an eval run: these weights are scored once, and that is the end."""
@@ -324,7 +299,7 @@ class Controller:
             bound = self._straggler_bound(request.version)
             self.groups.cancel_what_will_be_too_old(request.version, max_staleness=bound)
         self._publish(request.weights)
-        self._request_evaluation_if_due()
+        self._evaluation_desk.request_if_due(last_version=self.rules.gate.total_train_steps)
         return batch
 
     def take(self, request: TakeRequest, *, now: float) -> TakeReply:
@@ -399,20 +374,7 @@ class Controller:
 
     def evaluate_now(self, number: int) -> str:
         """Ask for an evaluation of the newest version, on the only engine too. Returns what becomes of the wish."""
-        if self.evaluations.plan is None:
-            return "no evaluation: the run's spec has no evaluation section"
-        if self.evaluations.pending is not None:
-            return f"no second evaluation: {self.evaluations.pending.label} is under way"
-        if self.ending or self.versions.newest is None:
-            return "no evaluation: there is no version to evaluate now"
-        label = f"{ASKED}{number}"
-        self._request_evaluation(label)
-        cost, evaluators = "", self.evaluations.evaluators
-        if len(self.engines.all()) < 2:
-            cost = "; the only engine generates nothing for the run meanwhile"
-            if evaluators.wanted:
-                cost += f", unless an idle slot comes for it within {evaluators.ask_seconds:g} s"
-        return f"version {self.versions.number} is evaluated as {label}{cost}"
+        return self._evaluation_desk.request_now(number, ending=bool(self.ending))
 
     def take_probes(self) -> ProbesReply:
         probes, self._probes = self._probes, []
@@ -427,24 +389,20 @@ class Controller:
             return
         self.ending = request.reason
         self.groups.drop_everything(DropReason.RUN_END)
-        plan = self.evaluations.plan
-        if self.evaluations.pending is not None:
-            self.versions.unpin(self.evaluations.pending.version)
-            self.evaluations.abandon()
-        wanted = request.reason == "completed" and plan is not None and plan.at_end
-        if not wanted or not self._request_evaluation("end"):
+        if not self._evaluation_desk.request_at_end(completed=request.reason == "completed"):
             self.ended = True
 
     # --- time and files -----------------------------------------------------------------------------------
 
     def tick(self, *, now: float) -> list[str]:
         """What time alone changes. Returns sentences about it for the run's events."""
-        notes, self._notes = self._notes, []
         claims = self.groups.claims
         for claim in claims.silent(now=now):
             claims.end(claim)
             self.groups.to_waiting(self.running[claim.group_id])
-            notes.append(f"group {claim.group_id} is to be claimed again: {claim.worker_id} fell silent")
+            self._notes.append(
+                f"group {claim.group_id} is to be claimed again: {claim.worker_id} fell silent"
+            )
         for claim in claims.over_wall_time(now=now):
             claims.end(claim)
             self.groups.drop_running(claim.group_id, DropReason.ERROR, error="group_wall_seconds")
@@ -452,11 +410,14 @@ class Controller:
                 f"{claim.group_id}: over group_wall_seconds={self.rules.group_wall_seconds}"
             )
         for worker_id in self.engines.silent(now=now):
-            notes.append(f"{worker_id} fell silent: the run goes on without its engine")
+            self._notes.append(f"{worker_id} fell silent: the run goes on without its engine")
             self.leave(worker_id, now=now)
         for worker_id in self.versions.expire_loads(now=now):
-            notes.append(f"{worker_id} fell silent while it loaded weights")
-        notes += self._watch_evaluation(now=now)
+            self._notes.append(f"{worker_id} fell silent while it loaded weights")
+        if not self._evaluation_desk.watch(now=now, ending=bool(self.ending)):
+            self.ended = True
+        notes = self._notes.copy()
+        self._notes.clear()
         return notes
 
     def stuck_seconds(self, *, now: float) -> float:
@@ -525,18 +486,11 @@ class Controller:
 
     def _hear_evaluating(self, worker_id: str, *, now: float) -> bool:
         """A sign of life of who evaluates: True from one that is no engine of the run, and becomes none by it."""
-        evaluator = self.evaluations.evaluators.of(worker_id)
-        if evaluator is not None:
-            self.evaluations.evaluators.hear(worker_id, evaluator.task_id, now=now)
-        elif self.engines.knows(worker_id):
+        if self._evaluation_desk.hear_evaluator(worker_id, now=now):
+            return True
+        if self.engines.knows(worker_id):
             self._hear(worker_id, now=now)
-        return evaluator is not None
-
-    def _lease_evaluation(self, request: ClaimRequest, *, now: float) -> EvaluationTask | None:
-        others = [e for e in self.engines.live(now=now) if not e.stale and e.version >= 0]
-        return self.evaluations.lease(
-            request.worker_id, request.engine_version, live_engines=len(others), now=now
-        )
+        return False
 
     def _claim_refusal(self, engine: Engine, engine_version: int) -> Refusal | None:
         if self.ending:
@@ -545,8 +499,7 @@ class Controller:
             return "paused"
         if engine_version != self.versions.number or engine.stale:
             return "engine_behind"
-        pending = self.evaluations.pending
-        if pending is not None and self.evaluations.worker_id == engine.worker_id:
+        if self._evaluation_desk.is_at_it(engine.worker_id):
             return "paused"  # it is at the evaluation, and rejoins with the result
         return None
 
@@ -595,36 +548,9 @@ class Controller:
         if request.weights is None:
             raise OutOfOrder(f"version {request.version} was announced without its weights")
         self._publish(request.weights)
-        plan = self.evaluations.plan
-        if request.version == 0 and plan is not None and plan.at_start:
-            self._request_evaluation("start")
-        self._request_evaluation_if_due()
-
-    def _request_evaluation(self, label: str) -> bool:
-        """Of the newest version, whose files stay until it is done."""
-        weights = self.versions.newest
-        if weights is None or not self.evaluations.request(label, weights):
-            return False
-        self.versions.pin(weights.version)
-        return True
-
-    def _request_evaluation_if_due(self) -> None:
-        plan, version = self.evaluations.plan, self.versions.number
-        if plan is None or not plan.is_due(version) or version >= self.rules.gate.total_train_steps:
-            return  # that of the last version is the closing one
-        pending = self.evaluations.pending
-        if pending is not None and (self.evaluations.worker_id or self.evaluations.evaluators.goes_first):
-            doing = "still goes on" if self.evaluations.worker_id else "waits for its engine"
-            self._notes.append(f"the evaluation step-{version} was left out: {pending.label} {doing}")
-            return
-        if pending is not None:
-            self._notes.append(
-                f"the evaluation {pending.label} was left out: no engine could be leased for it before "
-                f"step-{version} (it takes two engines, or evaluation.on_only_engine)"
-            )
-            self.versions.unpin(pending.version)
-            self.evaluations.abandon()
-        self._request_evaluation(f"step-{version}")
+        if request.version == 0:
+            self._evaluation_desk.request_at_start()
+        self._evaluation_desk.request_if_due(last_version=self.rules.gate.total_train_steps)
 
     def _publish(self, weights: PublishedWeights) -> None:
         self.versions.announce(weights)
@@ -651,34 +577,6 @@ class Controller:
             filtered_share=self.filtering.share_since_last_step(),
             bound=bound,
         )
-
-    def _watch_evaluation(self, *, now: float) -> list[str]:
-        evaluators = self.evaluations.evaluators
-        evaluators.look(now=now)
-        silent = evaluators.silent(now=now)
-        for worker_id in silent:
-            self.evaluations.evaluator_left(worker_id)
-        return [f"{worker_id} fell silent" for worker_id in silent] + self._watch_pending(now=now)
-
-    def _watch_pending(self, *, now: float) -> list[str]:
-        pending = self.evaluations.pending
-        if pending is None:
-            return []
-        live = {engine.worker_id for engine in self.engines.live(now=now)}
-        live |= {evaluator.worker_id for evaluator in self.evaluations.evaluators.all()}
-        if self.evaluations.worker_id and self.evaluations.worker_id not in live:
-            self.evaluations.release(self.evaluations.worker_id)
-        last_heard = self.engines.last_heard_at
-        if self.ending and last_heard is not None and now - last_heard > EVALUATION_SILENCE_SECONDS:
-            self.evaluations.abandon()
-            self.ended = True
-            return [f"the evaluation {pending.label} was left out: no rollout worker is left"]
-        newer = pending.version != self.versions.number
-        if pending.label == "start" and newer and not self.evaluations.worker_id:
-            self.versions.unpin(pending.version)
-            self.evaluations.abandon()
-            return ["the evaluation start was left out: no engine has version 0 any more"]
-        return []
 
     @staticmethod
     def _require_version(given: int, expected: int, rule: str) -> None:

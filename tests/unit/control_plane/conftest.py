@@ -124,11 +124,15 @@ class Clock:
         return self.now
 
 
+def standing_clock(patch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    patch.setattr(clock_module, "now", lambda: clock.now)
+    return clock
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(clock_module, "now", lambda: clock.now)
-    return clock
+    return standing_clock(monkeypatch)
 
 
 @dataclass
@@ -320,23 +324,18 @@ class SimulatedNode:
         return self.post(f"/uploads/{upload}/complete", b"")
 
 
-@pytest.fixture
-def person(db: None) -> Callable[..., Person]:
-    def make(name: str, *, team: str = "red", project: str = "default", role: Role = Role.ADMIN) -> Person:
-        user, _ = User.objects.get_or_create(username=name)
-        team_row, _ = Team.objects.get_or_create(name=team)
-        project_row, _ = Project.objects.get_or_create(team=team_row, name=project)
-        Membership.objects.get_or_create(user=user, project=project_row, defaults={"role": role})
-        _, token = accounts.create_token(user=user, project=project_row, name="test", scopes=["*"])
-        return Person(user, project_row, token)
-
-    return make
+def make_person(name: str, *, team: str = "red", project: str = "default", role: Role = Role.ADMIN) -> Person:
+    user, _ = User.objects.get_or_create(username=name)
+    team_row, _ = Team.objects.get_or_create(name=team)
+    project_row, _ = Project.objects.get_or_create(team=team_row, name=project)
+    Membership.objects.get_or_create(user=user, project=project_row, defaults={"role": role})
+    _, token = accounts.create_token(user=user, project=project_row, name="test", scopes=["*"])
+    return Person(user, project_row, token)
 
 
-@pytest.fixture
-def alice(person: Callable[..., Person], clock: Clock) -> Person:
+def make_alice() -> Person:
     """Owns a dataset `sums` with 64 train and 64 eval rows, and a model `tiny`."""
-    alice = person("alice")
+    alice = make_person("alice")
     fleet.init_pool(alice.project.team)
     caller = Caller(alice.user, alice.project, Role.ADMIN, ROLE_SCOPES[Role.ADMIN])
     data = b"".join(json.dumps(row).encode() + b"\n" for row in SUMS)
@@ -348,6 +347,16 @@ def alice(person: Callable[..., Person], clock: Clock) -> Person:
     validation_services.create_version_of(caller, dataset, validation)
     ready_model(alice)
     return alice
+
+
+@pytest.fixture
+def person(db: None) -> Callable[..., Person]:
+    return make_person
+
+
+@pytest.fixture
+def alice(db: None, clock: Clock) -> Person:
+    return make_alice()
 
 
 @pytest.fixture

@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from control_plane.common import live
 from control_plane.runs import records
 from control_plane.runs.models import Run
+from tests.unit.control_plane.conftest import Clock, Person, make_alice, make_person, standing_clock
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Of the module, as its runs are."""
+    before = settings.ENVIRONMENT
+    settings.ENVIRONMENT = dataclasses.replace(before, data_dir=tmp_path_factory.mktemp("store"))
+    yield
+    settings.ENVIRONMENT = before
+
+
+@pytest.fixture(scope="module")
+def built(_own_store: None, django_db_setup: None, django_db_blocker: Any) -> Iterator[Person]:
+    """Alice and four runs, an hour apart; the third is Bob's, the fourth has no reward yet."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        with pytest.MonkeyPatch.context() as patch:
+            clock = standing_clock(patch)
+            alice = make_alice()
+            for number, reward in enumerate((0.2, 0.9, 0.5, None)):
+                by = make_person("bob") if number == 2 else alice
+                run = by.run(name=f"run {number}", notes="with a note" if number == 1 else "")
+                row = Run.objects.get(pk=run["id"])
+                with transaction.atomic():
+                    values = {"reward/mean": reward, "eval/greedy": reward} if reward is not None else {}
+                    records.record_steps([(row, number + 1, values)], live.Frames())
+                alice.call("PATCH", f"/runs/{run['id']}", {"tags": ["all", f"tag{number % 2}"]})
+                clock.forward(3600)
+        yield alice
+        transaction.set_rollback(True)
 
 
 @pytest.fixture
-def four(alice: Any, person: Any, clock: Any) -> list[str]:
-    """Four runs, an hour apart; the third is Bob's, the fourth has no reward yet."""
-    made = []
-    for number, reward in enumerate((0.2, 0.9, 0.5, None)):
-        by = person("bob") if number == 2 else alice
-        run = by.run(name=f"run {number}", notes="with a note" if number == 1 else "")
-        row = Run.objects.get(pk=run["id"])
-        with transaction.atomic():
-            values = {"reward/mean": reward, "eval/greedy": reward} if reward is not None else {}
-            records.record_steps([(row, number + 1, values)], live.Frames())
-        alice.call("PATCH", f"/runs/{run['id']}", {"tags": ["all", f"tag{number % 2}"]})
-        clock.forward(3600)
-        made.append(run["id"])
-    return made
+def alice(built: Person, clock: Clock, db: None) -> Person:
+    """`db` comes last: its transaction is inside the one that holds the runs, and undoes what a test does to them."""
+    clock.forward(4 * 3600)
+    return built
 
 
 def found(person: Any, query: str) -> list[str]:
@@ -59,14 +82,14 @@ def found(person: Any, query: str) -> list[str]:
         ("parent=run_none", []),
     ],
 )
-def test_a_filter_finds_what_it_says(alice: Any, four: list[str], query: str, names: list[str]) -> None:
+def test_a_filter_finds_what_it_says(alice: Any, query: str, names: list[str]) -> None:
     assert found(alice, query) == names
 
 
 @pytest.mark.parametrize(
     "sort", ["-reward", "reward", "name", "-started", "ended", "status", "-created", "created"]
 )
-def test_pages_of_any_order_meet_without_a_gap_or_a_repeat(alice: Any, four: list[str], sort: str) -> None:
+def test_pages_of_any_order_meet_without_a_gap_or_a_repeat(alice: Any, sort: str) -> None:
     whole, paged, cursor = found(alice, f"sort={sort}"), [], ""
     for _ in range(4):
         page = alice.get(f"/runs?sort={sort}&limit=1{cursor}").json()
@@ -103,7 +126,7 @@ def test_a_filter_that_cannot_be_is_refused_with_its_name(
     assert error["pointer"] == pointer and says in error["message"]
 
 
-def test_a_page_costs_the_same_queries_however_many_runs_it_shows(alice: Any, four: list[str]) -> None:
+def test_a_page_costs_the_same_queries_however_many_runs_it_shows(alice: Any) -> None:
     def queries(query: str) -> int:
         with CaptureQueriesContext(connection) as seen:
             assert alice.get(f"/runs?{query}").status_code == 200
@@ -114,9 +137,7 @@ def test_a_page_costs_the_same_queries_however_many_runs_it_shows(alice: Any, fo
     assert queries("limit=4&sort=-reward&metric=reward/mean%3E0&tag=all") == queries("limit=4")
 
 
-def test_a_view_is_kept_used_shared_and_changed_by_its_owner_alone(
-    alice: Any, person: Any, four: list[str]
-) -> None:
+def test_a_view_is_kept_used_shared_and_changed_by_its_owner_alone(alice: Any, person: Any) -> None:
     query = {"tag": ["all", "tag1"], "sort": "-reward"}
     made = alice.post("/run-views", {"name": "good ones", "query": query})
     assert made.status_code == 201, made.content
@@ -160,10 +181,11 @@ def test_an_older_evaluation_is_kept_and_an_older_step_is_not(alice: Any) -> Non
             (8, {"reward/mean": 0.1, "eval/greedy": 0.7}),
         ):
             records.record_steps([(row, step, values)], live.Frames())
-    assert Run.objects.get().metrics == {"reward/mean": 0.5, "eval/greedy": 0.7}
+    row.refresh_from_db()
+    assert row.metrics == {"reward/mean": 0.5, "eval/greedy": 0.7}
 
 
-def test_the_command_lists_by_filters_and_views(oolong: Any, alice: Any, four: list[str]) -> None:
+def test_the_command_lists_by_filters_and_views(oolong: Any, alice: Any) -> None:
     listed = oolong("run", "list", "--filter", "metric=reward/mean>=0.5", "--filter", "sort=-reward")
     assert [line.split("\t")[1] for line in listed.out.splitlines()] == ["run 1", "run 2"]
     made = oolong("view", "save", "best", "--filter", "metric=reward/mean>=0.5")

@@ -122,6 +122,13 @@ def test_the_pinned_lists_name_no_index_and_pin_every_package(checkout):
                 assert "==" in line, f"{file.name}: {line}"
 
 
+def test_what_venv_brings_is_pinned_too(checkout):
+    """It would be years old otherwise, and no audit would see it."""
+    text = (checkout / "constraints" / "platform.txt").read_text()
+    for name in ("pip", "setuptools"):
+        assert f"\n{name}==" in text
+
+
 def test_every_list_but_torchs_is_hashed(checkout):
     for name in ("platform.txt", "node.txt", "node-nodeps.txt"):
         text = (checkout / "constraints" / name).read_text()

@@ -40,12 +40,8 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, stop)
     print(f"{job.name} incarnation {job.incarnation} of attempt {attempt.attempt_number}", flush=True)
-    if plan.get("stray") and os.fork() == 0:
-        os.setsid()
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        Path(options.job, "stray").write_text(str(os.getpid()))
-        time.sleep(600)
-        os._exit(0)
+    if plan.get("stray"):
+        leave_a_daemon(Path(options.job, "stray"))
 
     outbox = Outbox(options.job, job.incarnation)
     told = os.environ.get(plan.get("tells", ""), "nothing")
@@ -72,6 +68,19 @@ def main() -> int:
     reason = EndReason.STOPPED_BY_USER if stopped else EndReason.COMPLETED
     write_result(options.job, JobResult(reason=reason, message=f"told {told}" if "tells" in plan else ""))
     return 0
+
+
+def leave_a_daemon(told: Path) -> None:
+    """One that is deaf; its pid stands in the file when this returns."""
+    here, there = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        told.write_text(str(os.getpid()))
+        os.write(there, b".")
+        time.sleep(600)
+        os._exit(0)
+    os.read(here, 1)
 
 
 def commit(outbox: Outbox, directory: Path, step: int, *, final: bool) -> None:

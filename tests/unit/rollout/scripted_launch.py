@@ -25,8 +25,10 @@ class HeldEngine(ScriptedEngine):
         self._hold: dict[str, Any] | None = None
 
     def _step(self) -> None:
-        file = self._directory / "hold.json"
-        self._hold = json.loads(file.read_text()) if file.exists() else None
+        try:
+            self._hold = json.loads((self._directory / "hold.json").read_text())
+        except FileNotFoundError:  # it may go at any moment
+            self._hold = None
         super()._step()
         if self._hold is not None:
             told = self._directory / "tokens.new"

@@ -289,11 +289,12 @@ async def an_engine_says_how_busy_it_is(subject: Subject) -> None:
     requests = [long_request(subject, new_rid()) for _ in range(4)]
     await tokens_come(subject, requests=4)
     busy = await subject.client.load()
+    await subject.client.abort_all()
+    for generation in await asyncio.gather(*requests):
+        taken_back(generation)
     assert busy is not None
     assert busy.running_requests + busy.waiting_requests == 4
     assert 0 < busy.kv_share < 1
-    await subject.client.abort_all()
-    await asyncio.gather(*requests)
 
 
 async def an_idle_engine_flushes(subject: Subject) -> None:

@@ -49,6 +49,16 @@ LANES = (
         "integration",
         paths=("tests/integration",),
         ignored=("tests/integration/trainers",),
+        # Whoever waits for an engine leaves a core to these, which start none and so need little memory.
+        beside=(
+            (
+                "tests/integration/agent",
+                "tests/integration/local_stack",
+                "tests/integration/operation",
+                "tests/integration/relay",
+                "tests/integration/stream",
+            ),
+        ),
     ),
     Lane("trainer-integration", paths=("tests/integration/trainers",), in_node_environment=True),
     Lane("e2e", paths=("tests/e2e",), needs_browser=True, needs_dashboard=True),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -218,12 +219,20 @@ def announce_leases() -> None:
     live.publish("pool", "event", {"kind": "leases"})
 
 
-def allocate_ports(node: Node, count: int) -> list[int]:
-    """`count` ports for one attempt, going round the range so that a port just given back is not used at once."""
-    first = node.next_port if node.next_port + count <= PORTS_TO else PORTS_FROM
-    node.next_port = first + count
+def allocate_ports(node: Node, count: int, *, held: Collection[int]) -> list[int]:
+    """`count` ports that are none of `held`, going round the range so that one just given back is not used at once.
+
+    The caller has locked the node's row.
+    """
+    ports: list[int] = []
+    for port in chain(range(max(node.next_port, PORTS_FROM), PORTS_TO), range(PORTS_FROM, PORTS_TO)):
+        if len(ports) == count:
+            break
+        if port not in held:
+            ports.append(port)
+    node.next_port = ports[-1] + 1
     node.save(update_fields=["next_port"])
-    return list(range(first, first + count))
+    return ports
 
 
 # --- people -----------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from control_plane.runs.events import announce_run, note, set_conditions
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import GRACE_SECONDS, RESTARTS_IN_PLACE
-from control_plane.runs.selectors import live_attempt, next_rollout_index
+from control_plane.runs.selectors import held_ports, live_attempt, next_rollout_index
 from oolong.contracts.agent import JOINING_ENGINES
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
 from oolong.contracts.run_spec import RunSpec
@@ -138,7 +138,7 @@ def _make_jobs(run: Run, attempt: Attempt, node: Node, slots: Sequence[str], *, 
     spec = RunSpec.model_validate(run.spec)
     first = next_rollout_index(attempt)
     kinds = ["engine", "session"] if spec.serves_sessions else ["engine"]
-    ports = fleet.allocate_ports(node, len(slots) * len(kinds))
+    ports = fleet.allocate_ports(node, len(slots) * len(kinds), held=held_ports(node))
     grants = []
     for index, slot in enumerate(slots, start=first):
         own = {kind: ports.pop(0) for kind in kinds}

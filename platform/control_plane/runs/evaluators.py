@@ -20,7 +20,7 @@ from control_plane.runs.events import announce_run, note
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import GRACE_SECONDS
-from control_plane.runs.selectors import next_rollout_index
+from control_plane.runs.selectors import held_ports, next_rollout_index
 from oolong.contracts.agent import EVALUATORS
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
 from oolong.contracts.rollout import version_of_task
@@ -109,7 +109,7 @@ def _join(seen: Attempt, slot: str, *, now: datetime) -> bool:
 
 def _make_job(run: Run, attempt: Attempt, node: Node, slot: str, task: str, *, now: datetime) -> Job:
     index = next_rollout_index(attempt)
-    (port,) = fleet.allocate_ports(node, 1)
+    (port,) = fleet.allocate_ports(node, 1, held=held_ports(node))
     job = Job.objects.create(
         attempt=attempt, name=f"evaluator-{index}", kind=JobKind.ROLLOUT, index=index, slots=[slot],
         restarts=0, grace_seconds=GRACE_SECONDS, engine_port=port, evaluates=task,

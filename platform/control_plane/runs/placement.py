@@ -22,7 +22,7 @@ from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import plan_jobs, port_names
-from control_plane.runs.selectors import queue, resumable_checkpoint
+from control_plane.runs.selectors import held_ports, queue, resumable_checkpoint
 from control_plane.runs.taking_back import take_slots_back, teams_without_evaluators
 from control_plane.runs.tested_rewards import untested_reward
 from oolong.contracts.agent import OLDEST_PROTOCOL, SECRETS_IN_JOBS, TESTS_AND_PLAYGROUNDS
@@ -154,9 +154,10 @@ def _place(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) 
         return False
     resume = resumable_checkpoint(run)
     names = port_names(spec)
+    ports = fleet.allocate_ports(node, len(names), held=held_ports(node))
     attempt = Attempt.objects.create(
         run=run, number=run.attempt_number + 1, epoch=run.epoch + 1, node=node, token=new_secret(""),
-        ports=dict(zip(names, fleet.allocate_ports(node, len(names)), strict=True)),
+        ports=dict(zip(names, ports, strict=True)),
         resume_checkpoint=resume, created_at=now,
     )  # fmt: skip
     plans = plan_jobs(spec, slots)

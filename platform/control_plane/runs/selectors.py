@@ -12,6 +12,7 @@ from control_plane.accounts.models import Team
 from control_plane.catalog.models import Checkpoint, CheckpointKind, CheckpointState
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import or_not_found
+from control_plane.fleet.models import Node
 from control_plane.fleet.selectors import pool_as_json
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, RunStatus
@@ -78,6 +79,16 @@ def newest_stored_checkpoints(runs: Iterable[Run]) -> dict[str, Checkpoint]:
 
 def live_attempt(run: Run) -> Attempt | None:
     return run.attempts.exclude(status=AttemptStatus.ENDED).select_related("node").first()
+
+
+def held_ports(node: Node) -> set[int]:
+    """Of the attempts that live on the node, and of engines that came beside them: months may lie between two rounds
+    of the range, and a run may last longer."""
+    live = Attempt.objects.filter(node=node).exclude(status=AttemptStatus.ENDED)
+    held = {port for ports in live.values_list("ports", flat=True) for port in ports.values()}
+    return held | set(
+        Job.objects.filter(attempt__in=live, engine_port__gt=0).values_list("engine_port", flat=True)
+    )
 
 
 def next_rollout_index(attempt: Attempt) -> int:

@@ -15,6 +15,7 @@ from control_plane.catalog import parts, store
 from control_plane.catalog.models import Checkpoint
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node
+from control_plane.runs import selectors
 from control_plane.runs.models import Attempt
 from oolong.contracts.agent import EnrolReply, EnrolRequest, Inventory, SlotInventory
 
@@ -202,6 +203,24 @@ def test_ports_of_attempts_on_one_node_do_not_meet(alice: Any, node: Any, tick: 
     tick()
     ports = [port for attempt in machine.beat().attempts for port in attempt.ports.values()]
     assert len(ports) == len(set(ports)) == 16
+
+
+def test_ports_go_round_and_leave_out_what_a_run_still_holds(alice: Any, node: Any, tick: Any) -> None:
+    """A run may last longer than the range."""
+    node(slots=2)
+    Node.objects.update(next_port=fleet.PORTS_FROM + 2)
+    alice.run()
+    tick()
+    held = selectors.held_ports(Node.objects.get())
+    assert held == set(range(fleet.PORTS_FROM + 2, fleet.PORTS_FROM + 6))
     row = Node.objects.get()
-    row.next_port = fleet.PORTS_TO - 3
-    assert fleet.allocate_ports(row, 4)[0] == fleet.PORTS_FROM
+    row.next_port = fleet.PORTS_TO - 1
+    first = fleet.PORTS_FROM
+    assert fleet.allocate_ports(row, 5, held=held) == [
+        fleet.PORTS_TO - 1,
+        first,
+        first + 1,
+        first + 6,
+        first + 7,
+    ]
+    assert row.next_port == first + 8

@@ -39,8 +39,9 @@ class _Selector(selectors.EpollSelector):
         if timeout is None:
             return super().select(None)
         if not self.loop.awaits_outside():
-            self.loop.pass_seconds(timeout)
-            return []
+            ready = super().select(0)  # a thread may have said its last word and ended since the first look
+            self.loop.pass_seconds(TURN_SECONDS if ready else timeout)
+            return ready
         seconds = min(timeout, SLICE_SECONDS)
         began = real_monotonic()
         ready = super().select(seconds)
@@ -113,8 +114,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
         server, protocol_factory = self._servers.get(address[1], (None, None))
         if server is None or not server.is_serving():
+            self._has_outside_connections = True  # from now on: it may take its time to take the connection
             await super().sock_connect(sock, address)
-            self._has_outside_connections = True
             return
         assert protocol_factory is not None
         near, far = socket.socketpair()

@@ -74,6 +74,44 @@ async def test_what_comes_from_outside_is_waited_for_in_real_time(
     assert real_monotonic() - began >= STALL
 
 
+async def test_the_last_word_of_a_thread_that_ends_between_two_looks_is_heard_before_the_clock_jumps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done, go_on, loop = asyncio.Event(), threading.Event(), asyncio.get_running_loop()
+
+    def body() -> None:
+        go_on.wait(60)
+        loop.call_soon_threadsafe(done.set)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    awaits_outside = VirtualTimeLoop.awaits_outside
+
+    def after_the_end(loop: VirtualTimeLoop) -> bool:
+        go_on.set()
+        thread.join(60)
+        return awaits_outside(loop)
+
+    monkeypatch.setattr(VirtualTimeLoop, "awaits_outside", after_the_end)
+    async with asyncio.timeout(LIMIT):
+        await done.wait()
+
+
+async def test_a_peer_of_another_process_may_take_its_time_to_take_a_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited_for: list[bool] = []
+
+    async def connect(loop: VirtualTimeLoop, *_: object) -> None:
+        waited_for.append(loop.awaits_outside())
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_connect", connect)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.get_running_loop().create_connection(asyncio.Protocol, "127.0.0.1", 9)
+    assert waited_for == [True]
+
+
 async def test_a_stall_of_the_machine_counts_as_one_look() -> None:
     release = threading.Event()
     waiting = asyncio.create_task(asyncio.to_thread(release.wait))

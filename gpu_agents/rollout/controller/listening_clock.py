@@ -19,8 +19,8 @@ class ListeningClock:
     before the calls that had come meanwhile were read.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or time.monotonic
         self._missed = 0.0
 
     def __call__(self) -> float:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import psycopg
 
+from tests.support import node_ports
 from tests.support.ports import reserve_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +54,12 @@ class ControlPlane:
         """Tables, the first user, team, project and quota."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._python(["-c", PREPARE])
+        self.keep_ports_apart()
+
+    def keep_ports_apart(self) -> None:
+        """Nodes on this machine that belong to other control planes have other ports. Once there are tables."""
+        with psycopg.connect(self.database_url, autocommit=True) as database:
+            database.execute(node_ports.apart().encode())
 
     def manage(self, *words: str) -> str:
         """Run a management command; its standard output without the last newline."""

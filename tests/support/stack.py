@@ -227,6 +227,7 @@ class Stack:
     def start(self) -> None:
         self.broker.start()
         self.token = json.loads(self._python(BOOTSTRAP))
+        self.plane.keep_ports_apart()
         self.plane.start()
 
     def client(self) -> Client:

@@ -106,6 +106,7 @@ class Stack:
 def prepare(folder: Path) -> Stack:
     """A stack over the test's database with a project, a token, and an agent whose trainer is `quick_writer`."""
     stack = Stack(folder)
+    stack.plane.keep_ports_apart()
     project = accounts.init_embedded()
     user = project.memberships.get().user
     stack.token = accounts.create_token(user=user, project=project, name="test", scopes=["*"])[1]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from django.db import connection
 from django.test import Client
 
 from control_plane.catalog import parts, store
@@ -18,6 +21,7 @@ from control_plane.fleet.models import Node
 from control_plane.runs import selectors
 from control_plane.runs.models import Attempt
 from oolong.contracts.agent import EnrolReply, EnrolRequest, Inventory, SlotInventory
+from tests.support import node_ports
 
 
 def enrol(token: str, name: str = "machine") -> Any:
@@ -44,6 +48,21 @@ def test_a_node_joins_with_a_token_that_works_once(alice: Any) -> None:
     assert Node.objects.count() == 1
     slots = {slot["name"]: slot["state"] for slot in alice.get("/pool").json()["slots"]}
     assert slots == {"cpu-0": "free", "cpu-1": "unhealthy"}
+
+
+def test_nodes_of_tests_that_share_a_machine_have_ports_of_their_own(alice: Any, checkout: Path) -> None:
+    assert (node_ports.PORTS_FROM, node_ports.PORTS_TO) == (fleet.PORTS_FROM, fleet.PORTS_TO)
+    with connection.cursor() as cursor:
+        cursor.execute(node_ports.apart())
+    for name in ("one", "two"):
+        assert enrol(alice.post("/pool/enrolment-tokens").json()["token"], name).status_code == 201
+    begins = Node.objects.filter(name__in=["one", "two"]).values_list("next_port", flat=True)
+    ours = node_ports.first_of_session()
+    assert set(begins) < set(range(ours, ours + node_ports.OF_A_SESSION, node_ports.OF_A_NODE))
+    assert len(set(begins)) == 2
+    program = "from tests.support.node_ports import first_of_session; print(first_of_session())"
+    beside = subprocess.run([sys.executable, "-c", program], cwd=checkout, capture_output=True, check=True)
+    assert int(beside.stdout) != ours
 
 
 def test_an_old_or_unknown_enrolment_token_is_refused(alice: Any, clock: Any) -> None:

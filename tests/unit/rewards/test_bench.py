@@ -30,7 +30,7 @@ async def tried(reward: Score, samples: list[Sample] | None = None) -> dict[str,
     """The report on a reward that runs behind a real reward service."""
     service = RewardService(InThisProcess(reward), token="t")
     port = await service.door.open("127.0.0.1", 0)
-    peer = Peer("the reward service", f"http://127.0.0.1:{port}", "t", connect_seconds=5)
+    peer = Peer("the reward service", f"http://127.0.0.1:{port}", "t", connect_seconds=60)
     try:
         chosen = cheats_of(list(CHEATS), ROWS) if samples is None else samples
         scored = await score_twice(chosen, peer, timeout_seconds=60.0, done=lambda _: None)

@@ -36,8 +36,8 @@ class Served:
 
     async def __aenter__(self) -> Served:
         port = await self.service.door.open("127.0.0.1", 0)
-        self.peer = Peer("reward", f"http://127.0.0.1:{port}", "secret", connect_seconds=5)
-        self.stranger = Peer("reward", f"http://127.0.0.1:{port}", "wrong", connect_seconds=5)
+        self.peer = Peer("reward", f"http://127.0.0.1:{port}", "secret", connect_seconds=60)
+        self.stranger = Peer("reward", f"http://127.0.0.1:{port}", "wrong", connect_seconds=60)
         return self
 
     async def __aexit__(self, *_: object) -> None:

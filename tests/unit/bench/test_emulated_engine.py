@@ -104,7 +104,9 @@ async def test_an_interruption_costs_the_prefill_of_what_was_running(
         decode = engine._decode
 
         async def held(batch: list[ScriptedRequest]) -> None:
-            """Stands still at 24 tokens until the pause has come, however late that is."""
+            """Begins with all four, and stands still at 24 tokens until the pause has come, however late that is."""
+            while len(engine.running) < 4 and not go_on.is_set():
+                await asyncio.sleep(0.001)
             if engine.emitted >= 24:
                 reached.set()
                 await go_on.wait()

@@ -26,6 +26,7 @@ from oolong.sandbox.program import Program
 
 FIRST_UID = 30_000  # of slot 0; they own nothing
 START_SECONDS = 20.0
+LOOK_SECONDS = 1.0  # at least, for what may have come while this process stood still
 END_SECONDS = 10.0
 GRACE_SECONDS = 2.0  # for the processes of a test to be killed and its record to arrive
 WATCH_SECONDS = 0.02
@@ -314,8 +315,8 @@ class _One:
         text = b""
         deadline = time.monotonic() + START_SECONDS
         while b"\n" not in text:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([files.status_out], [], [], left)[0]:
+            left = max(LOOK_SECONDS, deadline - time.monotonic())
+            if not select.select([files.status_out], [], [], left)[0]:
                 self.error = f"bubblewrap did not make a sandbox within {START_SECONDS:g} s"
                 process.kill()
                 return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oolong.sandbox import Limits, Program, Sandbox, Status, Test, examine
+from oolong.sandbox import Limits, Program, Sandbox, Status, Test, box, examine
 
 LIMITS = Limits(cpu_seconds=30, wall_seconds=60, memory_bytes=128 * 1024**2, processes=8)
 CUT_OFF = """
@@ -45,3 +45,11 @@ def test_tests_are_forked_in_one_sandbox_and_a_flood_is_stopped(sandbox: Sandbox
     assert [test.status for test in outcome.tests] == [Status.OK, Status.OUTPUT_LIMIT, Status.OK]
     assert (outcome.tests[0].stdout, outcome.tests[2].stdout) == (b"1\n", b"3\n")
     assert outcome.sandboxes == 1
+
+
+def test_a_sandbox_that_was_made_while_this_process_stood_still_is_one(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(box, "START_SECONDS", 0.0)  # over before its first look
+    monkeypatch.setattr(box, "LOOK_SECONDS", 60.0)
+    assert sandbox.run(Program(source="report(1)"), LIMITS).only.value == b"1"

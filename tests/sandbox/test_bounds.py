@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from oolong.sandbox import Limits, Program, Sandbox, Status, Test, seccomp
+from oolong.sandbox import Limits, Program, Sandbox, Status, Test, canary, seccomp, watch
+from oolong.sandbox.box import Means
 from oolong.sandbox.canary import examine
 from oolong.sandbox.capabilities import (
     ENTER_WITHOUT_CHROOT,
@@ -212,6 +213,27 @@ def test_the_canary_finds_what_the_runs_need(sandbox: Sandbox) -> None:
     assert findings.capabilities.runs_code
     assert findings.capabilities.own_uid == (os.geteuid() == 0)
     assert findings.require() is findings.sandbox
+
+
+def test_a_supervisor_that_stood_still_is_found_to_count_processes(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a kernel that does not bound them by itself."""
+    usage, seen = watch.usage_of, set()
+
+    def late(pid: int) -> watch.Usage:
+        if pid not in seen:
+            seen.add(pid)
+            time.sleep(3.0)
+        return usage(pid)
+
+    def counting(means: Means) -> Sandbox:
+        counted = replace(means, kernel_bounds_processes=False, groups=None)
+        return Sandbox(sandbox.parts, counted, slots=1, first_uid=45_000)
+
+    monkeypatch.setattr(watch, "usage_of", late)
+    bound = canary._process_bound(replace(sandbox.means, groups=None), counting)[1]
+    assert bound == "supervisor"
 
 
 def test_without_a_user_namespace_it_refuses_and_names_the_command() -> None:

@@ -62,7 +62,7 @@ try:
 except BlockingIOError:
     pass
 else:
-    time.sleep(2)  # until whoever watches stops it
+    time.sleep(common)  # until whoever watches stops it
 report(made)
 """
 
@@ -151,16 +151,16 @@ def _process_bound(
     """The kernel counts processes per user namespace since Linux 5.14; before, other processes of the user
     count as well, and the bound would stop the sandbox itself."""
     by_kernel = replace(means, kernel_bounds_processes=True)
-    tried = _try(sandbox_with(by_kernel), _PROCESSES)
+    tried = _try(sandbox_with(by_kernel), _PROCESSES, 2.0)
     if not tried.error and tried.only.value is not None and 1 <= int(tried.only.value) <= _LIMITS.processes:
         return by_kernel, "kernel"
-    if _status(_try(sandbox_with(means), _PROCESSES)) is Status.PROCESS_LIMIT:
+    if _status(_try(sandbox_with(means), _PROCESSES, 30.0)) is Status.PROCESS_LIMIT:
         return means, "supervisor"
     return means, "none"
 
 
-def _try(sandbox: Sandbox, source: str) -> Outcome:
-    return sandbox.run(Program(source=source), _LIMITS)
+def _try(sandbox: Sandbox, source: str, common: object = None) -> Outcome:
+    return sandbox.run(Program(source=source, common=common), _LIMITS)
 
 
 def _status(outcome: Outcome) -> Status:

@@ -106,7 +106,7 @@ def wheel_tools(places: Places) -> Path | None:
 
 def _version(node: str) -> tuple[int, int]:
     try:
-        done = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=20)
+        done = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return (0, 0)
     found = re.match(r"v(\d+)\.(\d+)", done.stdout)

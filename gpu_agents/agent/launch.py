@@ -28,7 +28,7 @@ from oolong.contracts.live_changes import LIVE_FILE, LiveSettings
 
 ROOT = Path(__file__).resolve().parents[2]  # holds gpu_agents/, trainers/ and platform/
 SUPERVISOR_PATH = f"{ROOT / 'platform'}:{ROOT}"
-SUPERVISOR_START_SECONDS = 20.0
+SUPERVISOR_START_SECONDS = 60.0  # a machine may stand still for a while
 
 
 class LaunchError(Exception):

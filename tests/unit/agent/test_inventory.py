@@ -32,6 +32,7 @@ def test_gpus_are_slots_by_uuid() -> None:
 def test_a_machine_that_has_no_gpu_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(InventoryError, match="lists no GPU"):
         parse_gpus("")
+    monkeypatch.setattr(inventory, "NVIDIA_SMI_SECONDS", 60.0)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InventoryError, match="use device=cpu"):
         inventory.gpu_slots()

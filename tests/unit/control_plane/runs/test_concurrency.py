@@ -53,6 +53,8 @@ def test_planners_that_run_at_once_sell_every_slot_once(alice: Any, node: Any, c
         alice.run(name=f"run {index}")
     at_once(4, lambda: place_jobs(now=clock.now))
     open_leases = Lease.objects.filter(released_at=None)
+    assert open_leases.count() == open_leases.values("slot").distinct().count() == 2 * Attempt.objects.count()
+    place_jobs(now=clock.now)  # whose slot another planner sold meanwhile is planned anew by the next tick
     assert open_leases.count() == open_leases.values("slot").distinct().count() == 6
     assert Attempt.objects.count() == Run.objects.filter(status="STARTING").count() == 3
 

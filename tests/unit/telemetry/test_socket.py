@@ -23,7 +23,7 @@ from control_plane.accounts.selectors import caller_of_token
 from control_plane.accounts.tickets import create_ticket
 from control_plane.common import clock
 from control_plane.common.hub import hub
-from control_plane.telemetry import consumers
+from control_plane.telemetry import consumers, sse
 from control_plane.telemetry.credentials import seconds_left
 from control_plane.telemetry.routing import websocket_urlpatterns
 from tests.unit.telemetry.streaming import apublish, points
@@ -201,7 +201,10 @@ async def test_whoever_loses_power_loses_the_socket_at_once(world: World) -> Non
     assert await client.close_code() == 4401
 
 
-async def test_whoever_loses_power_loses_the_sse_twin_at_once(world: World) -> None:
+async def test_whoever_loses_power_loses_the_sse_twin_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 600.0)  # nothing else is said, however late the news comes
     colleague = await database_sync_to_async(admin_of)(world)
     text = await database_sync_to_async(world.token)()
     token = await database_sync_to_async(ApiToken.objects.latest)("pk")

@@ -19,10 +19,15 @@ from tests.unit.control_plane.conftest import Person
 
 @pytest.fixture
 def lines() -> Iterator[Any]:
-    """What the root logger writes as JSON; call it for the lines so far. A thread of another test is not heard."""
+    """What these tests and the control plane write, as JSON; call it for the lines so far.
+
+    Not heard: a thread of another test, and asyncio, which tells of another test's task whenever that is collected.
+    """
     stream, here = io.StringIO(), threading.get_ident()
     handler = logging.StreamHandler(stream)
-    handler.addFilter(lambda record: record.thread == here)
+    handler.addFilter(
+        lambda record: record.thread == here and record.name.partition(".")[0] in ("x", "control_plane")
+    )
     handler.setFormatter(JsonLines("web"))
     root = logging.getLogger()
     root.addHandler(handler)

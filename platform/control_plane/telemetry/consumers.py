@@ -164,6 +164,7 @@ class StreamConsumer(AsyncWebsocketConsumer):
             await self._end(NOT_AUTHENTICATED)
             return
         checked = time.monotonic()
+        self.woken.set()  # what was lost after it was looked up, and before it was followed, nobody tells
         while True:
             self._notify("ping")
             quiet = min(PING_SECONDS, max(0.0, self.lasts_until - time.monotonic()))

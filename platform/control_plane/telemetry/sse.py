@@ -90,7 +90,7 @@ async def _events(
     checked = time.monotonic()
     ends_at = math.inf if poll is None else checked + poll
     lasts_until = checked + seconds_left(caller, clock.now())
-    told = False  # that the caller may have lost power
+    told = True  # that the caller may have lost power: as here, between the look-up and the following
 
     def wake() -> None:
         nonlocal told

@@ -19,13 +19,15 @@ from django.test import AsyncClient
 from control_plane.accounts import membership, selectors, services, tokens
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import ApiToken, Membership, User
+from control_plane.accounts.notices import TOPIC
 from control_plane.accounts.selectors import caller_of_token
 from control_plane.accounts.tickets import create_ticket
 from control_plane.common import clock
 from control_plane.common.hub import hub
 from control_plane.telemetry import consumers, sse
-from control_plane.telemetry.credentials import seconds_left
+from control_plane.telemetry.credentials import Credential, seconds_left
 from control_plane.telemetry.routing import websocket_urlpatterns
+from tests.support.waiting import eventually
 from tests.unit.telemetry.streaming import apublish, points
 from tests.unit.telemetry.world import World, build_world
 
@@ -184,6 +186,12 @@ async def test_a_revoked_token_ends_the_socket(world: World, monkeypatch: pytest
     assert await client.close_code() == 4401
 
 
+async def changes_of_power_are_heard() -> None:
+    await eventually(
+        lambda: (feed := hub()._feeds.get(TOPIC)) and feed.last is not None, "changes of power are heard"
+    )
+
+
 async def test_whoever_loses_power_loses_the_socket_at_once(world: World) -> None:
     """Nothing here is hurried: the slow recheck of a minute is not what ends these sockets."""
     colleague = await database_sync_to_async(admin_of)(world)
@@ -212,9 +220,48 @@ async def test_whoever_loses_power_loses_the_sse_twin_at_once(
     reply = await AsyncClient().get(f"/api/v1/stream?topic=run:{world.run.pk}", headers=headers)
     heard = aiter(reply.streaming_content)
     assert b"event: subscribed" in await anext(heard)
+    await changes_of_power_are_heard()
+    await apublish(f"run:{world.run.pk}", points(1))
+    assert b"event: points" in await anext(heard), "it has asked once more who is there, and goes on"
     await database_sync_to_async(tokens.revoke_token)(colleague, token.pk, now=clock.now())
     async with asyncio.timeout(60):
         assert [part async for part in heard] == []
+
+
+async def test_power_that_is_lost_while_one_says_who_one_is_is_not_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told before the new stream is followed, and so to nobody."""
+    for module, name in (
+        (consumers, "PING_SECONDS"),
+        (consumers, "RECHECK_SECONDS"),
+        (sse, "KEEP_ALIVE_SECONDS"),
+        (sse, "RECHECK_SECONDS"),
+    ):
+        monkeypatch.setattr(module, name, 600.0)
+    other = await known(world)
+    await changes_of_power_are_heard()
+    token = await database_sync_to_async(world.token)()
+    caller_of = Credential.caller
+
+    def lost_right_after(self: Credential) -> Caller | None:
+        found = caller_of(self)
+        ApiToken.objects.update(revoked_at=clock.now())
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Credential, "caller", lost_right_after)
+        client = await Client().connect()
+        await client.say(op="auth", token=token)
+        assert await client.close_code() == 4401
+
+        await database_sync_to_async(ApiToken.objects.update)(revoked_at=None)
+        headers = {"authorization": f"Bearer {token}"}
+        reply = await AsyncClient().get(f"/api/v1/stream?topic=run:{world.run.pk}", headers=headers)
+        async with asyncio.timeout(60):
+            heard = [part async for part in reply.streaming_content]
+        assert len(heard) == 1 and b"event: subscribed" in heard[0]
+    await other.leave()
 
 
 async def test_an_expired_token_ends_the_socket_then(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from control_plane.common.errors import FieldError, Problem, unprocessable
 from control_plane.common.refusals import MOST_SHOWN
 
 
-def refused(name: str, message: str) -> Problem:
-    return unprocessable("invalid", message, [FieldError(f"/{name}", "invalid", message)])
+def refused(name: str, message: str, code: str = "invalid") -> Problem:
+    return unprocessable("invalid", message, [FieldError(f"/{name}", code, message)])
 
 
 def one_of(request: Request, name: str, allowed: Sequence[str]) -> str:

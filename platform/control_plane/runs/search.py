@@ -14,7 +14,7 @@ from django.db.models.functions import Cast, Coalesce
 from django.utils.dateparse import parse_datetime
 from drf_spectacular.utils import OpenApiParameter
 
-from control_plane.common.errors import FieldError, unprocessable
+from control_plane.common.query import refused
 from control_plane.common.schema import RUN_KINDS, RUN_STATUSES
 from control_plane.runs.models import Run
 
@@ -68,12 +68,12 @@ def read_search(words: Words) -> Search:
     search = Search()
     for name, values in words.items():
         if name not in _READERS:
-            raise _refused(name, f"there is no filter {name!r}; there are {', '.join(_READERS)}")
+            raise refused(name, f"there is no filter {name!r}; there are {', '.join(_READERS)}")
         if len(values) > MOST_WORDS:
-            raise _refused(name, f"{name} is given {len(values)} times; at most {MOST_WORDS}")
+            raise refused(name, f"{name} is given {len(values)} times; at most {MOST_WORDS}")
         for value in values:
             if not value.isprintable() or len(value) > MOST_CHARACTERS:
-                raise _refused(
+                raise refused(
                     name, f"{name}={value[:40]!r} is not plain text of {MOST_CHARACTERS} characters"
                 )
             if value:
@@ -96,7 +96,7 @@ def _dataset(search: Search, value: str) -> None:
     elif number.isdecimal() and len(number) < 10:
         search.filters.append(Q(dataset_version__dataset__name=name, dataset_version__number=int(number)))
     else:
-        raise _refused("dataset", f"dataset={value!r}: an id, name, or name@3")
+        raise refused("dataset", f"dataset={value!r}: an id, name, or name@3")
 
 
 def _metric(search: Search, value: str) -> None:
@@ -106,9 +106,7 @@ def _metric(search: Search, value: str) -> None:
     except ValueError:
         bound = None
     if found is None or bound is None:
-        raise _refused(
-            "metric", f"metric={value!r}: NAME, one of >= <= > < =, and a number: reward/mean>=0.5"
-        )
+        raise refused("metric", f"metric={value!r}: NAME, one of >= <= > < =, and a number: reward/mean>=0.5")
     search.metrics.append((found[1], _LOOKUPS[found[2]], bound))
 
 
@@ -119,7 +117,7 @@ def _moment(lookup: str, name: str) -> Callable[[Search, str], None]:
         except ValueError:
             moment = None
         if moment is None or moment.tzinfo is None:
-            raise _refused(name, f"{name}={value!r}: a moment with its zone, such as 2026-01-31T12:00:00Z")
+            raise refused(name, f"{name}={value!r}: a moment with its zone, such as 2026-01-31T12:00:00Z")
         search.filters.append(Q(**{f"created_at__{lookup}": moment}))
 
     return read
@@ -128,9 +126,7 @@ def _moment(lookup: str, name: str) -> Callable[[Search, str], None]:
 def _sort(search: Search, value: str) -> None:
     column = value.removeprefix("-")
     if column not in ("created", *SORTS):
-        raise _refused(
-            "sort", f"sort={value!r}: one of created, {', '.join(SORTS)}; with - the largest first"
-        )
+        raise refused("sort", f"sort={value!r}: one of created, {', '.join(SORTS)}; with - the largest first")
     search.sort, search.descending = "" if column == "created" else column, value.startswith("-")
 
 
@@ -185,9 +181,5 @@ def _known(name: str, text: str, known: list[str]) -> list[str]:
     words = [word.strip() for word in text.split(",")]
     for word in words:
         if word not in known:
-            raise _refused(name, f"{name}={word!r} is unknown; known: {', '.join(known)}", "unknown")
+            raise refused(name, f"{name}={word!r} is unknown; known: {', '.join(known)}", "unknown")
     return words
-
-
-def _refused(name: str, message: str, code: str = "invalid") -> Exception:
-    return unprocessable("invalid", message, [FieldError(f"/{name}", code, message)])

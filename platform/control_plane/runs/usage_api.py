@@ -19,8 +19,7 @@ from control_plane.accounts.api import NamedSerializer
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
-from control_plane.common.errors import FieldError, unprocessable
-from control_plane.common.query import plain_cell, read_moment
+from control_plane.common.query import plain_cell, read_moment, refused
 from control_plane.runs.usage import PHASES, Asked, By, total, usage
 
 DEFAULT_WINDOW = timedelta(days=30)
@@ -114,7 +113,7 @@ def _read(request: Request) -> Asked:
     until = min(read_moment(request, "until") or now, now)
     since = read_moment(request, "since") or until - DEFAULT_WINDOW
     if since >= until:
-        raise _refused("since", f"since={rfc3339(since)} is not before until={rfc3339(until)}")
+        raise refused("since", f"since={rfc3339(since)} is not before until={rfc3339(until)}")
     by, device = cast(By, _choice(request, "by", "run")), _choice(request, "device", "")
     return Asked(since=since, until=until, now=now, by=by, device=device)
 
@@ -122,12 +121,8 @@ def _read(request: Request) -> Asked:
 def _choice(request: Request, name: str, otherwise: str) -> str:
     said = request.query_params.get(name) or otherwise
     if said not in (*CHOICES[name], otherwise):
-        raise _refused(name, f"{name}={said!r}: one of {', '.join(CHOICES[name])}")
+        raise refused(name, f"{name}={said!r}: one of {', '.join(CHOICES[name])}")
     return said
-
-
-def _refused(name: str, message: str) -> Exception:
-    return unprocessable("invalid", message, [FieldError(f"/{name}", "invalid", message)])
 
 
 def _csv(rows: list[dict[str, Any]]) -> str:

@@ -16,13 +16,14 @@ from control_plane.accounts.caller import caller_of
 from control_plane.common.errors import Problem
 from control_plane.common.numbers import whole
 from control_plane.common.pagination import paginate, read_page
+from control_plane.common.query import refused
 from control_plane.common.rendering import QuickJSONRenderer
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
 from control_plane.runs.selectors import run_for
 from control_plane.telemetry import alerts, charts, selectors, services, shipments, trajectories
 from control_plane.telemetry.lines import LARGEST_X
-from control_plane.telemetry.queries import invalid, number, one_of, short_text, whole_number
+from control_plane.telemetry.queries import number, one_of, short_text, whole_number
 from control_plane.telemetry.serializers import (
     AlertSerializer,
     DocumentSerializer,
@@ -194,7 +195,7 @@ class HistogramsView(APIView):
         run = run_for(caller_of(request), run_id)
         name = request.query_params.get("name", "")
         if not name:
-            raise invalid("name", "name= is missing: staleness/consumed_tokens, say")
+            raise refused("name", "name= is missing: staleness/consumed_tokens, say")
         limit = whole_number(request, "limit", lowest=1, highest=2000) or 200
         found = selectors.histograms(run, name=name, after_x=whole_number(request, "after_x"), limit=limit)
         return Response({"data": found})
@@ -341,7 +342,7 @@ def _wanted(request: Request) -> charts.Wanted:
     against = one_of(request, "against", AGAINST)
     if axis == "time" and (stitch or against in ("version", "tokens")):
         name = "stitch" if stitch else "against"
-        raise invalid(
+        raise refused(
             name,
             f"{name}={stitch or against!r} is for axis=step: seconds begin anew with every attempt; "
             f"leave {name} out, or use against=wall",
@@ -350,7 +351,7 @@ def _wanted(request: Request) -> charts.Wanted:
     after, first, last = (whole_number(request, name, **x) for name in ("after_x", "from_x", "to_x"))
     first = first if after is None else max(after + 1, -LARGEST_X if first is None else first)
     if first is not None and last is not None and last < first - (after is not None):
-        raise invalid("to_x", f"to_x={last} lies before the range's begin at {first}")
+        raise refused("to_x", f"to_x={last} lies before the range's begin at {first}")
     return charts.Wanted(
         names=[name for name in request.query_params.get("names", "").split(",") if name],
         axis=axis,

@@ -16,11 +16,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
+from control_plane.common.query import refused
 from control_plane.runs.selectors import run_for
 from control_plane.telemetry import selectors
 from control_plane.telemetry.credentials import in_database
 from control_plane.telemetry.log_search import LEVELS, LONGEST_PATTERN, Search, search
-from control_plane.telemetry.queries import invalid, one_of, whole_number
+from control_plane.telemetry.queries import one_of, whole_number
 from control_plane.telemetry.serializers import FoundLinesSerializer
 
 
@@ -49,7 +50,7 @@ class LogSearchView(APIView):
         run = run_for(caller_of(request), run_id)
         text = request.query_params.get("q", "")
         if len(text) > LONGEST_PATTERN:
-            raise invalid("q", f"q has {len(text)} characters; {LONGEST_PATTERN} at most")
+            raise refused("q", f"q has {len(text)} characters; {LONGEST_PATTERN} at most")
         return Response(
             search(
                 run,
@@ -83,7 +84,7 @@ class LogDownloadView(APIView):
         run = run_for(caller_of(request), run_id)
         job = request.query_params.get("job", "")
         if not job:
-            raise invalid("job", "job= is missing: a job's id, as GET /runs/{id}/logs lists them")
+            raise refused("job", "job= is missing: a job's id, as GET /runs/{id}/logs lists them")
         incarnation = whole_number(request, "incarnation", lowest=0, highest=2**31 - 1)
         name, pieces = selectors.log_pieces(run, job, incarnation=incarnation)
         # Under ASGI a plain iterator would be read whole into memory first.
@@ -113,7 +114,7 @@ def _moment(request: Request, name: str) -> datetime | None:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise invalid(name, f"{name}={text!r}: a moment with its zone, as 2026-01-31T12:00:00Z")
+        raise refused(name, f"{name}={text!r}: a moment with its zone, as 2026-01-31T12:00:00Z")
     return moment
 
 
@@ -128,5 +129,5 @@ def _position(request: Request) -> tuple[int, int] | None:
         or not within.removeprefix("-").isdecimal()
         or len(text) > 40
     ):
-        raise invalid("cursor", f"cursor={text!r} is not one of ours; take next_cursor of the answer before")
+        raise refused("cursor", f"cursor={text!r} is not one of ours; take next_cursor of the answer before")
     return int(chunk), int(within)

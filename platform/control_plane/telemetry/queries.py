@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from rest_framework.request import Request
 
-from control_plane.common.errors import FieldError, Problem, unprocessable
+from control_plane.common.query import refused
 
 
 def one_of(request: Request, name: str, allowed: Sequence[str]) -> str:
     text = request.query_params.get(name, "")
     if text and text not in allowed:
-        raise invalid(name, f"{name}={text!r}: {' or '.join(allowed)}")
+        raise refused(name, f"{name}={text!r}: {' or '.join(allowed)}")
     return text
 
 
@@ -33,12 +33,8 @@ def whole_number(request: Request, name: str, *, lowest: int = -(2**62), highest
             if lowest == 0
             else ""
         )
-        raise invalid(name, f"{name}={text!r}: a whole number{allowed}")
+        raise refused(name, f"{name}={text!r}: a whole number{allowed}")
     return number
-
-
-def invalid(name: str, detail: str) -> Problem:
-    return unprocessable("invalid", detail, [FieldError(f"/{name}", "invalid", detail)])
 
 
 def number(request: Request, name: str) -> float | None:
@@ -50,12 +46,12 @@ def number(request: Request, name: str) -> float | None:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise invalid(name, f"{name}={text!r}: a finite number")
+        raise refused(name, f"{name}={text!r}: a finite number")
     return value
 
 
 def short_text(request: Request, name: str, *, most: int) -> str:
     text = request.query_params.get(name, "")
     if len(text) > most:
-        raise invalid(name, f"{name} has {len(text)} characters; {most} at most")
+        raise refused(name, f"{name} has {len(text)} characters; {most} at most")
     return text

@@ -13,6 +13,7 @@ from django.db import connection, transaction
 
 from control_plane.common.apart import apart, unforeseen
 from control_plane.common.errors import Problem, not_found, unprocessable
+from control_plane.common.query import refused
 from control_plane.fleet.models import Node
 from control_plane.runs import records as runs
 from control_plane.runs.models import Attempt, Job, Run
@@ -20,7 +21,6 @@ from control_plane.telemetry import selectors, services
 from control_plane.telemetry.faults import REFUSED, busy, raise_if_of_all
 from control_plane.telemetry.lines import ReadLine, read_lines
 from control_plane.telemetry.models import OutboxFile
-from control_plane.telemetry.queries import invalid
 from control_plane.telemetry.storing import OF_ONE_RUN, Taken, store
 from oolong.contracts.agent import SHIPMENT_HEAD_BYTES, SHIPMENT_PIECES, PieceReply, ShipmentHead
 
@@ -59,29 +59,29 @@ def read_shipment(body: bytes) -> list[Piece]:
     """Take a body apart (see contracts.agent.ShipmentHead). Raises Problem 422."""
     line, newline, _ = body[: SHIPMENT_HEAD_BYTES + 1].partition(b"\n")
     if not newline:
-        raise invalid(
+        raise refused(
             "pieces", f"no newline in the first {len(line)} bytes; the body begins with a line of JSON"
         )
     try:
         asked = msgspec.json.decode(line, type=ShipmentHead).pieces
     except msgspec.DecodeError as error:
-        raise invalid("pieces", f"the first line is no ShipmentHead: {error}") from error
+        raise refused("pieces", f"the first line is no ShipmentHead: {error}") from error
     if len(asked) > SHIPMENT_PIECES:
-        raise invalid("pieces", f"{len(asked)} pieces; send at most {SHIPMENT_PIECES} at once")
+        raise refused("pieces", f"{len(asked)} pieces; send at most {SHIPMENT_PIECES} at once")
     pieces: list[Piece] = []
     begin = len(line) + 1
     for n, one in enumerate(asked):
         if one.offset < 0 or one.bytes < 0 or "\0" in one.job_id + one.file:
-            raise invalid(f"pieces/{n}", f"{one}: offset and bytes are not negative, and names have no NUL")
+            raise refused(f"pieces/{n}", f"{one}: offset and bytes are not negative, and names have no NUL")
         pieces.append(Piece(one.job_id, one.file, one.offset, body[begin : begin + one.bytes]))
         begin += one.bytes
     if begin != len(body):
         told = sum(one.bytes for one in asked)
-        raise invalid(
+        raise refused(
             "pieces", f"the pieces have {told} bytes, and {len(body) - len(line) - 1} follow the first line"
         )
     if len({(piece.job_id, piece.name) for piece in pieces}) < len(pieces):
-        raise invalid("pieces", "two pieces of the same file; send what follows with the next shipment")
+        raise refused("pieces", "two pieces of the same file; send what follows with the next shipment")
     return pieces
 
 

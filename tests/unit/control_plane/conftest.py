@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from django.conf import settings
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
@@ -424,6 +425,15 @@ def commit_checkpoint() -> Callable[..., None]:
 @pytest.fixture(autouse=True)
 def _own_store(tmp_path: Path, settings: Any) -> None:
     settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, data_dir=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def store_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """For a module whose rows are made once: it asks for this in an `_own_store` of its own."""
+    before = settings.ENVIRONMENT
+    settings.ENVIRONMENT = dataclasses.replace(before, data_dir=tmp_path_factory.mktemp("store"))
+    yield
+    settings.ENVIRONMENT = before
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.db import transaction
 
 from control_plane.accounts import selectors, services
@@ -18,12 +16,8 @@ from tests.unit.control_plane.access.objects import World, build_world
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_store(store_of_module: None) -> None:
     """Of the module, as its world is."""
-    before = settings.ENVIRONMENT
-    settings.ENVIRONMENT = dataclasses.replace(before, data_dir=tmp_path_factory.mktemp("store"))
-    yield
-    settings.ENVIRONMENT = before
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
@@ -18,12 +16,8 @@ from tests.unit.control_plane.conftest import Clock, Person, make_alice, make_pe
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_store(store_of_module: None) -> None:
     """Of the module, as its runs are."""
-    before = settings.ENVIRONMENT
-    settings.ENVIRONMENT = dataclasses.replace(before, data_dir=tmp_path_factory.mktemp("store"))
-    yield
-    settings.ENVIRONMENT = before
 
 
 @pytest.fixture(scope="module")

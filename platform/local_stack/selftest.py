@@ -265,7 +265,14 @@ def _end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
 
 def _environment(places: Places, node: Path | None) -> dict[str, str]:
     environment = child_environment(places, {})
-    wanted = ("CI", "TERM", "OOLONG_TEST_DATABASE_URL", "OOLONG_TEST_REDIS_URL", "PYTEST_ADDOPTS")
+    wanted = (
+        "CI",
+        "TERM",
+        "CUDA_HOME",
+        "OOLONG_TEST_DATABASE_URL",
+        "OOLONG_TEST_REDIS_URL",
+        "PYTEST_ADDOPTS",
+    )
     environment |= {name: os.environ[name] for name in wanted if name in os.environ}
     environment |= {name: value for name, value in os.environ.items() if name.startswith("OOLONG_GPU_")}
     # The browser is fetched by a test's set-up, through the proxy and with the certificates of this machine.

@@ -6,7 +6,8 @@ usual ones (no flashinfer, no compiler), they are given by environment:
     OOLONG_GPU_ENGINE_FLAGS="--attention-backend triton --sampling-backend pytorch --grammar-backend none"
     OOLONG_GPU_ENGINE_ENV="SGLANG_IS_FLASHINFER_AVAILABLE=false"
 
-OOLONG_GPU_REHEARSE=1 runs what does not need CUDA on the processor, with a tiny shape: to try the tests themselves.
+The lane keeps to the first of the GPUs that CUDA_VISIBLE_DEVICES names. OOLONG_GPU_REHEARSE=1 runs what does not need
+CUDA on the processor, with a tiny shape: to try the tests themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,25 @@ QWEN3_0_6B: dict[str, Any] = {
     "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 3072, "max_position_embeddings": 40_960,
     "initializer_range": 0.02, "dtype": "bfloat16",
 }  # fmt: skip
+# What jobs and engines need of the environment beside their own: the driver, the toolkit, the compilers' caches.
+OF_THE_MACHINE = ("LD_LIBRARY_PATH", "CUDA_HOME", "CC", "CXX", "HOME")
 collect_ignore_glob = [] if HAS_TORCH else ["test_*.py"]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_report_header() -> str | None:
+    return (
+        None
+        if HAS_TORCH
+        else "tests/gpu is left out: this Python has no torch (`make test-gpu` takes one with it)"
+    )
+
+
+def first_gpu() -> str:
+    """As CUDA_VISIBLE_DEVICES wants it: this process calls it device 0, whichever of the machine's it is."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip() or "0"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     import torch
 
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -51,7 +67,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE not in item.path.parents:
             continue
         item.add_marker(pytest.mark.gpu)
-        item.add_marker(pytest.mark.timeout(2400))  # kernels are compiled at first use
+        if config.pluginmanager.hasplugin("timeout"):
+            item.add_marker(pytest.mark.timeout(2400))  # kernels are compiled at first use
         if "cuda" in item.keywords or not REHEARSAL:
             if gpus < 1:
                 item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU"))
@@ -75,7 +92,8 @@ class Machine:
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     from trainers.models.tiny import make_tiny_model
 
-    changes = {} if REHEARSAL else QWEN3_0_6B
+    # In both the vocabulary goes on behind the tokenizer's 261 ids, as that of real models does.
+    changes = {"vocab_size": 512} if REHEARSAL else QWEN3_0_6B
     model = make_tiny_model(tmp_path_factory.mktemp("gpu") / "v00000001", seed=1, **changes)
     return Machine("cpu", model, "float32") if REHEARSAL else Machine("cuda", model, "bfloat16")
 
@@ -97,15 +115,17 @@ def ranks(machine: Machine) -> Iterator[Any]:
 def engine_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Called as the node Python is, to start engines: adds the options of this machine and its environment."""
     launcher = tmp_path_factory.mktemp("launcher") / "engine-python"
-    kept = [
-        f"{name}={value}" for name, value in os.environ.items() if name in ("LD_LIBRARY_PATH", "CUDA_HOME")
-    ]
-    settings = [*kept, *shlex.split(os.environ.get("OOLONG_GPU_ENGINE_ENV", ""))]
-    flags = shlex.split(os.environ.get("OOLONG_GPU_ENGINE_FLAGS", ""))
-    words = ["exec", "env", *settings, sys.executable]
-    launcher.write_text(f'#!/bin/sh\n{shlex.join(words)} "$@" {shlex.join(flags)}\n')
-    launcher.chmod(0o755)
+    write_launcher(launcher, sys.executable, os.environ)
     return str(launcher)
+
+
+def write_launcher(file: Path, python: str, environ: Mapping[str, str]) -> None:
+    kept = [f"{name}={environ[name]}" for name in OF_THE_MACHINE if name in environ]
+    settings = [*kept, *shlex.split(environ.get("OOLONG_GPU_ENGINE_ENV", ""))]
+    flags = shlex.split(environ.get("OOLONG_GPU_ENGINE_FLAGS", ""))
+    words = ["exec", "env", *settings, python]
+    file.write_text(f'#!/bin/sh\n{shlex.join(words)} "$@" {shlex.join(flags)}\n')
+    file.chmod(0o755)
 
 
 @dataclass(frozen=True)
@@ -119,11 +139,15 @@ class Engine:
             data=json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {API_KEY}", "Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=300) as reply:
-            return json.loads(reply.read() or b"{}")
+        try:
+            with urllib.request.urlopen(request, timeout=300) as reply:
+                return json.loads(reply.read() or b"{}")
+        except urllib.error.HTTPError as error:
+            error.add_note(f"{path} said: {error.read().decode(errors='replace')[:2000]}")
+            raise
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its memory is the trainer's again when the tests of engines are over
 def engine(
     machine: Machine, engine_python: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Engine]:
@@ -135,7 +159,7 @@ def engine(
     plan = LaunchPlan(
         node_python=engine_python, model_directory=str(machine.model), port=free_ports(1)[0], api_key=API_KEY,
         device=machine.device, dtype=machine.dtype, max_running_requests=32, max_total_tokens=32_768, seed=1,
-        directory=directory, visible_devices="0", memory_fraction=ENGINE_SHARE,
+        directory=directory, visible_devices=first_gpu(), memory_fraction=ENGINE_SHARE,
     )  # fmt: skip
     (directory / "engine.yaml").write_text(json.dumps({"api-key": API_KEY}))
     log = directory / "engine.log"

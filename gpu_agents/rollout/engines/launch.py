@@ -77,7 +77,11 @@ def environment(plan: LaunchPlan) -> dict[str, str]:
     }
     if plan.device == "cpu":
         return kept | common | {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(STAND_IN)}
-    return kept | common | {"CUDA_VISIBLE_DEVICES": plan.visible_devices}
+    # Where the machine's own driver and toolkit are: the agent gives them to the worker, and the engine needs them.
+    of_the_machine = {
+        name: os.environ[name] for name in ("LD_LIBRARY_PATH", "CUDA_HOME") if name in os.environ
+    }
+    return kept | of_the_machine | common | {"CUDA_VISIBLE_DEVICES": plan.visible_devices}
 
 
 class EngineProcess:

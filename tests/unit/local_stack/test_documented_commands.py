@@ -1,11 +1,11 @@
-"""What README and guide tell the reader to type exists."""
+"""What the pages tell the reader to type exists."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
-import click
 import pytest
 import typer.main
 
@@ -35,15 +35,73 @@ def test_a_target_of_make_exists(target: str) -> None:
     assert target in {word for rule in rules for word in rule.split()}
 
 
-@pytest.mark.parametrize("words", typed(r"(?:`|bin/|\()oolong ([a-z-]+(?: [a-z-]+)?)"))
-def test_a_command_of_oolong_exists(words: str) -> None:
-    command: click.Command = typer.main.get_command(app)
-    for word in words.split():
-        if not isinstance(command, click.Group):
-            return  # an argument of its own
-        assert word in command.commands, words
-        command = command.commands[word]
+# Up to a comment, the end of a substitution, another program, or what the reader is to fill in.
+WORDS = r"""((?=[a-z])(?:'[^']*'|"[^"]*"|[^'"#|)&>…])*)"""
+OOLONG = typer.main.get_command(app)
+
+
+def shown(text: str) -> list[str]:
+    """What follows `oolong` where a page shows it as typed: lines of shell blocks, and words set as code."""
+    joined = text.replace("\\\n", " ")
+    lines = [
+        line
+        for language, block in re.findall(r"^ *```(\w*)\n(.*?)```", joined, re.DOTALL | re.MULTILINE)
+        if language in ("", "sh", "bash")
+        for line in block.splitlines()
+    ]
+    prose = re.sub(r"```.*?```", "", joined, flags=re.DOTALL)
+    found = [re.search(rf"(?:^|[\s(]|bin/)oolong {WORDS}", one) for one in lines]
+    found += [re.match(rf"(?:\.venv/bin/)?oolong {WORDS}", one) for one in re.findall(r"`([^`]+)`", prose)]
+    return [match[1].strip() for match in found if match]
+
+
+TYPED = sorted({one for page in (*PAGES, *ROOT.glob("docs/**/*.md")) for one in shown(page.read_text())})
+
+
+@pytest.mark.parametrize("words", TYPED)
+def test_a_command_of_oolong_exists_and_takes_what_it_is_given(words: str) -> None:
+    """Its options exist; where a page gives it arguments, they are as many as it takes, and nothing required lacks."""
+    command, rest = OOLONG, shlex.split(words)
+    while hasattr(command, "commands"):
+        if not rest:
+            return  # a group of commands is named
+        assert rest[0] in command.commands, f"no command {rest[0]}"
+        command = command.commands[rest.pop(0)]
+    known = [one for one in command.params if one.param_type_name == "option"]
+    options = {name: one for one in known for name in (*one.opts, *one.secondary_opts)}
+    given, arguments = set[str](), []
+    words_left = iter(rest)
+    for word in words_left:
+        if not word.startswith("-") or word == "-":
+            arguments.append(word)
+            continue
+        assert word in options, f"no option {word}"
+        given |= {*options[word].opts}
+        if not options[word].is_flag:
+            next(words_left, None)
+    takes = [one for one in command.params if one.param_type_name == "argument"]
+    assert any(one.nargs == -1 for one in takes) or len(arguments) <= len(takes), f"takes no {arguments[-1]}"
+    if arguments:
+        assert len(arguments) >= sum(one.required for one in takes), "an argument is missing"
+        missing = [one.opts for one in known if one.required]
+        assert not [names for names in missing if not given & {*names}], f"an option is missing: {missing}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("`oolong run crate -f a.yaml`", "no command crate"),
+        ("```sh\noolong run list --fliter a\n```", "no option --fliter"),
+        ("```sh\nRUN=$(.venv/bin/oolong run create agents.yaml)\n```", "takes no agents.yaml"),
+        ("```sh\nprintf %s a | oolong secret set A \\\n    --hots b\n```", "no option --hots"),
+    ],
+)
+def test_a_wrong_command_of_a_page_is_found(text: str, said: str) -> None:
+    [words] = shown(text)
+    with pytest.raises(AssertionError, match=said):
+        test_a_command_of_oolong_exists_and_takes_what_it_is_given(words)
 
 
 def test_the_pages_name_commands_at_all() -> None:
     assert len(typed(r"manage\.py ([a-z][\w-]*)")) > 4 and len(typed(r"`make ([a-z][\w-]*)")) > 5
+    assert len(TYPED) > 100

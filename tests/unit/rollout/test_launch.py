@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_agents.rollout.engines.launch import LaunchPlan, command
+from gpu_agents.rollout.engines.launch import LaunchPlan, command, environment
 
 
 def plan(device: str, fraction: float | None) -> LaunchPlan:
@@ -26,3 +26,15 @@ def test_the_memory_fraction_of_an_engine(device: str, fraction: float | None, s
     words = command(plan(device, fraction))
     found = words[words.index("--mem-fraction-static") + 1] if "--mem-fraction-static" in words else None
     assert found == said
+
+
+def test_an_engine_on_a_gpu_finds_the_machines_own_driver_and_sees_its_slots_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in (("LD_LIBRARY_PATH", "/driver"), ("CUDA_HOME", "/cuda"), ("OOLONG_TOKEN", "secret")):
+        monkeypatch.setenv(name, value)
+    on_gpu, on_cpu = environment(plan("cuda", None)), environment(plan("cpu", None))
+    assert (on_gpu["LD_LIBRARY_PATH"], on_gpu["CUDA_HOME"]) == ("/driver", "/cuda")
+    assert on_gpu["CUDA_VISIBLE_DEVICES"] == "0" and "PYTHONPATH" not in on_gpu
+    assert not {"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES"} & set(on_cpu)
+    assert "OOLONG_TOKEN" not in on_gpu.keys() | on_cpu.keys()

@@ -266,11 +266,13 @@ class _One:
         files = _Files(self._box, self._job(), self._stdin, self._stdout)
         try:
             process = self._box.start(self._program, self._limits, self._slot, files)
-            files.close_theirs()
             try:
+                files.close_theirs()
                 self._run_started(process, files)
             finally:
-                process.wait(timeout=END_SECONDS)
+                _end(process)
+            if not self._ready and not self.error:
+                self.error = f"the sandbox did not start: {_said(files, process)}"
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self.error = self.error or f"{type(error).__name__}: {error}"
         finally:
@@ -278,14 +280,12 @@ class _One:
             self._settle()
 
     def _run_started(self, process: subprocess.Popen[bytes], files: _Files) -> None:
-        pid = self._pid_of_child(process, files)
+        pid = self._pid_of_child(files)
         if pid is None:
             return
         try:
             child = os.pidfd_open(pid)  # it waits at the block descriptor: the number cannot be another's yet
         except ProcessLookupError:  # it did not get that far
-            process.wait(timeout=END_SECONDS)
-            self.error = f"the sandbox did not start: {_said(files, process)}"
             return
         try:
             groups = self._box.means.groups
@@ -301,29 +301,22 @@ class _One:
             # Process 1 of a pid namespace: when it is gone, every other one is.
             with contextlib.suppress(ProcessLookupError):  # it has ended by itself
                 signal.pidfd_send_signal(child, signal.SIGKILL)
-            select.select([child], [], [], END_SECONDS)
+            _readable(child, END_SECONDS)
             os.close(child)
-            process.wait(timeout=END_SECONDS)
-            if not self._ready and not self.error:
-                self.error = f"the sandbox did not start: {_said(files, process)}"
             if self._group is not None:
                 self._oom_seen()
                 self.peak_memory_bytes = self._group.peak_memory_bytes()
                 self._group.remove()
 
-    def _pid_of_child(self, process: subprocess.Popen[bytes], files: _Files) -> int | None:
+    def _pid_of_child(self, files: _Files) -> int | None:
         text = b""
         deadline = time.monotonic() + START_SECONDS
         while b"\n" not in text:
-            left = max(LOOK_SECONDS, deadline - time.monotonic())
-            if not select.select([files.status_out], [], [], left)[0]:
+            if not _readable(files.status_out, max(LOOK_SECONDS, deadline - time.monotonic())):
                 self.error = f"bubblewrap did not make a sandbox within {START_SECONDS:g} s"
-                process.kill()
                 return None
             data = os.read(files.status_out, 4096)
-            if not data:
-                process.wait(timeout=END_SECONDS)
-                self.error = f"bubblewrap made no sandbox: {_said(files, process)}"
+            if not data:  # bubblewrap has ended, and has said why
                 return None
             text += data
         pid: int = json.loads(text.splitlines()[0])["child-pid"]
@@ -468,6 +461,26 @@ def _open_scratch(pid: int) -> int | None:
         return os.open(f"/proc/{pid}/root/tmp", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:  # it has ended, or this service may not look
         return None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill bubblewrap, and with it the child that it made and has not set free yet.
+
+    That one waits for a word of bubblewrap's, and would wait for ever: it dies with bubblewrap only later. It belongs
+    to bubblewrap's process group until it may go on at the block descriptor, which happens when `_One` holds it. The
+    group's number is nobody else's before bubblewrap is reaped, so the kill comes first, and also for a bubblewrap
+    that somebody else has killed.
+    """
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=END_SECONDS)
+
+
+def _readable(fd: int, seconds: float) -> bool:
+    """Whether there is something to read (of a process: its end) within these seconds. Any number of descriptors
+    may be open, so this is no select()."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _said(files: _Files, process: subprocess.Popen[bytes]) -> str:

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import resource
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from oolong.sandbox import Limits, Program, Sandbox, Status, Test, box, examine
+from tests.support.waiting import wait_until
 
 LIMITS = Limits(cpu_seconds=30, wall_seconds=60, memory_bytes=128 * 1024**2, processes=8)
 CUT_OFF = """
@@ -53,3 +65,68 @@ def test_a_sandbox_that_was_made_while_this_process_stood_still_is_one(
     monkeypatch.setattr(box, "START_SECONDS", 0.0)  # over before its first look
     monkeypatch.setattr(box, "LOOK_SECONDS", 60.0)
     assert sandbox.run(Program(source="report(1)"), LIMITS).only.value == b"1"
+
+
+class Frozen(Sandbox):
+    """Its bubblewrap has made its child and stands still before it lets it go: what it wants to say in between
+    goes into a pipe that is full. `killed`: somebody then kills it."""
+
+    killed = False
+    child = -1
+
+    def start(self, program: Program, limits: Limits, slot: int, files: Any) -> subprocess.Popen[bytes]:
+        _, full = files._pipe()
+        os.set_blocking(full, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(full, bytes(65536))
+        os.set_blocking(full, True)
+        if self.killed:
+            files.passed.remove(files.descriptors.status)  # whose end then shows
+        files.descriptors = replace(files.descriptors, status=full)
+        files.passed.append(full)
+        process = super().start(program, limits, slot, files)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        wait_until(children.read_text, "bubblewrap has a child")
+        self.child = os.pidfd_open(int(children.read_text()))
+        if self.killed:
+            process.kill()
+        return process
+
+
+@pytest.fixture
+def frozen(sandbox: Sandbox) -> Iterator[Frozen]:
+    made = Frozen(sandbox.parts, sandbox.means, slots=1)
+    yield made
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(made.child, signal.SIGKILL)
+    os.close(made.child)
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["it_stands_still", "somebody_kills_it"])
+def test_bubblewrap_that_ends_before_it_has_made_its_sandbox_leaves_no_child_behind(
+    frozen: Frozen, killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen.killed = killed
+    monkeypatch.setattr(box, "START_SECONDS", 60.0 if killed else 0.0)
+    monkeypatch.setattr(box, "LOOK_SECONDS", 0.0)
+    outcome = frozen.run(Program(source="pass"), LIMITS)
+    assert outcome.only.status is Status.SANDBOX_ERROR
+    assert ("it ended with -9" if killed else "did not make a sandbox within 0 s") in outcome.error
+    gone = select.poll()
+    gone.register(frozen.child, select.POLLIN)
+    assert gone.poll(60_000), "the child is alive"
+
+
+def test_a_service_with_more_than_a_thousand_open_files_has_sandboxes_too(sandbox: Sandbox) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    opened: list[int] = []
+    try:
+        while not opened or opened[-1] < 1100:
+            opened.append(os.open("/dev/null", os.O_RDONLY))
+        assert sandbox.run(Program(source="report(1)"), LIMITS).only.value == b"1"
+    finally:
+        for fd in opened:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -7,9 +7,13 @@ it runs inside the trainer with the trainer's rights. The upload was parsed, nev
 from __future__ import annotations
 
 import importlib.util
+import sys
 import traceback
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
+
+import torch
 
 from oolong.contracts.run_spec import AlgorithmSection
 from trainers.algorithms.losses import LossTokens, Objective, TokenLoss
@@ -26,6 +30,7 @@ def load_user_loss(file: Path, options: Mapping[str, float]) -> Objective:
     spec = importlib.util.spec_from_file_location(MODULE, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE] = module  # where a dataclass of the file looks up its annotations
     try:
         spec.loader.exec_module(module)
         loss = module.loss
@@ -33,6 +38,8 @@ def load_user_loss(file: Path, options: Mapping[str, float]) -> Objective:
         raise LossUnusable(f"{file.name} cannot be imported: {_where(error, file)}") from error
 
     def objective(tokens: LossTokens, settings: AlgorithmSection) -> TokenLoss:
+        if not tokens.logprobs.numel():
+            return TokenLoss(loss=tokens.logprobs)  # a rank without work keeps in step; the file is not asked
         try:
             result = loss(tokens, settings, **options)
         except Exception as error:
@@ -43,14 +50,24 @@ def load_user_loss(file: Path, options: Mapping[str, float]) -> Objective:
 
 
 def checked(result: object, tokens: LossTokens) -> TokenLoss:
-    """The result, if it is what an objective promises: one loss per token, with a gradient."""
+    """The result, if it is what an objective promises: of each field one number per token, the loss with a gradient."""
     if not isinstance(result, TokenLoss):
         raise LossUnusable(f"loss returned {type(result).__name__}; it must return a TokenLoss")
-    if result.loss.shape != tokens.logprobs.shape:
-        raise LossUnusable(
-            f"loss returned a TokenLoss whose loss has shape {tuple(result.loss.shape)}; it must be one number per "
-            f"token, {tuple(tokens.logprobs.shape)} as tokens.logprobs: the trainer does the summing and dividing"
+    for field in fields(TokenLoss):
+        value = getattr(result, field.name)
+        if value is None and field.name != "loss":
+            continue
+        found = (
+            f"shape {tuple(value.shape)}"
+            if isinstance(value, torch.Tensor)
+            else f"type {type(value).__name__}"
         )
+        wanted = f"shape {tuple(tokens.logprobs.shape)}"
+        if found != wanted:
+            raise LossUnusable(
+                f"loss returned a TokenLoss whose {field.name} has {found}; it must be one number per token, {wanted} "
+                "as tokens.logprobs: the trainer does the summing and dividing"
+            )
     if not result.loss.requires_grad and tokens.logprobs.requires_grad:
         raise LossUnusable("loss returned a TokenLoss without a gradient; it must depend on tokens.logprobs")
     return result

@@ -59,13 +59,40 @@ def test_a_copy_of_a_built_in_file_is_the_built_in_loss(tmp_path: Path) -> None:
         ("def loss(tokens, settings):\n    return tokens.prompt\n", "raised AttributeError.*line 2"),
         ("def loss(tokens, settings):\n    return tokens.logprobs\n", "Tensor; it must return a TokenLoss"),
         (REINFORCE.replace("logprobs)", "logprobs.mean()[None])").replace("tokens.weights * tokens.advantages *", ""),
-         r"shape \(1,\); it must be one number per token, \(3,\)"),
+         r"shape \(1,\); it must be one number per token, shape \(3,\)"),
         (REINFORCE.replace("tokens.logprobs", "tokens.behaviour_logprobs"), "without a gradient"),
+        (REINFORCE.replace("logprobs)", "logprobs, ratio=tokens.weights.mean())"),
+         r"whose ratio has shape \(\); it must be one number per token, shape \(3,\)"),
+        (REINFORCE.replace("logprobs)", "logprobs, clipped_low=0.5)"), "whose clipped_low has type float"),
+        (REINFORCE.replace("loss=-slope", "loss=0.0, ratio=-slope"), "whose loss has type float"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_it_is_told(tmp_path: Path, source: str, said: str) -> None:
     with pytest.raises(LossUnusable, match=said):
         load_user_loss(written(tmp_path, source), {})(tokens(), AlgorithmSection())
+
+
+def test_it_may_define_a_dataclass(tmp_path: Path) -> None:
+    """Whose annotations, being strings, are looked up in the module by its name."""
+    head = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+    limits = "@dataclass(frozen=True)\nclass Limits:\n    slope: float = 2.0\n"
+    source = head + limits + REINFORCE.replace("-slope", "-Limits().slope")
+    given = tokens()
+    found = load_user_loss(written(tmp_path, source), {})(given, AlgorithmSection())
+    torch.testing.assert_close(found.loss, -2.0 * given.weights * given.advantages * given.logprobs)
+
+
+def test_it_is_not_asked_about_no_tokens(tmp_path: Path) -> None:
+    """A rank without work keeps in step by a microbatch that has none; much that is right fails on it."""
+    none = LossTokens(
+        **{
+            name: value[:0] if isinstance(value, torch.Tensor) else value
+            for name, value in vars(tokens()).items()
+        }
+    )
+    source = REINFORCE.replace("tokens.weights", "tokens.weights / tokens.weights.max()")
+    found = load_user_loss(written(tmp_path, source), {})(none, AlgorithmSection())
+    assert found.loss.shape == (0,) and found.loss.requires_grad
 
 
 def test_an_option_that_it_does_not_have_is_told(tmp_path: Path) -> None:

@@ -106,6 +106,25 @@ def test_what_is_not_known_is_not_judged() -> None:
     assert found({}, Facts()) == {}, "the defaults are sound"
 
 
+def test_what_is_said_of_ppo_on_stale_data_follows_from_its_centre() -> None:
+    said = {
+        proximal: found(
+            {"algorithm": {"objective": "ppo", "proximal": proximal}, "staleness": {"max": 3}}, Facts()
+        )
+        for proximal in ("none", "recompute")
+    }
+    of = {proximal: findings["stale_without_correction"].message for proximal, findings in said.items()}
+    assert of["none"] == "objective ppo clips around the behaviour policy, which is up to 3 versions old"
+    assert (
+        of["recompute"]
+        == "objective ppo has no behaviour weight: it takes data up to 3 versions old for fresh"
+    )
+
+
+def test_an_open_lower_bound_is_as_it_should_be_under_cispo() -> None:
+    assert "clip_open" not in found({"algorithm": {"objective": "cispo", "clip_low": 1.0}}, Facts())
+
+
 def test_errors_come_first() -> None:
     both = found({"reward": {"scale": 0}, "algorithm": {"clip_low": 2.0}}, Facts())
     assert [finding.severity for finding in both.values()] == ["error", "warning"]

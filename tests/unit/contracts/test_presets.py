@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from oolong.contracts.run_spec import RunSpec
+from oolong.contracts.run_spec.lint import lint
 from oolong.presets import FOLDER, PresetUnusable, built_in_presets, completed, read_preset
 
 
@@ -13,6 +14,7 @@ from oolong.presets import FOLDER, PresetUnusable, built_in_presets, completed, 
 def test_a_preset_is_sound_once_model_and_dataset_are_filled_in(preset: object) -> None:
     spec = RunSpec.model_validate(completed(preset.spec))  # type: ignore[attr-defined]
     assert spec.kind in ("rl", "sft")
+    assert lint(spec) == [], "a starting point that Oolong itself finds odd"
 
 
 def test_files_are_named_as_their_presets_and_lines_break_before_they_are_too_long() -> None:

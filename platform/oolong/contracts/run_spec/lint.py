@@ -196,11 +196,12 @@ def _decoupled_without_weights(spec: RunSpec, facts: Facts) -> str | None:
 
 
 def _stale_without_correction(spec: RunSpec, facts: Facts) -> str | None:
-    if spec.algorithm.objective != "ppo" or spec.algorithm.loss_function or spec.staleness.max <= 1:
+    algorithm, bound = spec.algorithm, spec.staleness.max
+    if algorithm.objective != "ppo" or algorithm.loss_function or bound <= 1:
         return None
-    return (
-        f"objective ppo clips around the behaviour policy, which is up to {spec.staleness.max} versions old"
-    )
+    if algorithm.proximal == "none":
+        return f"objective ppo clips around the behaviour policy, which is up to {bound} versions old"
+    return f"objective ppo has no behaviour weight: it takes data up to {bound} versions old for fresh"
 
 
 def _loss_constant_odd(spec: RunSpec, facts: Facts) -> str | None:
@@ -229,6 +230,8 @@ def _no_baseline(spec: RunSpec, facts: Facts) -> str | None:
 
 def _clip_open(spec: RunSpec, facts: Facts) -> str | None:
     low = spec.algorithm.clip_low
+    if spec.algorithm.objective == "cispo":
+        return None  # its paper leaves the lower bound open
     return f"clip_low={low:g} bounds the ratio at {1 - low:g}, below which it never is" if low >= 1 else None
 
 

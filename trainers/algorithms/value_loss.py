@@ -26,9 +26,3 @@ def value_loss(
     near = old_values + (values - old_values).clamp(-clip, clip)
     bounded = (near - returns).square()
     return ValueLoss(torch.maximum(free, bounded) / 2, (bounded > free).detach())
-
-
-def explained_variance(returns: torch.Tensor, errors: torch.Tensor) -> float:
-    """1 - var(R - V) / var(R); 1 is perfect, 0 no better than a constant."""
-    spread = float(returns.double().var(correction=0))
-    return 1.0 - float(errors.double().var(correction=0)) / spread if spread else 0.0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -80,3 +82,26 @@ def test_the_check_at_the_start_finds_a_model_whose_packed_sequences_see_each_ot
         attention.AttentionInterface.register(attention.NAME, right)
     rounded = load_policy(tiny_model, dtype=torch.bfloat16)
     assert check_packing(rounded, exact=False).packed < check_packing(rounded, exact=False).limit
+
+
+@pytest.mark.parametrize(
+    ("factor", "float32_fails", "half_precision_fails"), [(1.003, True, False), (math.nan, True, True)]
+)
+def test_the_check_bears_a_difference_in_half_precision_only_and_never_what_is_no_number(
+    tiny_model: Path, factor: float, float32_fails: bool, half_precision_fails: bool
+) -> None:
+    """Attention that is off by a factor wherever a row has several sequences."""
+    policy = load_policy(tiny_model)
+    right = attention.packed_attention
+
+    def off(*given: Any, seqlens: list[int], **more: Any) -> Any:
+        attended, nothing = right(*given, seqlens=seqlens, **more)
+        return attended * (factor if len(seqlens) > 1 else 1.0), nothing
+
+    attention.AttentionInterface.register(attention.NAME, off)
+    try:
+        for exact, fails in ((True, float32_fails), (False, half_precision_fails)):
+            with pytest.raises(PackingBroken) if fails else contextlib.nullcontext():
+                assert check_packing(policy, exact=exact).packed > 3e-4
+    finally:
+        attention.AttentionInterface.register(attention.NAME, right)

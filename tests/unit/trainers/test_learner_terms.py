@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from oolong.contracts.rollout import Group
 from oolong.contracts.run_spec import RunSpec
@@ -202,6 +203,36 @@ def test_without_a_proximal_pass_ratios_are_against_the_behaviour_policy(
     assert bypass.metrics["policy/ratio_max"] > 1.3 > 0.8 > bypass.metrics["policy/ratio_min"]
     assert "weight/mean" in recomputed.metrics and "weight/mean" not in bypass.metrics
     assert bypass.metrics["policy/clip_high_share"] > 0.02 and "policy/entropy" in bypass.metrics
+
+
+def test_a3po_goes_by_each_tokens_own_lag(tiny_model: Path, ranks: Ranks) -> None:
+    """Trained at version 5; of every completion the first three tokens are of version 2, the others fresh."""
+    groups = [
+        replace(group, trajectories=[
+            replace(one, policy_versions=[2] * 3 + [5] * (len(one.token_ids) - 3)) for one in group.trajectories
+        ])
+        for group in batch(tiny_model)
+    ]  # fmt: skip
+    bypass = {"objective": "a3po", "proximal": "none", "behaviour_weight": {"mode": "cap", "limit": 1.1}}
+    policy = load_policy(tiny_model)
+    total, capped, tokens = 0.0, 0, 0
+    for number, group in enumerate(groups):
+        rewards = torch.tensor([float(one.reward or 0) for one in group.trajectories]).double()
+        values = (rewards - rewards.mean()) / (rewards.std(correction=0) + 1e-4)
+        for value, one in zip([0.0] * 3 if number == 2 else values.tolist(), group.trajectories, strict=True):
+            away = plain_logprobs(policy, group.prompt_token_ids, one.token_ids) - torch.tensor(
+                one.behaviour_logprobs
+            )
+            fresh = torch.arange(len(one.token_ids)) >= 3
+            weight = torch.where(fresh, 1.0, (away * 3 / 4).exp())
+            ratio = torch.where(fresh, away.exp(), (away / 4).exp())
+            bounded = torch.minimum(ratio * value, ratio.clamp(0.8, 1.2) * value)
+            total -= float((weight.clamp(max=1.1) * bounded).sum())
+            capped += int((weight > 1.1).sum()) if value else 0
+            tokens += len(one.token_ids)
+    outcome = step(learner(tiny_model, ranks, spec(bypass)), groups, version=5)
+    assert outcome.minibatch_losses == pytest.approx([total / tokens], abs=1e-6)
+    assert outcome.metrics["weight/masked_share"] == pytest.approx(capped / tokens) and capped > 3
 
 
 def test_an_objective_of_the_users_sees_also_tokens_without_an_advantage(

@@ -97,6 +97,18 @@ def test_masked_tokens_count_nothing_and_leave_all_others_as_they_are(limit: flo
     assert len(masked.loss) == len(free.loss)  # the caller's denominator does not change
 
 
+def test_a_masked_token_is_told_as_masked_and_not_as_clipped() -> None:
+    current, proximal, behaviour, advantage = tokens(4)
+    mask = {"mode": "mask", "limit": 2.0}
+    over = (proximal - behaviour).exp() > 2.0
+    given = (current, proximal, behaviour, advantage)
+    free = run("decoupled_ppo", *given, dual_clip=1.3)
+    masked = run("decoupled_ppo", *given, dual_clip=1.3, behaviour_weight=mask)
+    for name in ("clipped_low", "clipped_high", "dual_clipped"):
+        of_free, of_masked = getattr(free, name), getattr(masked, name)
+        assert bool(of_free[over].any()) and torch.equal(of_masked, of_free & ~over), name
+
+
 def test_capped_tokens_count_with_the_limit_as_their_weight() -> None:
     current, proximal, behaviour, advantage = tokens(5)
     free = run("decoupled_ppo", current, proximal, behaviour, advantage)
@@ -166,6 +178,7 @@ def test_dual_clip_bounds_what_a_bad_token_can_cost_and_tells_where() -> None:
     assert bool((gradient(bound.loss, current)[over] == 0).all())
     good = run("ppo", current, proximal, behaviour, -advantage, dual_clip=1.4)
     assert torch.equal(good.loss, run("ppo", current, proximal, behaviour, -advantage).loss)
+    assert good.dual_clipped is not None and not good.dual_clipped.any()
 
 
 def test_an_asymmetric_range_lets_unlikely_tokens_rise_further_than_it_lets_them_fall() -> None:
@@ -189,6 +202,8 @@ def test_gspo_clips_whole_sequences_by_the_geometric_mean_of_their_ratios() -> N
     assert result.ratio.tolist() == pytest.approx([first] * 2 + [second] * 3)
     assert result.loss.tolist() == pytest.approx([-2 * first] * 2 + [-1.2] * 3)
     assert result.clipped_high.tolist() == [False] * 2 + [True] * 3
+    stale = run("gspo", current, proximal, proximal - 0.1, advantage, sequence=sequence)
+    assert stale.loss.tolist() == pytest.approx([math.exp(0.1) * one for one in result.loss.tolist()])
 
 
 def test_gspo_under_sequence_means_is_the_papers_sequence_objective() -> None:
@@ -218,6 +233,9 @@ def test_every_token_keeps_its_gradient_under_cispo_and_its_weight_is_bounded() 
         gradient(result.loss, current), -weight * ratio.clamp(max=1.2) * advantage, atol=0, rtol=1e-14
     )
     assert result.clipped_high is not None and torch.equal(result.clipped_high, ratio > 1.2)
+    bounded = run("cispo", current, proximal, behaviour, advantage, clip_low=0.3, clip_high=0.2)
+    assert bounded.clipped_low is not None and torch.equal(bounded.clipped_low, ratio < 0.7)
+    assert torch.equal(bounded.clipped_high, ratio > 1.2)
 
 
 def test_the_gate_of_sapo_has_ppos_gradient_at_the_centre_and_fades_faster_for_bad_tokens() -> None:
@@ -236,6 +254,17 @@ def test_the_gate_of_sapo_has_ppos_gradient_at_the_centre_and_fades_faster_for_b
     gate = 1 / (1 + math.exp(-2.0))
     assert slope(1.0, 1.0) == pytest.approx(4 * gate * (1 - gate) * 3.0)
     assert slope(-1.0, 1.05) < slope(-1.0, 1.0) < 3.0
+
+
+@pytest.mark.parametrize("objective", ["decoupled_ppo", "gspo", "cispo", "sapo"])
+def test_every_objective_but_ppo_weighs_a_token_by_its_behaviour_weight(objective: str) -> None:
+    current, proximal, behaviour, advantage = tokens(16)
+    weight = (proximal - behaviour).exp()
+    fresh = run(objective, current, proximal, proximal, advantage).loss
+    stale = run(objective, current, proximal, behaviour, advantage).loss
+    torch.testing.assert_close(stale, weight * fresh, atol=0, rtol=1e-13)
+    naive = [run("ppo", current, proximal, of, advantage).loss for of in (proximal, behaviour)]
+    assert torch.equal(*naive)
 
 
 @pytest.mark.parametrize("lag", [0, 1, 3])

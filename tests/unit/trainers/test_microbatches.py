@@ -13,6 +13,7 @@ from trainers.microbatches import (
     algorithm_1,
     allocate,
     bin_use,
+    deal_level,
     fixed_count,
     flops_imbalance,
     lockstep_flops,
@@ -90,12 +91,38 @@ def test_balance_counts_the_quadratic_part_of_attention() -> None:
     assert [sorted(sizes[place].tokens for place in bins[0]) for bins in dealt] == [[1000] * 3 + [3000]] * 2
 
 
+def test_bins_are_filled_to_equal_flops_whatever_their_tokens() -> None:
+    """One sequence of 100 tokens costs as much as nine of 30 together."""
+    dealt = allocate([Size(100, 90.0), *[Size(30, 10.0)] * 9], ranks=2, token_budget=400)
+    assert dealt == [[[0]], [list(range(1, 10))]]
+
+
+def test_where_equal_flops_do_not_fit_bins_are_filled_as_tightly_as_can_be() -> None:
+    """7 and 6 take a bin each; by FLOPs 3 would join 6, and one of the 2 would have no place: a third microbatch."""
+    lengths = [7, 6, 3, 2, 2]
+    [bins] = allocate(sized(lengths), ranks=1, token_budget=10)
+    assert sorted(sorted(lengths[place] for place in one) for one in bins) == [[2, 2, 6], [3, 7]]
+
+
+def test_bins_of_like_cost_stand_side_by_side_and_the_ranks_have_like_sums() -> None:
+    sizes = [Size(1, float(flops)) for flops in (1, 4, 2, 3)]
+    dealt = deal_level(sizes, [[0], [1], [2], [3]], 2)
+    assert dealt == [[[1], [0]], [[3], [2]]]  # 4 beside 3, then 1 beside 2: sums 5 and 5
+    assert lockstep_flops(sizes, dealt) == 4 + 2
+
+
 def test_flops_of_qwen3_0_6b_are_those_of_its_matrices() -> None:
     """440M parameters in the layers' matrices: twice that per token."""
     layer = 1024 * 128 * (16 + 8 + 8 + 16) + 3 * 1024 * 3072
     assert COST.per_token == 2 * 28 * layer == pytest.approx(2 * 440.4e6, rel=1e-3)
+    assert COST.per_pair == 28 * 16 * (2 * 128 + 2 * 128)  # q.k and the weighted sum of v
     assert COST.per_loss_token == 2 * 1024 * 151936
     assert COST.of(2, 1) == 2 * COST.per_token + 3 * COST.per_pair + COST.per_loss_token
+
+
+def test_bin_use_is_of_all_microbatches_of_all_ranks() -> None:
+    sizes = [Size(7, 1.0), Size(8, 1.0), Size(3, 1.0)]
+    assert bin_use(sizes, [[[0], [2]], [[1], []]], token_budget=10) == 18 / 40
 
 
 @settings(max_examples=200, deadline=None)
@@ -110,8 +137,8 @@ def test_algorithm_1_keeps_its_capacity_and_opens_at_least_as_many_batches_as_as
 
 
 def test_algorithm_1_takes_the_batch_with_the_fewest_sequences() -> None:
-    """7 and 6 open the two batches; 3 joins the first of them; 2 would fit that too, but the second has fewer."""
-    assert algorithm_1([7, 6, 3, 2], capacity=10, least_batches=2) == [[0, 2], [1, 3]]
+    """7 and 6 open the two batches; 2 joins the first of them; 1 would fit that too, but the second has fewer."""
+    assert algorithm_1([7, 6, 2, 1], capacity=10, least_batches=2) == [[0, 2], [1, 3]]
 
 
 def test_a_fixed_count_deals_equally_many_sequences_and_waits_longer_for_the_slowest() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainers.models import attention
 from trainers.models.attention import packed_attention
@@ -72,6 +74,31 @@ def test_packed_gradients_equal_the_sum_of_each_sequences_own(policy: Policy) ->
     assert packed.keys() == alone.keys()
     for name, gradient in packed.items():
         assert float((gradient - alone[name]).norm() / alone[name].norm()) < 3e-6, name
+
+
+class LogitsMade(TorchDispatchMode):
+    """Watches how many positions get logits: rows of the matrix products as wide as the vocabulary."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self.vocabulary, self.rows = vocabulary, 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        if function.overloadpacket.__name__ == "mm" and made.shape[1] == self.vocabulary:
+            self.rows += made.shape[0]
+        return made
+
+
+def test_the_head_sees_the_wanted_positions_and_no_others(policy: Policy) -> None:
+    sequences, _ = random_sequences(4)
+    row = pack(sequences, [[1], [], [1], [1]])
+    whole, _ = policy(pack(sequences, [range(1, len(one)) for one in sequences]))
+    starts = [0, *accumulate(len(one) - 1 for one in sequences)]
+    with torch.no_grad(), LogitsMade(int(policy.config["vocab_size"])) as logits:
+        few, _ = policy(row)
+    assert logits.rows == 3
+    torch.testing.assert_close(few, whole[[starts[0], starts[2], starts[3]]], atol=2e-6, rtol=0)
 
 
 def test_no_sequence_of_a_row_feels_another(policy: Policy) -> None:

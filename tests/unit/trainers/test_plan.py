@@ -7,6 +7,7 @@ import random
 import pytest
 
 from oolong.contracts.rollout import Group, Trajectory, Turn
+from trainers.models.flops import ForwardFlops
 from trainers.rl.plan import BatchUnusable, Minibatch, RankPlan, TrainingSequence, flops_imbalance, plan_batch
 from trainers.rl.report import batch_metrics
 
@@ -70,6 +71,18 @@ def test_ranks_get_about_the_same_work() -> None:
     loads = [sum(len(one.tokens) for one in sequences_of(plan.minibatches)) for plan in plans]
     assert abs(loads[0] - loads[1]) < 0.02 * sum(loads)
     assert 1 <= flops_imbalance(plans) < 1.02
+
+
+def test_ranks_are_balanced_by_the_flops_that_are_given() -> None:
+    """Three sequences of equal length; only loss tokens cost anything, and the first has as many as the others."""
+    one, half = trajectory(10), trajectory(10, mask=[1, 0] * 5)
+    only_the_head = ForwardFlops(per_token=0.0, per_pair=0.0, per_loss_token=1.0)
+    plans = plan_batch(
+        [group(0, one, half, half)], version=3, ranks=2, minibatches=1, token_budget=64, flops=only_the_head
+    )
+    members = [[one.member for one in sequences_of(plan.minibatches)] for plan in plans]
+    assert sorted(members) == [[0], [1, 2]] and flops_imbalance(plans, only_the_head) == 1.0
+    assert flops_imbalance(plans) > 1.3
 
 
 def test_imbalance_compares_microbatches_that_run_abreast_not_sums_of_ranks() -> None:

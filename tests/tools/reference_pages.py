@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 from control_plane.telemetry.alert_rules import RULES
 from oolong.contracts.lifecycle import OUTCOMES, RUN_MOVES
-from oolong.contracts.metrics import HISTOGRAMS, METRICS, Metric
+from oolong.contracts.metrics import HISTOGRAMS, LEFT_OUT, METRICS, Metric
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.run_spec.lint import RULES as LINT_RULES
 from tests.tools import cli_page, sync_client
@@ -187,6 +187,8 @@ def _metrics() -> str:
         [
             *[*head, *_metric_rows(METRICS), "", "## Histograms", ""],
             *["One per train step; the unit is that of the buckets.", "", *_metric_rows(HISTOGRAMS), ""],
+            *["## Not measured, and why", "", "| what other tools have | here |", "| --- | --- |"],
+            *[*(f"| {names} | {reason} |" for names, reason in LEFT_OUT.items()), ""],
         ]
     )
 

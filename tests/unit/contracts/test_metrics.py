@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from oolong.contracts.metrics import HISTOGRAMS, METRICS
+from oolong.contracts.metrics import HISTOGRAMS, LEFT_OUT, METRICS
 
 ROOT = Path(__file__).resolve().parents[3]
 CATALOGUE = METRICS.keys() | HISTOGRAMS.keys()
@@ -78,3 +78,44 @@ def test_a_metric_that_ends_in_a_unit_has_that_unit() -> None:
         for ending, unit in (("_seconds", "seconds"), ("_share", "share"), ("_bytes", "bytes")):
             if metric.name.endswith(ending):
                 assert metric.unit == unit, metric
+
+
+# What the trainers of this field report, and under which name it is here. Everything else of theirs is in LEFT_OUT.
+OF_THE_FIELD = """
+reward/mean,std,min,max = reward/mean reward/std reward/min reward/max
+group/reward_std_mean,solved_all,solved_none,zero_variance = group/reward_std_mean group/solved_all_share group/solved_none_share group/zero_variance_share
+advantage/mean,std = advantage/mean advantage/std
+length/response_mean,p50,p95,p99,max = length/response_mean length/response_p50 length/response_p95 length/response_p99 length/response_max
+length/cv,truncated,consumed_minus_generated = length/variation length/truncated_share length/kept_over_finished
+rollout/error_frac,turns/mean = ledger/failed_groups workflow/turns_mean
+loss/policy,value = loss/policy value/loss
+policy/entropy,clip_frac_low,clip_frac_high,dual_clip_frac = policy/entropy policy/clip_low_share policy/clip_high_share policy/dual_clip_share
+policy/masked_frac,approx_kl,kl_ref = weight/masked_share policy/approx_kl policy/reference_kl
+optim/grad_norm,clipped_frac,lr,nonfinite_skips = optim/grad_norm optim/grad_norm_clipped_share optim/learning_rate optim/nonfinite_skips
+mismatch/logp_abs_diff_mean,max = mismatch/logprob_abs_mean mismatch/logprob_abs_max mismatch/lag0_abs_mean mismatch/tokens
+is/mean,std,max,ess_frac,truncated_frac = weight/mean weight/std weight/max weight/effective_share weight/masked_share weight/abs_log_mean
+staleness/mean,max,p95,hist = staleness/mean staleness/max staleness/p95 staleness/consumed_trajectories staleness/consumed_tokens
+staleness/version_span,token_weighted,interrupted = staleness/version_span_mean staleness/version_span_max staleness/token_mean staleness/interrupted_share
+staleness/dropped,violations = staleness/dropped_token_share staleness/dropped_tokens staleness/over_bound_share
+buffer/depth,rollout/in_flight,queued,paused = buffer/groups gate/running_groups engine/waiting_requests sync/paused_seconds
+perf/tokens_per_s,gen_tokens_per_s,samples_per_s = perf/trained_tokens_per_second perf/generated_tokens_per_second perf/trajectories_per_second
+time/step,wait_batch,pack,prox_logp,fwd_bwd = time/step_seconds time/wait_batch_seconds time/prepare_seconds time/proximal_seconds time/train_seconds
+time/weight_sync,ckpt,eval,reward = time/publish_seconds time/checkpoint_seconds eval/seconds reward/latency_p50_seconds
+idle/trainer_frac,rollout_frac = idle/trainer_share idle/rollout_share
+sync/total,gather,transfer,pause,version_skew = time/publish_seconds time/gather_seconds time/write_seconds sync/load_seconds sync/paused_seconds sync/delay_seconds
+pack/bin_util,flops_imbalance,microbatches = pack/bin_use pack/flops_imbalance pack/microbatches
+engine/running,waiting,kv_usage,prefix_hit,preemptions,restarts,version = engine/running_requests engine/waiting_requests engine/kv_share engine/prefix_hit_share engine/retractions engine/restarts engine/version
+reward/latency_p95,timeouts = reward/latency_p95_seconds sandbox/timeouts
+mem/gpu_peak_alloc,host_rss = memory/accelerator_peak_bytes memory/trainer_peak_bytes
+ledger/generated,consumed,discarded = ledger/generated_tokens ledger/trained_tokens ledger/dropped_tokens ledger/lost_tokens
+eval/avg@k,pass@k,len,trunc = eval/sampled eval/pass_at_k eval/mean_tokens eval/truncated_share
+"""  # noqa: E501
+
+
+def test_what_the_field_reports_is_here_or_left_out_with_its_reason() -> None:
+    for line in OF_THE_FIELD.strip().splitlines():
+        theirs, _, ours = line.partition(" = ")
+        assert not set(ours.split()) - CATALOGUE, theirs
+    assert len(LEFT_OUT) > 20 and all(len(reason) > 20 for reason in LEFT_OUT.values())
+    named = {name for reason in LEFT_OUT.values() for name in NAME.findall(reason)}
+    assert len(named) > 20 and not named - CATALOGUE, "the reason points to a metric that is not there"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.bench.ablation import over_lag_0, table
+from tests.bench.ablation import LAGS, PAPER_LIKE, SEEDS, TOO_FAST, over_lag_0, table, wanted
 from tests.bench.lagged_training import LagSetting, train_at_lag
 from tests.bench.sampler import Sampler
 from trainers.models.packing import pack
@@ -106,3 +106,16 @@ def test_the_table_compares_each_seed_with_its_own_lag_0() -> None:
     ]
     assert over_lag_0(rows, lag=8, objective="decoupled_ppo") == {1: 0.5, 2: 1.0}
     assert over_lag_0(rows, lag=8, objective="ppo") == {1: 0.25}
+
+
+def test_the_ablation_is_over_all_lags_both_objectives_two_seeds_and_two_learning_rates() -> None:
+    assert set(LAGS) == {0, 1, 2, 4, 8, 16} and len(SEEDS) >= 2
+    found = {(one.learning_rate, one.lag, one.objective, one.seed) for one in wanted()}
+    for seed in SEEDS:
+        for lag in LAGS:
+            for objective in ("decoupled_ppo", "ppo") if lag else ("decoupled_ppo",):
+                assert (PAPER_LIKE.learning_rate, lag, objective, seed) in found
+    assert TOO_FAST.learning_rate > PAPER_LIKE.learning_rate
+    assert {(lag, objective) for rate, lag, objective, _ in found if rate == TOO_FAST.learning_rate} >= {
+        (8, "decoupled_ppo"), (8, "ppo"), (16, "decoupled_ppo"), (16, "ppo"),
+    }  # fmt: skip

@@ -10,7 +10,7 @@ from itertools import chain
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from control_plane.accounts import audit
 from control_plane.accounts.models import Team
@@ -111,7 +111,7 @@ def hear(node: Node, inventory: Inventory, *, now: datetime) -> Heard:
     node.liveness = Liveness.READY
     node.last_seen_at = now
     _write_inventory(node, inventory)
-    open_leases = Lease.objects.filter(slot__node=node, released_at=None)
+    open_leases = _locked(Lease.objects.filter(slot__node=node, released_at=None))
     if heard.rebooted:
         open_leases.update(released_at=now)
     else:
@@ -206,7 +206,16 @@ def grant_leases(
 
 def release_jobs(jobs: Iterable[str], *, now: datetime) -> int:
     """Give back the slots of these jobs. The caller has proof that they are dead."""
-    return Lease.objects.filter(job__in=list(jobs), released_at=None).update(released_at=now)
+    with transaction.atomic():
+        leases = _locked(Lease.objects.filter(job__in=list(jobs), released_at=None))
+        return leases.update(released_at=now)
+
+
+def _locked(leases: QuerySet[Lease]) -> QuerySet[Lease]:
+    """These leases, locked in the order of their ids: an UPDATE of several would take them in any order, and two that
+    meet, of a heartbeat and of a job's end, could wait for each other. Call inside a transaction."""
+    held = leases.select_for_update(of=("self",)).order_by("pk").only("pk")
+    return Lease.objects.filter(pk__in=[lease.pk for lease in held])
 
 
 def announce_queue() -> None:
@@ -297,7 +306,7 @@ def sweep(*, now: datetime) -> list[Node]:
             node.liveness = verdict
             if verdict == Liveness.LOST:
                 # Orphan time plus a margin has passed: the node has ended its jobs itself.
-                Lease.objects.filter(slot__node=node, released_at=None).update(released_at=now)
+                _locked(Lease.objects.filter(slot__node=node, released_at=None)).update(released_at=now)
             announce_node(node)
         changed.append(node)
     return changed

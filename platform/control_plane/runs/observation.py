@@ -64,10 +64,10 @@ def _is_news(job: Job, report: ObservedJob | None, rebooted: bool) -> bool:
 def _observe_run(
     run: Run, node: Node, reported: dict[str, ObservedJob], *, rebooted: bool, now: datetime
 ) -> list[str]:
-    forget = []
+    forget, ended = [], []
     for job in Job.objects.filter(attempt__run=run, attempt__node=node).select_related("attempt"):
         job.attempt.run = run  # the locked row
-        report = reported.get(job.pk)
+        report, before = reported.get(job.pk), job.state
         if job.attempt.status == AttemptStatus.ENDED:
             if report is not None and report.state == JobState.EXITED:
                 _take_offsets(job, report)
@@ -88,6 +88,10 @@ def _observe_run(
             job.state == PENDING and job.stop_asked_at is not None and now - job.stop_asked_at > NEVER_STARTED
         ):
             _exit_unseen(job, EndReason.STOPPED_BY_USER, "it was stopped before it began", now=now)
+        if job.state == JobState.EXITED and before != JobState.EXITED:
+            ended.append(job.pk)
+    if ended:
+        fleet.release_jobs(ended, now=now)  # all at once, for the order of their locks
     return forget
 
 
@@ -113,7 +117,6 @@ def _take_report(job: Job, report: ObservedJob, *, now: datetime) -> None:
     job.save(update_fields=changed)
     if report.state == JobState.EXITED:
         _take_offsets(job, report)
-        fleet.release_jobs([job.pk], now=now)
     if before != (job.state, job.incarnation):
         note(
             job.attempt.run, "job", _news_of(job, restarted=job.incarnation > before[1]),
@@ -155,7 +158,6 @@ def _take_offsets(job: Job, report: ObservedJob) -> None:
 def _exit_unseen(job: Job, reason: EndReason, message: str, *, now: datetime) -> None:
     job.state, job.reason, job.message, job.ended_at = JobState.EXITED, reason, message, now
     job.save(update_fields=["state", "reason", "message", "ended_at"])
-    fleet.release_jobs([job.pk], now=now)
     note(job.attempt.run, "job", f"{job.name}: {message}", at=now, attempt_number=job.attempt.number)
 
 

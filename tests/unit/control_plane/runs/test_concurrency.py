@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from threading import Barrier
 from typing import Any
 
@@ -20,9 +21,11 @@ from control_plane.catalog.checkpoint_services import apply_retention, pin, poli
 from control_plane.catalog.models import Checkpoint, CheckpointAlias
 from control_plane.common.errors import Problem
 from control_plane.common.locks import only_one
-from control_plane.fleet.models import Lease
+from control_plane.fleet import services as fleet
+from control_plane.fleet.models import Lease, Node
 from control_plane.runs.checkpoints import needs_of_runs
-from control_plane.runs.models import Attempt, Run
+from control_plane.runs.models import Attempt, Job, Run
+from control_plane.runs.observation import observe
 from control_plane.runs.placement import place_jobs
 from control_plane.runs.progress import advance_runs
 from control_plane.runs.submission import create_run
@@ -78,6 +81,53 @@ def test_heartbeats_stops_and_ticks_at_once_end_in_one_order(
     assert alice.see(run["id"])["status"] == "STOPPED"
     moves = [event["data"]["after"] for event in alice.events(run["id"]) if event["kind"] == "status"]
     assert moves == ["STARTING", "RUNNING", "STOPPING", "STOPPED"]
+
+
+def hear(machine: Any, now: Any) -> None:
+    with transaction.atomic():
+        fleet.hear(Node.objects.select_for_update().get(pk=machine.node_id), machine.inventory(), now=now)
+
+
+def lose(machine: Any, now: Any) -> None:
+    Node.objects.update(last_seen_at=now - timedelta(days=1))
+    fleet.sweep(now=now)
+
+
+def release(machine: Any, now: Any) -> None:
+    fleet.release_jobs(Job.objects.values_list("pk", flat=True), now=now)
+
+
+def end_all_jobs(machine: Any, now: Any) -> None:
+    for job in list(machine.jobs):
+        machine.exit(job, None, code=1)
+    observe(Node.objects.get(pk=machine.node_id), machine.jobs.values(), rebooted=False, now=now)
+
+
+@pytest.mark.parametrize("work", [hear, lose, release, end_all_jobs])
+def test_who_needs_several_leases_holds_none_while_it_waits_for_the_first(
+    alice: Any, node: Any, start: Any, clock: Any, tick: Any, work: Callable[[Any, Any], None]
+) -> None:
+    """So that two of them never wait for each other. The rows lie in the opposite order of their ids."""
+    machine = node(slots=4)
+    start(machine, rollout={"engines": 3})
+    for _ in range(4):
+        tick(12)  # the first ticks after a start judge nobody
+    leases = list(Lease.objects.order_by("pk"))
+    Lease.objects.all().delete()
+    for lease, identity in zip(leases, [lease.pk for lease in leases][::-1], strict=True):
+        lease.pk = identity
+    Lease.objects.bulk_create(leases)
+    first, *others = Lease.objects.order_by("pk")
+    assert len(others) == 3
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            Lease.objects.select_for_update().get(pk=first.pk)
+            meeting = in_another_thread(pool, lambda: work(machine, clock.now))
+            until_it_waits(meeting)
+            assert not meeting.done()
+            list(Lease.objects.select_for_update(nowait=True).filter(pk__in=[lease.pk for lease in others]))
+        meeting.result(timeout=60)
+    assert Lease.objects.filter(released_at=None).count() == (4 if work is hear else 0)
 
 
 def test_a_tick_that_runs_already_is_not_run_again(db: None) -> None:

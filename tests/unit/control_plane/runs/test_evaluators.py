@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -24,13 +25,13 @@ Tell = Callable[[Any], None]
 @pytest.fixture
 def tell() -> Callable[..., None]:
     """What the controller of the newest attempt says that it would like an evaluator for."""
-    told = {"bytes": 0}
+    told: Counter[str] = Counter()
 
     def say(machine: Any, wanted: Any = TASK) -> None:
         job = machine.job("controller")
         body = encode(Document(name="pipeline", value={"evaluator_wanted": wanted}))
-        services.receive_outbox(job, "main-0.jsonl", offset=told["bytes"], body=body)
-        told["bytes"] += len(body)
+        services.receive_outbox(job, "main-0.jsonl", offset=told[job], body=body)
+        told[job] += len(body)
 
     return say
 
@@ -223,6 +224,115 @@ def test_a_next_attempt_has_none_of_the_last_ones(alice: Any, evaluated: Any, ti
     assert Job.objects.get(evaluates=TASK).state == "exited"
     assert Attempt.objects.get(number=2).evaluator_wanted == ""
     assert held() == {"cpu-0", "cpu-1"}
+
+
+def evaluators() -> list[tuple[int, str, str]]:
+    found = Job.objects.filter(evaluates__gt="").order_by("pk")
+    return list(found.values_list("attempt__number", "evaluates", "state"))
+
+
+def store(machine: Any, commit_checkpoint: Any, *, step: int) -> None:
+    attempt = Attempt.objects.get(number=1)
+    commit_checkpoint(machine.run["id"], attempt.pk, step=step)
+    machine.upload_checkpoint(attempt.pk, attempt.epoch, step=step)
+
+
+def test_it_goes_with_a_run_that_pauses_and_the_next_attempt_gets_one_of_its_own(
+    alice: Any, evaluated: Any, tick: Any, tell: Any, commit_checkpoint: Any
+) -> None:
+    """The wish stays in the last document; nobody comes for it any more."""
+    machine = evaluated()
+    machine.beat()
+    assert alice.post(f"/runs/{machine.run['id']}/pause").status_code == 202
+    tick()
+    assert evaluators() == [(1, TASK, "running")], "the trainer's checkpoint comes first"
+    store(machine, commit_checkpoint, step=22)
+    for _ in range(7):
+        machine.beat()
+        machine.ship_all()
+        tick(9)
+    assert alice.see(machine.run["id"])["status"] == "PAUSED"
+    assert (evaluators(), held()) == ([(1, TASK, "exited")], set())
+    alice.post(f"/runs/{machine.run['id']}/resume")
+    tick()
+    machine.beat()
+    machine.beat()
+    assert alice.see(machine.run["id"])["status"] == "RUNNING"
+    tick()
+    assert evaluators() == [(1, TASK, "exited")], "what the attempt before wanted is nobody's wish"
+    tell(machine, "step-22-v22")
+    tick()
+    machine.beat()
+    machine.beat()
+    assert evaluators() == [(1, TASK, "exited"), (2, "step-22-v22", "running")]
+    assert held() == {"cpu-0", "cpu-1", "cpu-2"}
+
+
+def test_it_leaves_a_node_that_is_drained_with_its_run(
+    alice: Any, node: Any, evaluated: Any, tick: Any, tell: Any, commit_checkpoint: Any
+) -> None:
+    leaving = evaluated(slots=4)
+    staying = node(name="staying", slots=3)
+    alice.post(f"/pool/nodes/{leaving.node_id}/drain")
+    tell(leaving, "step-40-v40")  # and it gets no other there
+    tick()
+    store(leaving, commit_checkpoint, step=22)
+    settle(leaving, tick)
+    assert evaluators() == [(1, TASK, "exited")]
+    assert not Lease.objects.filter(slot__node=leaving.node_id, released_at=None).exists()
+    staying.beat()
+    staying.beat()
+    assert alice.see(leaving.run["id"])["status"] == "RUNNING"
+    tell(staying, "step-22-v22")
+    tick()
+    staying.beat()
+    staying.beat()
+    assert evaluators() == [(1, TASK, "exited"), (2, "step-22-v22", "running")]
+    assert Lease.objects.filter(slot__node=staying.node_id, released_at=None).count() == 3
+
+
+def silence(tick: Any, *others: Any) -> None:
+    for _ in range(10):
+        for other in others:
+            other.beat()
+        tick(12)
+
+
+def test_one_on_a_silent_node_is_waited_for_as_its_run_is(alice: Any, evaluated: Any, tick: Any) -> None:
+    machine = evaluated(slots=4)
+    machine.beat()
+    silence(tick)
+    assert alice.see(machine.run["id"])["conditions"] == ["UNRESPONSIVE"]
+    assert evaluators() == [(1, TASK, "running")] and len(held()) == 3, "no other comes, and its slot is not sold"
+    machine.beat()
+    tick()
+    assert alice.see(machine.run["id"])["conditions"] == []
+    assert evaluators() == [(1, TASK, "running")] and len(held()) == 3
+
+
+def test_a_run_that_moves_off_a_lost_node_gets_another_and_the_lost_slot_is_free_when_that_is_sure(
+    alice: Any, node: Any, evaluated: Any, tick: Any, tell: Any, commit_checkpoint: Any
+) -> None:
+    lost = evaluated()
+    lost.beat()
+    store(lost, commit_checkpoint, step=20)
+    other = node(name="other", slots=3)
+    silence(tick, other)
+    other.beat()
+    assert alice.see(lost.run["id"])["attempt_number"] == 2
+    there = Lease.objects.filter(slot__node=lost.node_id, released_at=None)
+    assert there.count() == 3, "nobody knows whether its jobs are dead"
+    tell(other)
+    tick()
+    other.beat()
+    other.beat()
+    assert evaluators() == [(1, TASK, "running"), (2, TASK, "running")]
+    lost.beat()  # it answers: the old attempt is not named, so it ends those jobs
+    lost.beat()
+    tick()
+    assert not there.exists()
+    assert Lease.objects.filter(slot__node=other.node_id, released_at=None).count() == 3
+    assert alice.see(lost.run["id"])["status"] == "RUNNING"
 
 
 def test_it_goes_with_a_run_that_is_cancelled(alice: Any, evaluated: Any, tick: Any) -> None:

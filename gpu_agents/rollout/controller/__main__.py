@@ -167,6 +167,7 @@ async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int
         # Workers that are being stopped themselves may never ask again.
         await server.wait_until_told(seconds=1.0 if stopping.done() else TELL_SECONDS)
     await server.door.close()
+    server.tell_what_is_left()
     telemetry.close(controller)
     if clock.done():
         clock.result()  # it never returns: this raises what ended it

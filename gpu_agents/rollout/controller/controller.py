@@ -133,6 +133,7 @@ class Controller:
         self._evaluation_desk = EvaluationDesk(
             evaluation,
             restored.evaluations if restored else None,
+            left_over=restored.unfinished_evaluation if restored else "",
             versions=self.versions,
             engines=self.engines,
             notes=self._notes,
@@ -342,7 +343,12 @@ class Controller:
         """The image at the boundary after `version` was announced."""
         self._require_version(version, self.versions.number, "a snapshot is taken at the announced version")
         image = self.groups.image(version)
-        return msgspec.structs.replace(image, consumed=self.consumed, evaluations=self.evaluations.scores)
+        return msgspec.structs.replace(
+            image,
+            consumed=self.consumed,
+            evaluations=self.evaluations.scores,
+            unfinished_evaluation=self._evaluation_desk.unfinished,
+        )
 
     def change(self, live: LiveSettings) -> list[str]:
         """Take over what was changed while the run goes on. Returns sentences about it for the run's events.
@@ -416,6 +422,10 @@ class Controller:
             self._notes.append(f"{worker_id} fell silent while it loaded weights")
         if not self._evaluation_desk.watch(now=now, ending=bool(self.ending)):
             self.ended = True
+        return self.take_notes()
+
+    def take_notes(self) -> list[str]:
+        """Sentences for the run's events since the last call."""
         notes = self._notes.copy()
         self._notes.clear()
         return notes
@@ -551,6 +561,7 @@ class Controller:
         if request.version == 0:
             self._evaluation_desk.request_at_start()
         self._evaluation_desk.request_if_due(last_version=self.rules.gate.total_train_steps)
+        self._evaluation_desk.request_left_over(last_version=self.rules.gate.total_train_steps)
 
     def _publish(self, weights: PublishedWeights) -> None:
         self.versions.announce(weights)

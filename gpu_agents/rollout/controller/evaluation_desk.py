@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from gpu_agents.rollout.controller.engines import Engines
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
-from gpu_agents.rollout.controller.evaluations import ASKED, ATTEMPTS, EvaluationPlan, Evaluations
+from gpu_agents.rollout.controller.evaluations import (
+    ASKED,
+    ATTEMPTS,
+    EvaluationPlan,
+    Evaluations,
+    is_between_steps,
+)
 from gpu_agents.rollout.controller.versions import Versions
 from oolong.contracts.rollout import (
     EvaluationFailure,
@@ -21,18 +27,21 @@ SILENCE_SECONDS = 60.0  # of all workers, before the end of the run waits for no
 
 
 class EvaluationDesk:
-    """`notes` is the controller's list of sentences for the run's events."""
+    """`notes` is the controller's list of sentences for the run's events; `left_over` the label of the evaluation that
+    the attempt before this one had not finished at its snapshot."""
 
     def __init__(
         self,
         plan: EvaluationPlan | None,
         scores: dict[str, EvaluationScores] | None,
         *,
+        left_over: str = "",
         versions: Versions,
         engines: Engines,
         notes: list[str],
     ) -> None:
         self.evaluations = Evaluations(plan, scores)
+        self._left_over = left_over
         self._versions = versions
         self._engines = engines
         self._notes = notes
@@ -132,6 +141,26 @@ class EvaluationDesk:
             self.abandon()
         self.request(f"step-{version}")
 
+    @property
+    def unfinished(self) -> str:
+        """Label of the pending one, if the next attempt is to make good for it; those of start and end ask for
+        themselves."""
+        pending = self.evaluations.pending
+        return pending.label if pending is not None and is_between_steps(pending) else ""
+
+    def request_left_over(self, *, last_version: int) -> None:
+        """Of the version that this attempt begins with: the weights of the other one are gone."""
+        label, self._left_over = self._left_over, ""
+        version = self._versions.number
+        if not label or version >= last_version or self.evaluations.pending is not None:
+            return
+        again = label if label.startswith(ASKED) else f"step-{version}"
+        if self.request(again):
+            self._notes.append(
+                f"the evaluation {label} was not finished before the run was interrupted: version {version} is "
+                f"evaluated as {again}"
+            )
+
     def request_now(self, number: int, *, ending: bool) -> str:
         """Somebody's wish for one of the newest version, on the only engine too. Returns what becomes of it."""
         if self.evaluations.plan is None:
@@ -151,6 +180,13 @@ class EvaluationDesk:
 
     def request_at_end(self, *, completed: bool) -> bool:
         """In place of what is pending. False when the end has nothing to wait for."""
+        if self.evaluations.pending is not None:
+            why = (
+                "was left out: the run has ended"
+                if completed
+                else "was not finished: the run was interrupted"
+            )
+            self._notes.append(f"the evaluation {self.evaluations.pending.label} {why}")
         self.abandon()
         plan = self.evaluations.plan
         return completed and plan is not None and plan.at_end and self.request("end")

@@ -73,15 +73,22 @@ class ControllerServer:
     async def run_clock(self) -> None:
         """What time changes, and the live document, once a second; for ever."""
         while True:
-            for note in self.controller.tick(now=self._now()):
-                log.warning(note)
-                self._telemetry.note("rollout", note)
+            self._tell(self.controller.tick(now=self._now()))
             if self._live.poll():
                 self._take_changes()
             await self._delete_old_weights()
             self._notify()
             self._telemetry.publish(self.controller, now=time.time())
             await self._now.sleep(TICK_SECONDS)
+
+    def tell_what_is_left(self) -> None:
+        """What was noted since the clock's last turn, before the telemetry is closed."""
+        self._tell(self.controller.take_notes())
+
+    def _tell(self, notes: list[str]) -> None:
+        for note in notes:
+            log.warning(note)
+            self._telemetry.note("rollout", note)
 
     def _take_changes(self) -> None:
         settings, before = self._live.settings, self._live.before

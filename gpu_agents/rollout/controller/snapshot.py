@@ -33,6 +33,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     dropped: DroppedTotals = msgspec.field(default_factory=DroppedTotals)
     length_bias: LengthBias = msgspec.field(default_factory=LengthBias)
     evaluations: dict[str, EvaluationScores] = {}
+    unfinished_evaluation: str = ""  # label of one between steps that was wanted, and had no result yet
     buffered: list[GroupImage]
     unfinished: list[GroupImage]  # taken, running and waiting ones, by claim order: claimed again first
 

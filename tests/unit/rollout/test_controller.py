@@ -9,6 +9,7 @@ from gpu_agents.rollout.controller.controller import Controller, OutOfOrder
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
 from gpu_agents.rollout.controller.groups import Late
 from gpu_agents.rollout.controller.snapshot import SnapshotUnusable
+from oolong.contracts.live_changes import LiveSettings
 from oolong.contracts.rollout import (
     AckRequest,
     ClaimedGroup,
@@ -101,6 +102,15 @@ def test_a_claim_that_is_not_renewed_goes_to_another_worker_and_its_submit_is_la
     assert_ledger_is_true(controller)
 
 
+def test_a_claim_that_its_living_worker_does_not_name_any_more_is_lost(controller: Controller) -> None:
+    first, second = claim(controller, groups=2)
+    controller.renew(RenewRequest(worker_id=ALICE, claim_ids=[second.claim_id]), now=20.0)
+    controller.tick(now=CLAIM_TTL_SECONDS + 1)
+    assert [held.group_id for held in controller.waiting] == [first.group_id]
+    assert list(controller.running) == [second.group_id]
+    assert_ledger_is_true(controller)
+
+
 def test_a_renewed_claim_lives_on_and_a_foreign_one_is_lost(controller: Controller) -> None:
     [claimed] = claim(controller)
     for second in range(5, 100, 5):
@@ -188,6 +198,79 @@ def test_a_group_given_back_keeps_its_tokens_and_is_claimed_first(controller: Co
     assert_ledger_is_true(controller)
 
 
+def partial(versions: list[int]) -> PartialTrajectory:
+    trajectory = Trajectory(
+        token_ids=[1] * len(versions), loss_mask=[1] * len(versions), behaviour_logprobs=[-1.0] * len(versions),
+        policy_versions=versions, finish_reason="abort",
+    )  # fmt: skip
+    return PartialTrajectory(index=0, finished=False, trajectory=trajectory)
+
+
+def give_back(controller: Controller, claimed: ClaimedGroup, versions: list[int]) -> None:
+    members = [partial(versions)] if versions else []
+    request = GiveBackRequest(worker_id=ALICE, claim_id=claimed.claim_id, members=members)
+    controller.give_back(request, now=0.0)
+
+
+def test_groups_given_back_in_any_order_are_claimed_in_theirs(controller: Controller) -> None:
+    claimed = claim(controller, groups=3)
+    for one in (claimed[1], claimed[2], claimed[0]):
+        give_back(controller, one, [])
+    again = claim(controller, BOB, groups=3)
+    assert [one.group_id for one in again] == [one.group_id for one in claimed]
+
+
+def test_a_group_given_back_waits_for_room_among_those_that_run(controller: Controller) -> None:
+    first, _second = claim(controller, groups=2)
+    give_back(controller, first, [])
+    controller.change(LiveSettings(revision=1, max_concurrent_groups=1))
+    reply = controller.claim(ClaimRequest(worker_id=BOB, engine_version=0, max_groups=9), now=0.0)
+    assert (reply.groups, reply.refusal) == ([], "concurrency")
+
+
+def one_by_one(policy: str) -> tuple[Controller, ClaimedGroup]:
+    """B = 1, eta = 1, at version 1: a group that has tokens of version 0, and waits for the second time."""
+    controller = new_controller(rules(groups_per_step=1, policy=policy))
+    controller.announce(announcement(0, "none"))
+    old, second = claim(controller, groups=2)
+    give_back(controller, old, [0, 0])
+    submit(controller, second)
+    assert controller.take(TakeRequest(version=0, groups=1), now=0.0).groups
+    controller.announce(announcement(1))
+    again, third = claim(controller, groups=2)
+    assert again.group_id == old.group_id
+    give_back(controller, again, [0, 0])
+    submit(controller, third)
+    return controller, old
+
+
+def test_wait_waits_for_the_tokens_of_a_group_that_nobody_generates_now() -> None:
+    controller, old = one_by_one("wait")
+    for now in (2.0, 3.0):
+        assert not controller.take(TakeRequest(version=1, groups=1), now=now).groups
+    [again] = claim(controller, BOB)
+    group = finished_group(again, [0, 0, 1])
+    controller.submit(SubmitRequest(worker_id=BOB, claim_id=again.claim_id, group=group), now=4.0)
+    reply = controller.take(TakeRequest(version=1, groups=1), now=7.0)
+    assert [taken.group_id for taken in reply.groups] == [old.group_id]
+    assert reply.straggler_wait_seconds == controller.counts.straggler_wait_seconds == 5.0
+    assert_ledger_is_true(controller)
+
+
+def test_drop_cancels_what_was_given_back_and_counts_its_tokens_at_the_version_that_it_is_too_old_for() -> (
+    None
+):
+    controller, _old = one_by_one("drop")
+    assert controller.take(TakeRequest(version=1, groups=1), now=0.0).groups
+    assert controller.groups.dropped.by_token == {}
+    controller.announce(announcement(2))
+    assert controller.waiting == []
+    assert controller.groups.dropped.by_token == {"stale": {2: 2}}
+    assert controller.tokens.counts().dropped == {"stale": 2}
+    assert controller.groups.length_bias.dropped_trajectories == 0, "it has no length yet"
+    assert_ledger_is_true(controller)
+
+
 def test_a_nonfinite_step_drops_its_batch_and_raises_no_version(controller: Controller) -> None:
     for claimed in claim(controller, groups=4):
         submit(controller, claimed)
@@ -267,6 +350,13 @@ def test_a_stale_engine_gets_no_claims_until_it_loads_a_newer_version(controller
     controller.announce(announcement(1))
     controller.acknowledge(AckRequest(worker_id=ALICE, version=1, ok=True), now=0.0)
     assert len(claim(controller)) == 1
+
+
+def test_a_stale_engine_that_loads_the_same_version_again_is_stale_still(controller: Controller) -> None:
+    controller.acknowledge(AckRequest(worker_id=ALICE, version=0, ok=True), now=0.0)
+    controller.mark_stale(StaleEngineRequest(worker_id=ALICE, version=0, max_difference=0.3), now=0.0)
+    controller.acknowledge(AckRequest(worker_id=ALICE, version=0, ok=True), now=0.0)
+    assert claim(controller) == []
 
 
 def test_a_run_whose_every_engine_is_stale_is_stuck_until_one_is_not(controller: Controller) -> None:

@@ -15,9 +15,11 @@ from gpu_agents.rollout.controller.evaluations import SAME_VERSION_SECONDS, Eval
 from oolong.contracts.rollout import (
     AckRequest,
     ClaimRequest,
+    EndRequest,
     EvaluationResult,
     EvaluationTask,
     PublishedWeights,
+    StaleEngineRequest,
     SubmitRequest,
     TakeRequest,
 )
@@ -31,6 +33,7 @@ from tests.unit.rollout.simulated_world import (
     finished_group,
     prompt_of,
     rules,
+    through_bytes,
 )
 
 ALICE, BOB = "rollout-0/0", "rollout-1/0"
@@ -177,6 +180,94 @@ def test_the_only_engine_is_leased_on_consent_alone() -> None:
         run.step()
         run.step()
         assert (run.ask(ALICE) is not None) is consent
+
+
+@pytest.mark.parametrize("consent", [False, True])
+def test_a_stale_engine_evaluates_nothing_and_leaves_the_other_one_as_the_only_one(consent: bool) -> None:
+    run = Run(replace(PLAN, on_only_engine=consent))
+    run.step()
+    run.step()
+    stale = StaleEngineRequest(worker_id=ALICE, version=2, max_difference=0.3)
+    run.controller.mark_stale(stale, now=0.0)
+    assert run.ask(ALICE) is None
+    assert (run.ask(BOB) is not None) is consent
+
+
+def test_one_that_leaves_in_the_middle_gives_the_evaluation_up_at_once() -> None:
+    run = Run(replace(PLAN, on_only_engine=True))
+    run.step()
+    run.step()
+    task = run.ask(ALICE)
+    assert task is not None
+    assert run.ask(BOB) is None
+    run.controller.leave(ALICE, now=0.0)
+    assert run.ask(BOB) == task
+
+
+def interrupted(run: Run, version: int) -> Controller:
+    """The next attempt's controller, from the run's checkpoint at this version."""
+    snapshot = through_bytes(run.controller.snapshot(version))
+    run.controller.end(EndRequest(reason="stopped"), now=0.0)
+    resumed = Controller(
+        rules=run.controller.rules, rows=list(range(99)), prompt_of=prompt_of, restored=snapshot,
+        evaluation=run.controller.evaluations.plan,
+    )  # fmt: skip
+    resumed.announce(announcement(version, "none"))
+    return resumed
+
+
+def test_one_that_an_interrupted_run_had_not_finished_is_made_good_at_the_version_it_goes_on_from() -> None:
+    run = Run()
+    for _ in range(3):
+        run.step()
+    task = run.ask(ALICE, now=SAME_VERSION_SECONDS) or run.ask(ALICE, now=2 * SAME_VERSION_SECONDS)
+    assert task is not None
+    assert task.task_id == "step-2-v2"
+    resumed = interrupted(run, 3)
+    run.finish(task)
+    assert run.controller.evaluations.scores == {}, "too late: the attempt has ended"
+    said = "the evaluation step-2 was not finished"
+    assert any(said in note for note in run.controller.tick(now=0.0))
+    assert any(f"{said} before" in note and "as step-3" in note for note in resumed.tick(now=0.0))
+    pending = resumed.evaluations.pending
+    assert pending is not None
+    assert (pending.task_id, pending.weights) == ("step-3-v3", resumed.versions.newest)
+    run.controller = resumed
+    run.load()
+    again = run.ask(ALICE)
+    assert again == pending
+    run.finish(again)
+    assert set(resumed.evaluations.scores) == {"step-3"}
+    assert interrupted(run, 3).evaluations.pending is None, "it is not made twice"
+
+
+def test_one_that_was_asked_for_is_made_good_under_its_name() -> None:
+    run = Run()
+    run.step()
+    run.controller.evaluate_now(7)
+    pending = interrupted(run, 1).evaluations.pending
+    assert pending is not None
+    assert pending.task_id == "asked-7-v1"
+
+
+def test_where_one_is_due_anyway_and_at_the_end_nothing_is_made_good() -> None:
+    due, last = Run(), Run()
+    for _ in range(2):
+        due.step()
+        last.step()
+    resumed = interrupted(due, 2)
+    pending = resumed.evaluations.pending
+    assert pending is not None and pending.label == "step-2"
+    assert resumed.tick(now=0.0) == []
+    last.step()
+    gate = replace(last.controller.rules.gate, total_train_steps=3)
+    last.controller.rules = replace(last.controller.rules, gate=gate)
+    assert interrupted(last, 3).evaluations.pending is None
+    over = Run()
+    over.step()
+    over.step()
+    over.controller.end(EndRequest(reason="completed"), now=0.0)
+    assert any("step-2 was left out: the run has ended" in note for note in over.controller.tick(now=0.0))
 
 
 def test_one_that_found_no_engine_is_left_out_with_a_word_when_the_next_is_due() -> None:

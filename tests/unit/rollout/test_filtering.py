@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
+from msgspec.structs import replace as replace_fields
 
 from gpu_agents.rewards.reward import Completion
 from gpu_agents.rollout.controller.filtering import FilterCounts, FilterRules, is_filtered
@@ -55,6 +56,15 @@ def group_of(rewards: Sequence[float]) -> Group:
 )
 def test_which_groups_carry_a_signal(filter_rules: FilterRules, rewards: list[float], filtered: bool) -> None:
     assert is_filtered(filter_rules, group_of(rewards)) is filtered
+
+
+def test_success_is_the_reward_functions_own_value_before_scale_and_bias() -> None:
+    group = group_of([1.0, 0.0])
+    scaled = [replace_fields(t, reward=10 * t.score - 5) for t in group.trajectories if t.score is not None]
+    solved_by_none = [replace_fields(t, reward=5.0, score=0.0) for t in group.trajectories]
+    success = FilterRules(kind="success_rate")
+    assert not is_filtered(success, replace_fields(group, trajectories=scaled))
+    assert is_filtered(success, replace_fields(group, trajectories=solved_by_none))
 
 
 def solved_or_mixed(rng: random.Random) -> Sequence[float]:

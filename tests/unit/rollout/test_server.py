@@ -11,12 +11,15 @@ import aiohttp
 import pytest
 
 from gpu_agents.channel import CallRefused, Peer, PeerGone
-from gpu_agents.rollout.controller.server import LONGEST_POLL_SECONDS
+from gpu_agents.rollout.controller import __main__ as door
+from gpu_agents.rollout.controller.server import LONGEST_POLL_SECONDS, ControllerServer
+from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import (
     AnnounceRequest,
     ClaimReply,
     ClaimRequest,
     Done,
+    EndRequest,
     SnapshotReply,
     SnapshotRequest,
     StateReply,
@@ -25,6 +28,7 @@ from oolong.contracts.rollout import (
     TakeReply,
     TakeRequest,
 )
+from oolong.contracts.telemetry import Note
 from tests.unit.rollout.harness import TOKEN, Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
 from tests.unit.rollout.simulated_world import finished_group
@@ -128,6 +132,26 @@ async def test_a_caller_that_left_is_handed_no_claim(
     await asyncio.wait_for(left.wait(), 60)  # the server has read the closed connection
     await announce(run, tmp_path)
     assert run.controller.ledger.counts().drawn == 0
+
+
+async def test_what_was_noted_last_is_told_before_the_end(
+    run: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(_: ControllerServer) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(ControllerServer, "run_clock", never)
+    job = run._job("last", JobKind.CONTROLLER, 0, 0)
+    controller, template = door.build(job)
+    controller.engines.hear(ALICE, now=0.0)
+    controller._hear("rollout-0/1", now=0.0)
+    controller.end(EndRequest(reason="stopped"), now=0.0)
+    monkeypatch.setattr(door, "address_of", lambda _: ("127.0.0.1", 0))
+    monkeypatch.setattr(door, "stop_event", asyncio.Event)
+    monkeypatch.setattr(door, "TELL_SECONDS", 0.0)
+    await door.serve(job, controller, template)
+    notes = [line.message for line in run.lines("last") if isinstance(line, Note)]
+    assert notes == [f"{ALICE} is gone: rollout-0/1 has taken its place"]
 
 
 async def test_state_waits_for_a_newer_version(run: Harness, peer: Peer, tmp_path: Path) -> None:

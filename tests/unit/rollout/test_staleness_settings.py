@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from gpu_agents.rollout.controller.consumption import LengthBias
-from oolong.contracts.rollout import Group
+from gpu_agents.rollout.controller.consumption import DroppedTotals, LengthBias, measure_batch, share_over
+from oolong.contracts.rollout import Group, Trajectory
 from tests.unit.rollout.simulated_world import (
     World,
     assert_ledger_is_true,
@@ -73,6 +73,8 @@ def test_the_histogram_of_what_was_dropped_counts_every_token_and_shows_the_leng
     assert sum(stale.values()) == tokens.dropped["stale"] > 0
     assert max(stale) > 1, "nothing that was dropped as stale was over the bound"
     bias = groups.length_bias
+    taken = sum(held.tokens for held in world.controller.taken.values())
+    assert bias.kept_tokens == tokens.trained + taken
     assert bias.mean_dropped is not None
     assert bias.mean_kept is not None
     assert bias.mean_dropped > 2 * bias.mean_kept, "the long ones are those that are too late"
@@ -85,6 +87,25 @@ def test_without_drops_there_is_no_length_bias(policy: str) -> None:
     bias = world_at(1, policy=policy).controller.groups.length_bias
     assert (bias.dropped_trajectories, bias.mean_dropped) == (0, None)
     assert bias.kept_over_finished == 1.0
+
+
+def test_the_environments_tokens_are_in_no_histogram_and_the_oldest_token_is_a_trajectorys_age() -> None:
+    trajectory = Trajectory(
+        token_ids=[1, 2, 3, 4], loss_mask=[1, 0, 0, 1], behaviour_logprobs=[0.0] * 4, policy_versions=[1, 1, 1, 3],
+        finish_reason="stop", reward=1.0,
+    )  # fmt: skip
+    group = Group(
+        group_id="0-0-0", row=0, prompt_token_ids=[1], prompt="", answer="", trajectories=[trajectory]
+    )
+    batch = measure_batch([group], version=4)
+    assert (batch.by_token, batch.by_trajectory) == ({3: 1, 1: 1}, {3: 1})
+    totals = DroppedTotals()
+    totals.add("stale", [trajectory], version=5)
+    assert (totals.by_token, totals.by_trajectory) == ({"stale": {4: 1, 2: 1}}, {"stale": {4: 1}})
+
+
+def test_what_is_at_the_bound_is_not_over_it() -> None:
+    assert [share_over({0: 2, 1: 1, 2: 1}, bound) for bound in (0, 1, 2)] == [0.5, 0.25, 0.0]
 
 
 def test_the_bias_of_a_worked_example() -> None:

@@ -303,7 +303,9 @@ def test_one_on_a_silent_node_is_waited_for_as_its_run_is(alice: Any, evaluated:
     machine.beat()
     silence(tick)
     assert alice.see(machine.run["id"])["conditions"] == ["UNRESPONSIVE"]
-    assert evaluators() == [(1, TASK, "running")] and len(held()) == 3, "no other comes, and its slot is not sold"
+    assert evaluators() == [(1, TASK, "running")] and len(held()) == 3, (
+        "no other comes, and its slot is not sold"
+    )
     machine.beat()
     tick()
     assert alice.see(machine.run["id"])["conditions"] == []

@@ -13,7 +13,6 @@ from rest_framework import serializers
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts import selectors, services
 from control_plane.accounts.authentication import SESSION_PROJECT, session_caller
@@ -27,6 +26,7 @@ from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.refusals import secret_text
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.common.views import ApiView
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._ -]*$"
 NAME_WORDS = "letters, digits, spaces and . _ -, a letter or a digit first"
@@ -106,7 +106,7 @@ def project_event_as_json(entry: AuditEntry) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class MeView(APIView):
+class MeView(ApiView):
     scopes = {"GET": None}
 
     @extend_schema(operation_id="me", responses=MeSerializer)
@@ -114,7 +114,7 @@ class MeView(APIView):
         return Response(selectors.me(caller_of(request)))
 
 
-class ProjectView(APIView):
+class ProjectView(ApiView):
     """The project that the caller's token or session is of."""
 
     scopes = {"GET": "project:read", "PATCH": "project:admin"}
@@ -136,7 +136,7 @@ class ProjectView(APIView):
         return Response(project_as_json(selectors.project(caller)))
 
 
-class ProjectEventsView(APIView):
+class ProjectEventsView(ApiView):
     scopes = {"GET": "project:read"}
 
     @extend_schema(
@@ -149,7 +149,7 @@ class ProjectEventsView(APIView):
         return Response(paginate(found, read_page(request), project_event_as_json))
 
 
-class SessionView(APIView):
+class SessionView(ApiView):
     permission_classes = [AllowAny]
 
     @extend_schema(operation_id="log_in", request=LoginSerializer, responses=MeSerializer, auth=[])
@@ -180,7 +180,7 @@ class SessionProjectSerializer(StrictSerializer):
     project = serializers.CharField(max_length=40, help_text="id of one of your projects")
 
 
-class SessionProjectView(APIView):
+class SessionProjectView(ApiView):
     """Which of a user's projects the browser's session is in; the header X-Oolong-Project wins for one request."""
 
     scopes = {"PUT": None}
@@ -209,7 +209,7 @@ class SessionMethodsSerializer(serializers.Serializer[Any]):
     oidc = OidcButtonSerializer(allow_null=True)
 
 
-class SessionMethodsView(APIView):
+class SessionMethodsView(ApiView):
     """How one may sign in here."""
 
     permission_classes = [AllowAny]
@@ -222,7 +222,7 @@ class SessionMethodsView(APIView):
         return Response({"password": True, "oidc": button})
 
 
-class CsrfView(APIView):
+class CsrfView(ApiView):
     permission_classes = [AllowAny]
 
     @extend_schema(operation_id="csrf_token", responses=CsrfSerializer, auth=[])
@@ -231,7 +231,7 @@ class CsrfView(APIView):
         return Response({"csrf_token": get_token(request._request)})
 
 
-class HealthView(APIView):
+class HealthView(ApiView):
     permission_classes = [AllowAny]
     authentication_classes: list[Any] = []
 

@@ -15,7 +15,6 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts import audit, selectors
 from control_plane.accounts.caller import caller_of
@@ -25,6 +24,7 @@ from control_plane.common.errors import FieldError, unprocessable
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.query import plain_cell, read_moment
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.common.views import ApiView
 
 
 class AuditActorSerializer(serializers.Serializer[Any]):
@@ -98,7 +98,7 @@ def filtered(request: Request) -> QuerySet[AuditEntry]:
     return found
 
 
-class AuditView(APIView):
+class AuditView(ApiView):
     scopes = {"GET": "audit:read"}
 
     @extend_schema(
@@ -116,7 +116,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class AuditExportView(APIView):
+class AuditExportView(ApiView):
     scopes = {"GET": "audit:read"}
 
     @extend_schema(

@@ -9,7 +9,6 @@ from rest_framework import serializers
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts import invitations, selectors, services
 from control_plane.accounts.api import NamedSerializer
@@ -25,6 +24,7 @@ from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.refusals import secret_text
 from control_plane.common.schema import INVITATION_STATUSES, PAGE_PARAMETERS, ROLES, page_of
+from control_plane.common.views import ApiView
 
 LEVELS = ["project", "team"]
 
@@ -113,7 +113,7 @@ def invited_as_json(row: Invitation) -> dict[str, Any]:
     }
 
 
-class InvitationsView(APIView):
+class InvitationsView(ApiView):
     scopes = {"GET": "members:admin", "POST": "members:admin"}
 
     @extend_schema(
@@ -140,7 +140,7 @@ class InvitationsView(APIView):
         return Response({**invitation_as_json(row), "link": link}, status=201)
 
 
-class InvitationView(APIView):
+class InvitationView(ApiView):
     scopes = {"DELETE": "members:admin"}
 
     @extend_schema(operation_id="revoke_invitation", responses={204: None})
@@ -149,7 +149,7 @@ class InvitationView(APIView):
         return Response(status=204)
 
 
-class InvitationLookupView(APIView):
+class InvitationLookupView(ApiView):
     """The secret is the credential. In the body, because addresses are logged."""
 
     permission_classes = [AllowAny]
@@ -164,7 +164,7 @@ class InvitationLookupView(APIView):
         return Response(invited_as_json(invitations.find(form.validated_data["secret"], now=clock.now())))
 
 
-class InvitationAcceptView(APIView):
+class InvitationAcceptView(ApiView):
     """The secret is the credential for joining; who joins says so by a session, a token, or a new name."""
 
     permission_classes = [AllowAny]

@@ -8,7 +8,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts import membership, selectors
 from control_plane.accounts.caller import Caller, caller_of
@@ -19,6 +18,7 @@ from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import whole_page
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import ROLES, page_of
+from control_plane.common.views import ApiView
 
 
 class MemberSerializer(serializers.Serializer[Any]):
@@ -49,7 +49,7 @@ def _shown(caller: Caller, user_id: str) -> dict[str, Any]:
     return next(member_as_json(member) for member in selectors.members(caller) if member.user.pk == user_id)
 
 
-class _MembersView(APIView):
+class _MembersView(ApiView):
     level: Level
 
     def add(self, request: Request) -> Response:
@@ -60,7 +60,7 @@ class _MembersView(APIView):
         return Response(_shown(caller, user.pk), status=201)
 
 
-class _MemberView(APIView):
+class _MemberView(ApiView):
     level: Level
 
     def change(self, request: Request, user_id: str) -> Response:

@@ -6,7 +6,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts import secret_services, selectors
 from control_plane.accounts.caller import caller_of
@@ -18,6 +17,7 @@ from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.refusals import secret_text
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.common.views import ApiView
 from oolong.contracts.lifecycle import JobKind
 
 
@@ -54,7 +54,7 @@ def secret_as_json(row: ProjectSecret) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class SecretsView(APIView):
+class SecretsView(ApiView):
     scopes = {"GET": "secrets:read", "POST": "secrets:write"}
 
     @extend_schema(
@@ -77,7 +77,7 @@ class SecretsView(APIView):
         return Response(secret_as_json(row), status=201 if created else 200)
 
 
-class SecretView(APIView):
+class SecretView(ApiView):
     scopes = {"DELETE": "secrets:write"}
 
     @extend_schema(operation_id="delete_secret", responses={204: None})

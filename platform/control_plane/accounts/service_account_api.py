@@ -6,7 +6,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts import selectors, service_accounts, tokens
 from control_plane.accounts.caller import caller_of
@@ -18,6 +17,7 @@ from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, ROLES, page_of
+from control_plane.common.views import ApiView
 
 
 class ServiceAccountCreateSerializer(StrictSerializer):
@@ -44,7 +44,7 @@ def service_account_as_json(user: Any) -> dict[str, Any]:
     }
 
 
-class ServiceAccountsView(APIView):
+class ServiceAccountsView(ApiView):
     scopes = {"GET": "members:read", "POST": "members:admin"}
 
     @extend_schema(
@@ -70,7 +70,7 @@ class ServiceAccountsView(APIView):
         return Response(service_account_as_json(selectors.service_account(caller, made.pk)), status=201)
 
 
-class ServiceAccountView(APIView):
+class ServiceAccountView(ApiView):
     scopes = {"PATCH": "members:admin", "DELETE": "members:admin"}
 
     @extend_schema(
@@ -92,7 +92,7 @@ class ServiceAccountView(APIView):
         return Response(status=204)
 
 
-class ServiceAccountTokensView(APIView):
+class ServiceAccountTokensView(ApiView):
     scopes = {"POST": "members:admin"}
 
     @extend_schema(

@@ -7,7 +7,6 @@ from typing import Any
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts import selectors, teams
 from control_plane.accounts.api import (
@@ -25,6 +24,7 @@ from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.common.views import ApiView
 
 
 class NameSerializer(StrictSerializer):
@@ -50,7 +50,7 @@ def _name_of(request: Request) -> str:
     return name
 
 
-class TeamsView(APIView):
+class TeamsView(ApiView):
     scopes = {"GET": "project:read", "POST": "installation:admin"}
 
     @extend_schema(operation_id="list_teams", parameters=PAGE_PARAMETERS, responses=page_of(TeamSerializer))
@@ -67,7 +67,7 @@ class TeamsView(APIView):
         return Response({**team_as_json(team), "project": first}, status=201)
 
 
-class TeamView(APIView):
+class TeamView(ApiView):
     scopes = {"GET": "project:read", "PATCH": "team:admin"}
 
     @extend_schema(operation_id="get_team", responses=TeamSerializer)
@@ -81,7 +81,7 @@ class TeamView(APIView):
         return Response(team_as_json(team))
 
 
-class ProjectsView(APIView):
+class ProjectsView(ApiView):
     scopes = {"GET": "project:read", "POST": "team:admin"}
 
     @extend_schema(

@@ -6,13 +6,13 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts import tickets
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
 from control_plane.common.parsing import bodyless
+from control_plane.common.views import ApiView
 
 
 class StreamTicketSerializer(serializers.Serializer[Any]):
@@ -20,7 +20,7 @@ class StreamTicketSerializer(serializers.Serializer[Any]):
     expires_at = serializers.DateTimeField()
 
 
-class StreamTicketsView(APIView):
+class StreamTicketsView(ApiView):
     scopes = {"POST": None}
 
     @extend_schema(operation_id="create_stream_ticket", request=None, responses={201: StreamTicketSerializer})

@@ -8,7 +8,6 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts import selectors, tokens
 from control_plane.accounts.caller import caller_of
@@ -21,6 +20,7 @@ from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.query import one_of
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.common.views import ApiView
 
 MOST_OVERLAP_SECONDS = 7 * 24 * 3600
 
@@ -73,7 +73,7 @@ def token_as_json(token: ApiToken) -> dict[str, Any]:
     }
 
 
-class TokensView(APIView):
+class TokensView(ApiView):
     scopes = {"GET": "tokens:read", "POST": "tokens:write"}
 
     @extend_schema(
@@ -105,7 +105,7 @@ class TokensView(APIView):
         return Response({**token_as_json(token), "token": text}, status=201)
 
 
-class TokenView(APIView):
+class TokenView(ApiView):
     scopes = {"DELETE": "tokens:write"}
 
     @extend_schema(operation_id="revoke_token", responses={204: None})
@@ -114,7 +114,7 @@ class TokenView(APIView):
         return Response(status=204)
 
 
-class TokenRotateView(APIView):
+class TokenRotateView(ApiView):
     scopes = {"POST": "tokens:write"}
 
     @extend_schema(

@@ -7,7 +7,6 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.api import NamedSerializer
 from control_plane.accounts.caller import Caller, caller_of
@@ -26,6 +25,7 @@ from control_plane.common.pagination import encode, foreign_cursor, paginate, re
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.query import refused
 from control_plane.common.schema import CHECKPOINT_KINDS, PAGE_PARAMETERS, page_of
+from control_plane.common.views import ApiView
 
 
 class UploadSerializer(serializers.Serializer[Any]):
@@ -152,7 +152,7 @@ def need_scope_of(caller: Caller, purpose: str) -> None:
 BINARY = {("application/octet-stream"): OpenApiTypes.BINARY}
 
 
-class UploadsView(APIView):
+class UploadsView(ApiView):
     scopes = {"POST": None}  # by purpose, below
 
     @extend_schema(
@@ -186,7 +186,7 @@ class FetchSerializer(StrictSerializer):
     )
 
 
-class FetchUploadView(APIView):
+class FetchUploadView(ApiView):
     scopes = {"POST": "datasets:write"}
 
     @extend_schema(operation_id="fetch_upload", request=FetchSerializer, responses={201: UploadSerializer})
@@ -197,7 +197,7 @@ class FetchUploadView(APIView):
         return Response(upload_as_json(upload), status=201)
 
 
-class DatasetsView(APIView):
+class DatasetsView(ApiView):
     scopes = {"GET": "datasets:read", "POST": "datasets:write"}
 
     @extend_schema(
@@ -222,7 +222,7 @@ class DatasetsView(APIView):
         return Response(dataset_as_json(dataset), status=201)
 
 
-class DatasetView(APIView):
+class DatasetView(ApiView):
     scopes = {"GET": "datasets:read"}
 
     @extend_schema(operation_id="get_dataset", responses=DatasetSerializer)
@@ -230,7 +230,7 @@ class DatasetView(APIView):
         return Response(dataset_as_json(selectors.dataset_for(caller_of(request), dataset_id)))
 
 
-class VersionsView(APIView):
+class VersionsView(ApiView):
     scopes = {"POST": "datasets:write"}
 
     @extend_schema(
@@ -252,7 +252,7 @@ class VersionsView(APIView):
         return Response(version_as_json(version), status=201 if created else 200)
 
 
-class VersionView(APIView):
+class VersionView(ApiView):
     scopes = {"GET": "datasets:read"}
 
     @extend_schema(operation_id="get_dataset_version", responses=VersionSerializer)
@@ -260,7 +260,7 @@ class VersionView(APIView):
         return Response(version_as_json(selectors.version_for(caller_of(request), version_id)))
 
 
-class ResolveVersionView(APIView):
+class ResolveVersionView(ApiView):
     scopes = {"GET": "datasets:read"}
 
     @extend_schema(
@@ -276,7 +276,7 @@ class ResolveVersionView(APIView):
         return Response(version_as_json(or_not_found(version, "dataset version", reference)))
 
 
-class RowsView(APIView):
+class RowsView(ApiView):
     scopes = {"GET": "datasets:read"}
 
     @extend_schema(

@@ -13,7 +13,6 @@ from rest_framework import serializers
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.catalog import checkpoint_services as services
@@ -33,6 +32,7 @@ from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.query import one_of
 from control_plane.common.schema import CHECKPOINT_KINDS, PAGE_PARAMETERS, page_of
+from control_plane.common.views import ApiView
 
 ALIAS = name_field(
     r"^[a-z][a-z0-9_-]*$", "small letters, digits and _ - beginning with a letter", max_length=60
@@ -88,7 +88,7 @@ class AliasSerializer(serializers.Serializer[Any]):
     updated_at = serializers.DateTimeField()
 
 
-class CheckpointsView(APIView):
+class CheckpointsView(ApiView):
     scopes = {"GET": "checkpoints:read"}
 
     @extend_schema(
@@ -117,7 +117,7 @@ class CheckpointsView(APIView):
         return Response(paginate(found, read_page(request), checkpoint_as_json))
 
 
-class ResolveCheckpointView(APIView):
+class ResolveCheckpointView(ApiView):
     scopes = {"GET": "checkpoints:read"}
 
     @extend_schema(
@@ -133,7 +133,7 @@ class ResolveCheckpointView(APIView):
         return Response(checkpoint_as_json(found))
 
 
-class CheckpointView(APIView):
+class CheckpointView(ApiView):
     scopes = {"GET": "checkpoints:read", "PATCH": "checkpoints:write"}
 
     @extend_schema(operation_id="get_checkpoint", responses=CheckpointSerializer)
@@ -151,7 +151,7 @@ class CheckpointView(APIView):
         return Response(checkpoint_as_json(services.pin(checkpoint, form.validated_data["pinned"])))
 
 
-class CheckpointDownloadView(APIView):
+class CheckpointDownloadView(ApiView):
     scopes = {"GET": "checkpoints:read"}
 
     @extend_schema(
@@ -163,7 +163,7 @@ class CheckpointDownloadView(APIView):
         return _send(request, selectors.checkpoint_for(caller_of(request), checkpoint_id))
 
 
-class CheckpointFilesView(APIView):
+class CheckpointFilesView(ApiView):
     scopes = {"GET": "checkpoints:read"}
 
     @extend_schema(operation_id="list_checkpoint_files", responses=CheckpointFilesSerializer)
@@ -171,7 +171,7 @@ class CheckpointFilesView(APIView):
         return Response(_files(selectors.checkpoint_for(caller_of(request), checkpoint_id)))
 
 
-class CheckpointLinkView(APIView):
+class CheckpointLinkView(ApiView):
     scopes = {"POST": "checkpoints:read"}
 
     @extend_schema(
@@ -195,7 +195,7 @@ class CheckpointLinkView(APIView):
         return Response(document, status=201)
 
 
-class SignedDownloadView(APIView):
+class SignedDownloadView(ApiView):
     """The signature in the address is the credential."""
 
     authentication_classes: list[Any] = []
@@ -211,7 +211,7 @@ class SignedDownloadView(APIView):
         return _send(request, checkpoint_of_link(link, now=clock.now()))
 
 
-class SignedFilesView(APIView):
+class SignedFilesView(ApiView):
     """What lies in the download of a signed link, for who has nothing but the link."""
 
     authentication_classes: list[Any] = []
@@ -222,7 +222,7 @@ class SignedFilesView(APIView):
         return Response(_files(checkpoint_of_link(link, now=clock.now())))
 
 
-class AliasesView(APIView):
+class AliasesView(ApiView):
     scopes = {"GET": "checkpoints:read"}
 
     @extend_schema(

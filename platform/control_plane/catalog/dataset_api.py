@@ -9,7 +9,6 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.api import NamedSerializer
 from control_plane.accounts.caller import caller_of
@@ -24,6 +23,7 @@ from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.query import refused
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.common.views import ApiView
 
 ALIAS = name_field(
     r"^(?!latest$)[A-Za-z][A-Za-z0-9_.-]*$",
@@ -139,7 +139,7 @@ def _lengths(found: dict[str, Any], over: int | None) -> dict[str, Any]:
     return {**figures, "share_over": longer, "histogram": histogram}
 
 
-class DatasetAliasesView(APIView):
+class DatasetAliasesView(ApiView):
     scopes = {"GET": "datasets:read"}
 
     @extend_schema(
@@ -153,7 +153,7 @@ class DatasetAliasesView(APIView):
         return Response(paginate(found, read_page(request), alias_as_json, key="name", newest_first=False))
 
 
-class DatasetAliasView(APIView):
+class DatasetAliasView(ApiView):
     scopes = {"PUT": "datasets:write", "DELETE": "datasets:write"}
 
     @extend_schema(
@@ -187,7 +187,7 @@ class DatasetAliasView(APIView):
         return Response(status=204)
 
 
-class MeasurementsView(APIView):
+class MeasurementsView(ApiView):
     scopes = {"GET": "datasets:read", "POST": "datasets:write"}
 
     @extend_schema(

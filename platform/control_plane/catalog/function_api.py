@@ -10,7 +10,6 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.api import NamedSerializer
 from control_plane.accounts.caller import caller_of
@@ -23,6 +22,7 @@ from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.query import one_of
 from control_plane.common.schema import PAGE_PARAMETERS, SOURCE_KINDS, page_of
+from control_plane.common.views import ApiView
 from oolong.contracts.user_source import MAX_SOURCE_BYTES, SourceKind
 
 
@@ -65,7 +65,7 @@ class FunctionSerializer(serializers.Serializer[Any]):
     versions = FunctionVersionSerializer(many=True, help_text="newest first")
 
 
-class FunctionsView(APIView):
+class FunctionsView(ApiView):
     scopes = {"GET": "functions:read", "POST": "functions:write"}
 
     @extend_schema(
@@ -96,7 +96,7 @@ class FunctionsView(APIView):
         return Response(function_version_as_json(version), status=201 if created else 200)
 
 
-class FunctionView(APIView):
+class FunctionView(ApiView):
     scopes = {"GET": "functions:read"}
 
     @extend_schema(operation_id="get_function", responses=FunctionSerializer)
@@ -104,7 +104,7 @@ class FunctionView(APIView):
         return Response(function_as_json(selectors.function_for(caller_of(request), function_id)))
 
 
-class ResolveFunctionView(APIView):
+class ResolveFunctionView(ApiView):
     scopes = {"GET": "functions:read"}
 
     @extend_schema(
@@ -120,7 +120,7 @@ class ResolveFunctionView(APIView):
         return Response(function_version_as_json(version))
 
 
-class FunctionSourceView(APIView):
+class FunctionSourceView(ApiView):
     scopes = {"GET": "functions:read"}
 
     @extend_schema(

@@ -8,7 +8,6 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.catalog import import_services as services
@@ -22,6 +21,7 @@ from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.common.views import ApiView
 
 
 class ImportCreateSerializer(StrictSerializer):
@@ -72,7 +72,7 @@ def import_as_json(asked: ModelImport) -> dict[str, Any]:
     }
 
 
-class ModelImportsView(APIView):
+class ModelImportsView(ApiView):
     scopes = {"GET": "models:read", "POST": "models:write"}
 
     @extend_schema(
@@ -102,7 +102,7 @@ class ModelImportsView(APIView):
         return Response(import_as_json(made), status=202 if created else 200)
 
 
-class ModelImportView(APIView):
+class ModelImportView(ApiView):
     scopes = {"GET": "models:read", "DELETE": "models:write"}
 
     @extend_schema(operation_id="get_model_import", responses=ModelImportSerializer)

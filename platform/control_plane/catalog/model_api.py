@@ -8,7 +8,6 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.catalog import model_services as services
@@ -21,6 +20,7 @@ from control_plane.common.long_poll import WAIT_PARAMETERS
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, FieldErrorSerializer, page_of
+from control_plane.common.views import ApiView
 
 
 class ModelCreateSerializer(StrictSerializer):
@@ -74,7 +74,7 @@ class ModelSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
 
-class ModelsView(APIView):
+class ModelsView(ApiView):
     scopes = {"GET": "models:read", "POST": "models:write"}
 
     @extend_schema(
@@ -112,7 +112,7 @@ class ModelsView(APIView):
         return Response(model_as_json(model), status=201 if created else 200)
 
 
-class ModelView(APIView):
+class ModelView(ApiView):
     scopes = {"GET": "models:read", "DELETE": "models:write"}
 
     @extend_schema(operation_id="get_model", parameters=WAIT_PARAMETERS, responses=ModelSerializer)
@@ -125,7 +125,7 @@ class ModelView(APIView):
         return Response(status=204)
 
 
-class ResolveModelView(APIView):
+class ResolveModelView(ApiView):
     scopes = {"GET": "models:read"}
 
     @extend_schema(

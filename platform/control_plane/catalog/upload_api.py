@@ -8,7 +8,6 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import Caller, caller_of
 from control_plane.catalog import parts, selectors, store
@@ -19,6 +18,7 @@ from control_plane.catalog.show import upload_as_json
 from control_plane.common.clock import rfc3339
 from control_plane.common.idempotency import idempotent
 from control_plane.common.parsing import StrictSerializer, bodyless
+from control_plane.common.views import ApiView
 
 
 class SessionBeginSerializer(StrictSerializer):
@@ -70,7 +70,7 @@ def _own(request: Request, session_id: str) -> tuple[Caller, UploadSession]:
     return caller, session
 
 
-class UploadSessionsView(APIView):
+class UploadSessionsView(ApiView):
     scopes = {"POST": None}  # by purpose
 
     @extend_schema(
@@ -93,7 +93,7 @@ class UploadSessionsView(APIView):
         return Response(session_as_json(session), status=201 if created else 200)
 
 
-class UploadSessionView(APIView):
+class UploadSessionView(ApiView):
     scopes = {"GET": None, "DELETE": None}
 
     @extend_schema(operation_id="get_upload_session", responses=UploadSessionSerializer)
@@ -106,7 +106,7 @@ class UploadSessionView(APIView):
         return Response(status=204)
 
 
-class UploadSessionPartView(APIView):
+class UploadSessionPartView(ApiView):
     scopes = {"PUT": None}
 
     @extend_schema(
@@ -122,7 +122,7 @@ class UploadSessionPartView(APIView):
         return Response(session_as_json(session))
 
 
-class UploadSessionCompleteView(APIView):
+class UploadSessionCompleteView(ApiView):
     scopes = {"POST": None}
 
     @extend_schema(operation_id="complete_upload_session", request=None, responses=UploadSerializer)

@@ -10,7 +10,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.catalog import selectors
@@ -25,6 +24,7 @@ from control_plane.common.long_poll import WAIT_PARAMETERS
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import PAGE_PARAMETERS, FieldErrorSerializer, page_of
+from control_plane.common.views import ApiView
 
 STATES = ["QUEUED", "RUNNING", "VALID", "INVALID", "FAILED"]
 
@@ -110,7 +110,7 @@ def validation_as_json(validation: DatasetValidation) -> dict[str, Any]:
     }
 
 
-class ValidationsView(APIView):
+class ValidationsView(ApiView):
     scopes = {"GET": "datasets:read", "POST": "datasets:write"}
 
     @extend_schema(
@@ -139,7 +139,7 @@ class ValidationsView(APIView):
         return Response(validation_as_json(validation), status=202)
 
 
-class ValidationView(APIView):
+class ValidationView(ApiView):
     scopes = {"GET": "datasets:read"}
 
     @extend_schema(
@@ -151,7 +151,7 @@ class ValidationView(APIView):
         return Response(validation_as_json(selectors.validation_for(caller_of(request), validation_id)))
 
 
-class ValidationReportView(APIView):
+class ValidationReportView(ApiView):
     scopes = {"GET": "datasets:read"}
 
     @extend_schema(

@@ -8,7 +8,6 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.catalog import derivation, selectors
@@ -18,6 +17,7 @@ from control_plane.common.errors import or_not_found
 from control_plane.common.idempotency import idempotent
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.query import refused
+from control_plane.common.views import ApiView
 
 
 class DeriveSerializer(StrictSerializer):
@@ -47,7 +47,7 @@ class LeaksSerializer(serializers.Serializer[Any]):
     )
 
 
-class DeriveView(APIView):
+class DeriveView(ApiView):
     scopes = {"POST": "datasets:write"}
 
     @extend_schema(
@@ -70,7 +70,7 @@ class DeriveView(APIView):
         return Response(version_as_json(version), status=201 if created else 200)
 
 
-class DifferenceView(APIView):
+class DifferenceView(ApiView):
     scopes = {"GET": "datasets:read"}
 
     @extend_schema(
@@ -88,7 +88,7 @@ class DifferenceView(APIView):
         return Response(derivation.difference(old, new))
 
 
-class LeaksView(APIView):
+class LeaksView(ApiView):
     scopes = {"GET": "datasets:read"}
 
     @extend_schema(operation_id="get_dataset_leaks", responses=LeaksSerializer)

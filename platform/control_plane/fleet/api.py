@@ -6,7 +6,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.api import NamedSerializer
 from control_plane.accounts.caller import caller_of
@@ -15,6 +14,7 @@ from control_plane.common.clock import rfc3339
 from control_plane.common.idempotency import idempotent
 from control_plane.common.parsing import StrictSerializer, bodyless
 from control_plane.common.schema import NODE_STATUSES
+from control_plane.common.views import ApiView
 from control_plane.fleet import selectors, services
 from control_plane.fleet.models import Intent
 
@@ -66,7 +66,7 @@ class EnrolmentTokenSerializer(serializers.Serializer[Any]):
     expires_at = serializers.DateTimeField()
 
 
-class _IntentView(APIView):
+class _IntentView(ApiView):
     scopes = {"POST": "pool:admin"}
     intent: Intent
 
@@ -104,7 +104,7 @@ class DrainView(_IntentView):
         return self.set_intent(node_id)
 
 
-class QuotaView(APIView):
+class QuotaView(ApiView):
     scopes = {"PATCH": "pool:admin"}
 
     @extend_schema(operation_id="set_quota", request=QuotaChangeSerializer, responses=QuotaSerializer)
@@ -116,7 +116,7 @@ class QuotaView(APIView):
         return Response(selectors.quota_as_json(caller.project.team))
 
 
-class EnrolmentTokensView(APIView):
+class EnrolmentTokensView(ApiView):
     scopes = {"POST": "pool:admin"}
 
     @extend_schema(

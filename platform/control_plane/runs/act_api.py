@@ -5,18 +5,18 @@ from __future__ import annotations
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
 from control_plane.common.idempotency import idempotent
 from control_plane.common.parsing import bodyless
+from control_plane.common.views import ApiView
 from control_plane.runs import drafts, lineage, live_changes, selectors, submission
 from control_plane.runs.serializers import ChangeSerializer, CloneSerializer, RunDetailSerializer, body_of
 from control_plane.runs.show import run_detail_as_json
 
 
-class SubmitView(APIView):
+class SubmitView(ApiView):
     scopes = {"POST": "runs:write"}
 
     @extend_schema(operation_id="submit_run", request=None, responses={202: RunDetailSerializer})
@@ -28,7 +28,7 @@ class SubmitView(APIView):
         return Response(run_detail_as_json(run), status=202)
 
 
-class PauseView(APIView):
+class PauseView(ApiView):
     scopes = {"POST": "runs:write"}
 
     @extend_schema(operation_id="pause_run", request=None, responses={202: RunDetailSerializer})
@@ -39,7 +39,7 @@ class PauseView(APIView):
         return Response(run_detail_as_json(run), status=202)
 
 
-class ResumeView(APIView):
+class ResumeView(ApiView):
     scopes = {"POST": "runs:write"}
 
     @extend_schema(operation_id="resume_run", request=None, responses={202: RunDetailSerializer})
@@ -50,7 +50,7 @@ class ResumeView(APIView):
         return Response(run_detail_as_json(run), status=202)
 
 
-class CloneView(APIView):
+class CloneView(ApiView):
     scopes = {"POST": "runs:write"}
 
     @extend_schema(operation_id="clone_run", request=CloneSerializer, responses={201: RunDetailSerializer})
@@ -65,7 +65,7 @@ class CloneView(APIView):
         return Response(run_detail_as_json(run), status=201)
 
 
-class RetryView(APIView):
+class RetryView(ApiView):
     scopes = {"POST": "runs:write"}
 
     @extend_schema(operation_id="retry_run", request=None, responses={201: RunDetailSerializer})
@@ -77,7 +77,7 @@ class RetryView(APIView):
         return Response(run_detail_as_json(run), status=201)
 
 
-class ChangesView(APIView):
+class ChangesView(ApiView):
     scopes = {"POST": "runs:write"}
 
     @extend_schema(operation_id="change_run", request=ChangeSerializer, responses={202: RunDetailSerializer})
@@ -93,7 +93,7 @@ class ChangesView(APIView):
         return Response(run_detail_as_json(run), status=202)
 
 
-class StopView(APIView):
+class StopView(ApiView):
     scopes = {"POST": "runs:write"}
 
     @extend_schema(operation_id="stop_run", request=None, responses={202: RunDetailSerializer})
@@ -104,7 +104,7 @@ class StopView(APIView):
         return Response(run_detail_as_json(run), status=202)
 
 
-class CancelView(APIView):
+class CancelView(ApiView):
     scopes = {"POST": "runs:write"}
 
     @extend_schema(
@@ -122,7 +122,7 @@ class CancelView(APIView):
         return Response(run_detail_as_json(run), status=202)
 
 
-class ForceStopView(APIView):
+class ForceStopView(ApiView):
     scopes = {"POST": "runs:admin"}
 
     @extend_schema(

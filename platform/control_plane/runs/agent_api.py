@@ -15,7 +15,6 @@ from rest_framework import exceptions, serializers
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 import oolong
 from control_plane.accounts.authentication import bearer
@@ -26,6 +25,7 @@ from control_plane.catalog.serve import blob_response
 from control_plane.common import clock
 from control_plane.common.errors import Problem, not_found, unprocessable
 from control_plane.common.numbers import whole
+from control_plane.common.views import ApiView
 from control_plane.fleet import services as fleet
 from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
 from control_plane.fleet.models import Node
@@ -80,12 +80,12 @@ class HeartbeatReplySerializer(serializers.Serializer[Any]):
     revision = serializers.IntegerField()
 
 
-class NodeView(APIView):
+class NodeView(ApiView):
     authentication_classes = [NodeAuthentication]
     permission_classes = [IsNode]
 
 
-class EnrolView(APIView):
+class EnrolView(ApiView):
     """The bearer is a single-use enrolment token."""
 
     authentication_classes: list[Any] = []

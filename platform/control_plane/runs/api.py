@@ -7,7 +7,6 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
@@ -25,6 +24,7 @@ from control_plane.common.pagination import (
 from control_plane.common.parsing import refuse_unknown_keys
 from control_plane.common.refusals import shown
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.common.views import ApiView
 from control_plane.runs import drafts, search, selectors, submission, templates, views
 from control_plane.runs.dedupe import create_once
 from control_plane.runs.dry_run import dry_run
@@ -54,7 +54,7 @@ from control_plane.runs.show import (
 )
 
 
-class ValidateView(APIView):
+class ValidateView(ApiView):
     scopes = {"POST": "runs:read"}
 
     @extend_schema(operation_id="validate_run", request=SpecSerializer, responses=ValidationSerializer)
@@ -62,7 +62,7 @@ class ValidateView(APIView):
         return Response(_validation(resolve_spec(caller_of(request), _spec_of(request, SpecSerializer))))
 
 
-class PlanView(APIView):
+class PlanView(ApiView):
     scopes = {"POST": "runs:read"}
 
     @extend_schema(operation_id="plan_run", request=SpecSerializer, responses=PlanSerializer)
@@ -73,7 +73,7 @@ class PlanView(APIView):
         return Response({**_validation(resolved), "plan": plan})
 
 
-class PresetsView(APIView):
+class PresetsView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(operation_id="list_presets", responses=page_of(PresetSerializer))
@@ -82,7 +82,7 @@ class PresetsView(APIView):
         return Response(whole_page([preset.model_dump(exclude={"order"}) for preset in found]))
 
 
-class RunsView(APIView):
+class RunsView(ApiView):
     scopes = {"GET": "runs:read", "POST": "runs:write"}
 
     @extend_schema(
@@ -133,7 +133,7 @@ class RunsView(APIView):
         return Response(run_detail_as_json(run), status=201)
 
 
-class RunView(APIView):
+class RunView(ApiView):
     scopes = {"GET": "runs:read", "PATCH": "runs:write", "DELETE": "runs:write"}
 
     @extend_schema(operation_id="get_run", parameters=WAIT_PARAMETERS, responses=RunDetailSerializer)
@@ -161,7 +161,7 @@ class RunView(APIView):
         return Response(status=204)
 
 
-class EventsView(APIView):
+class EventsView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(
@@ -172,7 +172,7 @@ class EventsView(APIView):
         return Response(paginate(selectors.events(run), read_page(request), event_as_json))
 
 
-class AttemptsView(APIView):
+class AttemptsView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(operation_id="list_run_attempts", responses=page_of(AttemptSerializer))
@@ -182,7 +182,7 @@ class AttemptsView(APIView):
         return Response(whole_page([attempt_as_json(attempt) for attempt in found]))
 
 
-class JobsView(APIView):
+class JobsView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(operation_id="list_run_jobs", responses=page_of(JobSerializer))
@@ -191,7 +191,7 @@ class JobsView(APIView):
         return Response(whole_page([job_as_json(job) for job in selectors.jobs(run)]))
 
 
-class PoolView(APIView):
+class PoolView(ApiView):
     scopes = {"GET": "pool:read"}
 
     @extend_schema(operation_id="get_pool", responses=PoolSerializer)

@@ -12,7 +12,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.catalog import checkpoint_services as registry
@@ -23,6 +22,7 @@ from control_plane.common.etags import conditional
 from control_plane.common.idempotency import idempotent
 from control_plane.common.parsing import StrictSerializer, bodyless
 from control_plane.common.schema import CHECKPOINT_KINDS
+from control_plane.common.views import ApiView
 from control_plane.runs.checkpoints import lineage, model_card, needs_of_runs
 
 
@@ -103,7 +103,7 @@ class RetentionPlanSerializer(serializers.Serializer[Any]):
     free_bytes = serializers.IntegerField()
 
 
-class LineageView(APIView):
+class LineageView(ApiView):
     scopes = {"GET": "checkpoints:read"}
 
     @extend_schema(operation_id="get_checkpoint_lineage", responses=LineageSerializer)
@@ -112,7 +112,7 @@ class LineageView(APIView):
         return Response(lineage(caller, selectors.checkpoint_for(caller, checkpoint_id)))
 
 
-class ModelCardView(APIView):
+class ModelCardView(ApiView):
     scopes = {"GET": "checkpoints:read"}
 
     @extend_schema(operation_id="get_model_card", responses={(200, "text/markdown"): OpenApiTypes.STR})
@@ -122,7 +122,7 @@ class ModelCardView(APIView):
         return HttpResponse(card, content_type="text/markdown; charset=utf-8")
 
 
-class RetentionView(APIView):
+class RetentionView(ApiView):
     scopes = {"GET": "checkpoints:read", "PUT": "checkpoints:admin"}
 
     @extend_schema(operation_id="get_checkpoint_retention", responses=RetentionSerializer)
@@ -143,7 +143,7 @@ class RetentionView(APIView):
         return Response(registry.settings_as_json(*registry.policy_of(caller.project)))
 
 
-class RetentionPlanView(APIView):
+class RetentionPlanView(ApiView):
     scopes = {"POST": "checkpoints:read"}
 
     @extend_schema(
@@ -162,7 +162,7 @@ class RetentionPlanView(APIView):
         return Response(_plan(registry.plan_retention(project, policy, needs_of_runs, now=clock.now())))
 
 
-class RetentionApplyView(APIView):
+class RetentionApplyView(ApiView):
     scopes = {"POST": "checkpoints:admin"}
 
     @extend_schema(

@@ -8,7 +8,6 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import Caller, caller_of
 from control_plane.catalog import checkpoint_services as registry
@@ -23,6 +22,7 @@ from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.common.views import ApiView
 from control_plane.runs import gates
 from control_plane.runs.serializers import RunSerializer
 from control_plane.runs.show import run_detail_as_json
@@ -84,7 +84,7 @@ class GateRunSerializer(StrictSerializer):
     checkpoint = serializers.CharField(max_length=300, help_text=REFERENCE)
 
 
-class AliasView(APIView):
+class AliasView(ApiView):
     scopes = {"GET": "checkpoints:read", "PUT": "checkpoints:write", "DELETE": "checkpoints:write"}
 
     @extend_schema(operation_id="get_checkpoint_alias", responses=AliasSerializer)
@@ -121,7 +121,7 @@ class AliasView(APIView):
         return Response(status=204)
 
 
-class GatesView(APIView):
+class GatesView(ApiView):
     scopes = {"GET": "checkpoints:read", "POST": "checkpoints:admin"}
 
     @extend_schema(
@@ -145,7 +145,7 @@ class GatesView(APIView):
         return Response(gates.gate_as_json(gate), status=201)
 
 
-class GateView(APIView):
+class GateView(ApiView):
     scopes = {"GET": "checkpoints:read", "DELETE": "checkpoints:admin"}
 
     @extend_schema(operation_id="get_checkpoint_gate", responses=GateSerializer)
@@ -160,7 +160,7 @@ class GateView(APIView):
         return Response(status=204)
 
 
-class VerdictView(APIView):
+class VerdictView(ApiView):
     scopes = {"GET": "checkpoints:read"}
 
     @extend_schema(
@@ -176,7 +176,7 @@ class VerdictView(APIView):
         return Response(gates.judge(gate, checkpoint).as_json())
 
 
-class GateRunsView(APIView):
+class GateRunsView(ApiView):
     scopes = {"POST": "runs:write"}
 
     @extend_schema(

@@ -8,7 +8,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
@@ -16,6 +15,7 @@ from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
+from control_plane.common.views import ApiView
 from control_plane.runs import playgrounds
 from control_plane.runs.serializers import RunModelSerializer
 
@@ -67,7 +67,7 @@ class PlaygroundSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
 
-class PlaygroundsView(APIView):
+class PlaygroundsView(ApiView):
     scopes = {"GET": "runs:read", "POST": "runs:write"}
 
     @extend_schema(
@@ -93,7 +93,7 @@ class PlaygroundsView(APIView):
         )
 
 
-class PlaygroundView(APIView):
+class PlaygroundView(ApiView):
     scopes = {"GET": "runs:read", "DELETE": "runs:write"}
 
     @extend_schema(operation_id="get_playground", responses=PlaygroundSerializer)

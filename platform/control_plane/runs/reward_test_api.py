@@ -8,7 +8,6 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
@@ -17,6 +16,7 @@ from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.query import one_of
 from control_plane.common.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
+from control_plane.common.views import ApiView
 from control_plane.runs import reward_tests
 from control_plane.runs.serializers import DatasetRefSerializer
 
@@ -83,7 +83,7 @@ class RewardTestSerializer(serializers.Serializer[Any]):
     ended_at = serializers.DateTimeField(allow_null=True)
 
 
-class RewardTestsView(APIView):
+class RewardTestsView(ApiView):
     scopes = {"GET": "runs:read", "POST": "runs:write"}
 
     @extend_schema(
@@ -119,7 +119,7 @@ class RewardTestsView(APIView):
         return Response(reward_tests.test_as_json(test), status=201)
 
 
-class RewardTestView(APIView):
+class RewardTestView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(operation_id="get_reward_test", responses=RewardTestSerializer)

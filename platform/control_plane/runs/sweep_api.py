@@ -6,7 +6,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
@@ -14,6 +13,7 @@ from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, paginate_together, read_page
 from control_plane.common.parsing import StrictSerializer, bodyless
 from control_plane.common.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
+from control_plane.common.views import ApiView
 from control_plane.runs import sweeps
 from control_plane.runs.sweep_show import STATES, sweep_as_json, sweeps_as_json, trial_as_json
 
@@ -62,7 +62,7 @@ class SweepSerializer(serializers.Serializer[Any]):
     ended_at = serializers.DateTimeField(allow_null=True)
 
 
-class SweepsView(APIView):
+class SweepsView(ApiView):
     scopes = {"GET": "runs:read", "POST": "runs:write"}
 
     @extend_schema(operation_id="list_sweeps", parameters=PAGE_PARAMETERS, responses=page_of(SweepSerializer))
@@ -79,7 +79,7 @@ class SweepsView(APIView):
         return Response(sweep_as_json(sweep), status=201)
 
 
-class SweepView(APIView):
+class SweepView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(operation_id="get_sweep", responses=SweepSerializer)
@@ -87,7 +87,7 @@ class SweepView(APIView):
         return Response(sweep_as_json(sweeps.sweep_for(caller_of(request), sweep_id)))
 
 
-class TrialsView(APIView):
+class TrialsView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(
@@ -107,7 +107,7 @@ class TrialsView(APIView):
         return Response(page)
 
 
-class PauseSweepView(APIView):
+class PauseSweepView(ApiView):
     scopes = {"POST": "runs:write"}
 
     @extend_schema(operation_id="pause_sweep", request=None, responses={202: SweepSerializer})
@@ -119,7 +119,7 @@ class PauseSweepView(APIView):
         return Response(sweep_as_json(sweeps.sweep_for(caller, sweep_id)), status=202)
 
 
-class ResumeSweepView(APIView):
+class ResumeSweepView(ApiView):
     scopes = {"POST": "runs:write"}
 
     @extend_schema(operation_id="resume_sweep", request=None, responses={202: SweepSerializer})
@@ -131,7 +131,7 @@ class ResumeSweepView(APIView):
         return Response(sweep_as_json(sweeps.sweep_for(caller, sweep_id)), status=202)
 
 
-class CancelSweepView(APIView):
+class CancelSweepView(ApiView):
     scopes = {"POST": "runs:write"}
 
     @extend_schema(operation_id="cancel_sweep", request=None, responses={202: SweepSerializer})

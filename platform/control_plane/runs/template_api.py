@@ -6,7 +6,6 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
@@ -14,6 +13,7 @@ from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.common.views import ApiView
 from control_plane.runs import templates
 from control_plane.runs.templates import template_as_json
 
@@ -47,7 +47,7 @@ class TemplateSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
 
-class TemplatesView(APIView):
+class TemplatesView(ApiView):
     scopes = {"GET": "runs:read", "POST": "runs:write"}
 
     @extend_schema(
@@ -71,7 +71,7 @@ class TemplatesView(APIView):
         return Response(template_as_json(template), status=201)
 
 
-class TemplateView(APIView):
+class TemplateView(ApiView):
     scopes = {"GET": "runs:read", "DELETE": "runs:write"}
 
     @extend_schema(operation_id="get_run_template", responses=TemplateSerializer)
@@ -87,7 +87,7 @@ class TemplateView(APIView):
         return Response(status=204)
 
 
-class TemplateVersionsView(APIView):
+class TemplateVersionsView(ApiView):
     scopes = {"POST": "runs:write"}
 
     @extend_schema(

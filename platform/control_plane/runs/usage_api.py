@@ -13,13 +13,13 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.api import NamedSerializer
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
 from control_plane.common.query import plain_cell, read_moment, refused
+from control_plane.common.views import ApiView
 from control_plane.runs.usage import PHASES, Asked, By, total, usage
 
 DEFAULT_WINDOW = timedelta(days=30)
@@ -71,7 +71,7 @@ class UsageSerializer(serializers.Serializer[Any]):
     total = UsageTotalSerializer()
 
 
-class UsageView(APIView):
+class UsageView(ApiView):
     scopes = {"GET": "pool:read"}
 
     @extend_schema(

@@ -6,7 +6,6 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
@@ -15,6 +14,7 @@ from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.common.views import ApiView
 from control_plane.runs import views
 from control_plane.runs.views import view_as_json
 
@@ -43,7 +43,7 @@ class RunViewSerializer(serializers.Serializer[Any]):
     updated_at = serializers.DateTimeField()
 
 
-class RunViewsView(APIView):
+class RunViewsView(ApiView):
     scopes = {"GET": "runs:read", "POST": "runs:read"}
 
     @extend_schema(
@@ -63,7 +63,7 @@ class RunViewsView(APIView):
         return Response(view_as_json(view), status=201)
 
 
-class RunViewView(APIView):
+class RunViewView(ApiView):
     scopes = {"GET": "runs:read", "PATCH": "runs:read", "DELETE": "runs:read"}
 
     @extend_schema(operation_id="get_run_view", responses=RunViewSerializer)

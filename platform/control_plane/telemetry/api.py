@@ -10,7 +10,6 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.common.errors import Problem
@@ -19,6 +18,7 @@ from control_plane.common.pagination import paginate, read_page
 from control_plane.common.query import refused
 from control_plane.common.rendering import QuickJSONRenderer
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.common.views import ApiView
 from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
 from control_plane.runs.selectors import run_for
 from control_plane.telemetry import alerts, charts, selectors, services, shipments, trajectories
@@ -50,7 +50,7 @@ OFFSET = OpenApiParameter(
 )
 
 
-class ShipView(APIView):
+class ShipView(ApiView):
     """What both kinds of shipment share: raw bytes of a file from an offset on, by the node of the job."""
 
     authentication_classes = [NodeAuthentication]
@@ -116,7 +116,7 @@ class ShipmentView(ShipView):
         return HttpResponse(msgspec.json.encode(reply), content_type="application/json")
 
 
-class MetricCatalogueView(APIView):
+class MetricCatalogueView(ApiView):
     scopes = {"GET": None}
 
     @extend_schema(operation_id="metric_catalogue", responses=MetricCatalogueSerializer)
@@ -124,7 +124,7 @@ class MetricCatalogueView(APIView):
         return Response({"data": selectors.metric_catalogue()})
 
 
-class MetricNamesView(APIView):
+class MetricNamesView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(operation_id="metric_names", responses=MetricNamesSerializer)
@@ -132,7 +132,7 @@ class MetricNamesView(APIView):
         return Response({"data": selectors.metric_names(run_for(caller_of(request), run_id))})
 
 
-class MetricsView(APIView):
+class MetricsView(ApiView):
     scopes = {"GET": "runs:read"}
     renderer_classes = [QuickJSONRenderer]
 
@@ -179,7 +179,7 @@ class MetricsView(APIView):
         return Response(charts.metrics(run, _wanted(request)))
 
 
-class HistogramsView(APIView):
+class HistogramsView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(
@@ -201,7 +201,7 @@ class HistogramsView(APIView):
         return Response({"data": found})
 
 
-class DocumentsView(APIView):
+class DocumentsView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(
@@ -218,7 +218,7 @@ class DocumentsView(APIView):
         return Response({"data": selectors.documents(run, name=request.query_params.get("name"))})
 
 
-class DocumentView(APIView):
+class DocumentView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(operation_id="document", responses=DocumentSerializer)
@@ -226,7 +226,7 @@ class DocumentView(APIView):
         return Response(selectors.document(run_for(caller_of(request), run_id), name))
 
 
-class TrajectoriesView(APIView):
+class TrajectoriesView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(
@@ -274,7 +274,7 @@ class TrajectoriesView(APIView):
         )
 
 
-class TrajectoryView(APIView):
+class TrajectoryView(ApiView):
     scopes = {"GET": "runs:read"}
     renderer_classes = [QuickJSONRenderer]
 
@@ -284,7 +284,7 @@ class TrajectoryView(APIView):
         return Response(trajectories.one(run_for(caller_of(request), run_id), trajectory_id))
 
 
-class AlertsView(APIView):
+class AlertsView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(
@@ -302,7 +302,7 @@ class AlertsView(APIView):
         return Response(paginate(found, read_page(request), alerts.alert_as_json))
 
 
-class LogsView(APIView):
+class LogsView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(

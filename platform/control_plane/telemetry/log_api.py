@@ -13,10 +13,10 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.common.query import refused
+from control_plane.common.views import ApiView
 from control_plane.runs.selectors import run_for
 from control_plane.telemetry import selectors
 from control_plane.telemetry.credentials import in_database
@@ -25,7 +25,7 @@ from control_plane.telemetry.queries import one_of, whole_number
 from control_plane.telemetry.serializers import FoundLinesSerializer
 
 
-class LogSearchView(APIView):
+class LogSearchView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(
@@ -68,7 +68,7 @@ class LogSearchView(APIView):
         )
 
 
-class LogDownloadView(APIView):
+class LogDownloadView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(

@@ -6,7 +6,6 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
@@ -15,6 +14,7 @@ from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, bodyless, name_field
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
+from control_plane.common.views import ApiView
 from control_plane.webhooks import selectors, services
 from control_plane.webhooks.selectors import delivery_as_json, webhook_as_json
 
@@ -90,7 +90,7 @@ class DeliverySerializer(serializers.Serializer[Any]):
     log = DeliveryTrySerializer(many=True)
 
 
-class WebhooksView(APIView):
+class WebhooksView(ApiView):
     scopes = {"GET": "webhooks:admin", "POST": "webhooks:admin"}
 
     @extend_schema(
@@ -114,7 +114,7 @@ class WebhooksView(APIView):
         return Response({**webhook_as_json(webhook), "secret": secret}, status=201)
 
 
-class WebhookView(APIView):
+class WebhookView(ApiView):
     scopes = {"GET": "webhooks:admin", "PATCH": "webhooks:admin", "DELETE": "webhooks:admin"}
 
     @extend_schema(operation_id="get_webhook", responses=WebhookSerializer)
@@ -137,7 +137,7 @@ class WebhookView(APIView):
         return Response(status=204)
 
 
-class RotateSecretView(APIView):
+class RotateSecretView(ApiView):
     scopes = {"POST": "webhooks:admin"}
 
     @extend_schema(
@@ -151,7 +151,7 @@ class RotateSecretView(APIView):
         return Response({**webhook_as_json(webhook), "secret": secret})
 
 
-class TestWebhookView(APIView):
+class TestWebhookView(ApiView):
     scopes = {"POST": "webhooks:admin"}
 
     @extend_schema(operation_id="send_test_webhook", request=None, responses={202: DeliverySerializer})
@@ -163,7 +163,7 @@ class TestWebhookView(APIView):
         return Response(delivery_as_json(delivery), status=202)
 
 
-class DeliveriesView(APIView):
+class DeliveriesView(ApiView):
     scopes = {"GET": "webhooks:admin"}
 
     @extend_schema(
@@ -176,7 +176,7 @@ class DeliveriesView(APIView):
         return Response(paginate(found, read_page(request), delivery_as_json))
 
 
-class DeliveryView(APIView):
+class DeliveryView(ApiView):
     scopes = {"GET": "webhooks:admin"}
 
     @extend_schema(operation_id="get_webhook_delivery", responses=DeliverySerializer)
@@ -184,7 +184,7 @@ class DeliveryView(APIView):
         return Response(delivery_as_json(selectors.delivery_for(caller_of(request), delivery_id)))
 
 
-class RedeliverView(APIView):
+class RedeliverView(ApiView):
     scopes = {"POST": "webhooks:admin"}
 
     @extend_schema(operation_id="redeliver_webhook", request=None, responses={202: DeliverySerializer})

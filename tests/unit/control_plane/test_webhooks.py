@@ -452,7 +452,7 @@ def test_alerts_nodes_and_checkpoints_are_told(
     run = start(machine)
     attempt = machine.reply.attempts[0]
     machine.upload_checkpoint(attempt.attempt_id, attempt.epoch, step=3)
-    stored = alice.get(f"/checkpoints?run_id={run['id']}").json()["data"][0]["id"]
+    stored = alice.get(f"/checkpoints?run={run['id']}").json()["data"][0]["id"]
     promoted = alice.call("PUT", "/checkpoint-aliases/best", {"checkpoint": stored})
     assert promoted.status_code in (200, 201), promoted.content
     row = Run.objects.get()

@@ -38,7 +38,7 @@ class Question:
 
 
 def forms(schema: Mapping[str, Any]) -> Iterator[Form]:
-    for name, operation in _operations(schema):
+    for name, operation in operations(schema):
         content = operation.get("requestBody", {}).get(
             "content", {"application/json": {"schema": {"type": "object"}}}
         )
@@ -51,7 +51,7 @@ def forms(schema: Mapping[str, Any]) -> Iterator[Form]:
 
 def questions(schema: Mapping[str, Any]) -> Iterator[Question]:
     """One for each parameter that is no plain text."""
-    for name, operation in _operations(schema):
+    for name, operation in operations(schema):
         asked = [given for given in operation.get("parameters", []) if given["in"] == "query"]
         needed = {given["name"]: "x" for given in asked if given.get("required")}
         for given in asked:
@@ -79,7 +79,7 @@ def _wrong(schema: Mapping[str, Any]) -> Any:
     return "no moment" if schema.get("format") == "date-time" else ["no text"]
 
 
-def _operations(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def operations(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The users' own."""
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():

@@ -11,11 +11,19 @@ from django.db import transaction
 from drf_spectacular.generators import SchemaGenerator
 
 from control_plane.accounts.models import Membership
+from control_plane.common.views import query_parameters
 from control_plane.runs.models import Attempt, Run
 from control_plane.telemetry.models import OutboxFile
 from tests.unit.control_plane.access.doors import PLAIN_VALUES, Route, all_routes, call
 from tests.unit.control_plane.access.objects import World, api
-from tests.unit.control_plane.access.refusals import ELSEWHERE, SECRET, forms, questions, rows_in_tables
+from tests.unit.control_plane.access.refusals import (
+    ELSEWHERE,
+    SECRET,
+    forms,
+    operations,
+    questions,
+    rows_in_tables,
+)
 from tests.unit.control_plane.access.routes import LACKING, NODE, OPEN, ROUTES, SHARED, STALE
 
 HEARTBEAT = (
@@ -59,7 +67,7 @@ def test_what_is_ones_own_exists(world: World) -> None:
         assert reply.status_code not in (401, 403, 404, 500), (route.name, reply)
 
 
-def test_lists_hold_only_ones_own(world: World) -> None:
+def test_lists_hold_only_ones_own(world: World, schema: dict[str, Any]) -> None:
     own, other, ids = world.tokens["viewer"], world.tokens["another team"], world.ids
     for path in (
         "/runs",
@@ -73,10 +81,12 @@ def test_lists_hold_only_ones_own(world: World) -> None:
         "/run-templates",
     ):
         assert api(own, "GET", path).json()["data"], path
-        named = f"parent={ids['run_id']}" if path == "/runs" else f"run={ids['run_id']}"
+        asked = {given["name"] for given in schema["paths"][f"/api/v1{path}"]["get"]["parameters"]}
+        known = {"parent": ids["run_id"], "run": ids["run_id"], "name": "sums", "limit": "5"}
+        named = urlencode({name: value for name, value in known.items() if name in asked})
         for bearer in (other, world.tokens["another project"]):
             assert api(bearer, "GET", path).json()["data"] == [], path
-            assert api(bearer, "GET", f"{path}?{named}&name=sums").json()["data"] == [], path
+            assert api(bearer, "GET", f"{path}?{named}").json()["data"] == [], path
 
 
 def test_foreign_ids_inside_a_body_do_not_exist_either(world: World) -> None:
@@ -131,7 +141,8 @@ def call_as_node(route: Route, world: World) -> Any:
               "/secrets": {"epoch": 1}}  # fmt: skip
     body = next((body for end, body in bodies.items() if route.name.endswith(end)), b"")
     path = route.path(world.ids).removeprefix("/api/v1")
-    return api(world.tokens["node"], route.method, f"{path}?offset=0", body)
+    at = "?offset=0" if "offset" in query_parameters(route.view, route.method) else ""
+    return api(world.tokens["node"], route.method, f"{path}{at}", body)
 
 
 def test_a_node_reads_only_inputs_of_its_own_live_attempts(world: World) -> None:
@@ -218,6 +229,32 @@ def test_a_question_that_is_wrong_in_one_field_is_told_which_and_what_stands_the
         query = "?" + urlencode({**one.others, one.field: one.wrong})
         told = faults_of(world, one.name, None, query)
         assert list(told) == [f"/{one.field}"] and told[f"/{one.field}"], (one, told)
+
+
+def test_a_parameter_that_no_address_knows_is_refused_and_never_passed_over(
+    world: World, schema: dict[str, Any]
+) -> None:
+    asked = 0
+    for name, _ in operations(schema):
+        method, _, path = name.partition(" ")
+        reply = api(
+            world.tokens["alice"],
+            method,
+            f"{path.format_map({**PLAIN_VALUES, 'link': 'x', **world.ids})}?nonsense=1",
+            {},
+        )
+        if reply.status_code in (401, 403):
+            continue  # nodes', operators': who may not come in is told that and nothing else
+        asked += 1
+        assert reply.status_code == 422, (name, reply.status_code)
+        [fault] = reply.json()["errors"]
+        assert fault["pointer"] == "/nonsense" and fault["message"].startswith(
+            "unknown parameter 'nonsense'; "
+        )
+    assert asked > 120
+    assert api(world.tokens["alice"], "HEAD", "/runs?status=RUNNING").status_code == 200
+    assert api(world.tokens["alice"], "HEAD", "/runs?nonsense=1").status_code == 422
+    assert api(world.tokens["alice"], "PUT", "/runs?nonsense=1", {}).status_code == 405
 
 
 def test_what_is_told_elsewhere_is_a_route(schema: dict[str, Any]) -> None:

@@ -95,7 +95,7 @@ def test_pages_of_any_order_meet_without_a_gap_or_a_repeat(alice: Any, sort: str
 @pytest.mark.parametrize(
     ("query", "pointer", "says"),
     [
-        ("statsu=RUNNING", "/statsu", "there are status, kind"),
+        ("statsu=RUNNING", "/statsu", "known: limit, cursor, status, kind"),
         ("status=EXPLODED", "/status", "known: DRAFT"),
         ("kind=rlhf", "/kind", "known: "),
         ("metric=reward", "/metric", "reward/mean>=0.5"),

@@ -13,6 +13,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["agent_artifact"];
         put?: never;
         post?: never;
@@ -31,6 +35,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["agent_announce_checkpoint"];
         delete?: never;
         options?: never;
@@ -81,6 +89,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["agent_begin_import"];
         delete?: never;
         options?: never;
@@ -97,6 +109,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["agent_complete_import"];
         delete?: never;
         options?: never;
@@ -113,6 +129,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["agent_fail_import"];
         delete?: never;
         options?: never;
@@ -128,6 +148,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         put: operations["agent_put_import_part"];
         post?: never;
         delete?: never;
@@ -145,6 +169,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["agent_report_import"];
         delete?: never;
         options?: never;
@@ -161,6 +189,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["agent_begin_import_upload"];
         delete?: never;
         options?: never;
@@ -211,6 +243,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["agent_job_secrets"];
         delete?: never;
         options?: never;
@@ -227,6 +263,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["agent_begin_model_check"];
         delete?: never;
         options?: never;
@@ -243,6 +283,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["agent_complete_model_check"];
         delete?: never;
         options?: never;
@@ -259,6 +303,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["agent_report_model_check"];
         delete?: never;
         options?: never;
@@ -296,6 +344,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["agent_complete_upload"];
         delete?: never;
         options?: never;
@@ -311,6 +363,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         put: operations["agent_upload_part"];
         post?: never;
         delete?: never;
@@ -326,6 +382,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_audit_entries"];
         put?: never;
         post?: never;
@@ -342,6 +402,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["export_audit_entries"];
         put?: never;
         post?: never;
@@ -358,6 +422,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_checkpoint_aliases"];
         put?: never;
         post?: never;
@@ -374,9 +442,21 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_checkpoint_alias"];
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         put: operations["set_checkpoint_alias"];
         post?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         delete: operations["delete_checkpoint_alias"];
         options?: never;
         head?: never;
@@ -424,6 +504,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_checkpoint_gates"];
         put?: never;
         /** @description Sets the gate of an alias; one that it had is replaced. */
@@ -441,9 +525,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_checkpoint_gate"];
         put?: never;
         post?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         delete: operations["delete_checkpoint_gate"];
         options?: never;
         head?: never;
@@ -491,7 +583,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_checkpoint_retention"];
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         put: operations["set_checkpoint_retention"];
         post?: never;
         delete?: never;
@@ -541,6 +641,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_checkpoints"];
         put?: never;
         post?: never;
@@ -557,12 +661,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_checkpoint"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         patch: operations["change_checkpoint"];
         trace?: never;
     };
@@ -573,6 +685,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_model_card"];
         put?: never;
         post?: never;
@@ -589,6 +705,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["download_checkpoint"];
         put?: never;
         post?: never;
@@ -605,6 +725,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_checkpoint_files"];
         put?: never;
         post?: never;
@@ -621,6 +745,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_checkpoint_lineage"];
         put?: never;
         post?: never;
@@ -639,6 +767,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["create_checkpoint_link"];
         delete?: never;
         options?: never;
@@ -653,6 +785,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["resolve_checkpoint"];
         put?: never;
         post?: never;
@@ -669,8 +805,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_dataset_validations"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["create_dataset_validation"];
         delete?: never;
         options?: never;
@@ -685,6 +829,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_dataset_validation"];
         put?: never;
         post?: never;
@@ -718,6 +866,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_dataset_version"];
         put?: never;
         post?: never;
@@ -736,6 +888,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["derive_dataset_version"];
         delete?: never;
         options?: never;
@@ -750,6 +906,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["diff_dataset_versions"];
         put?: never;
         post?: never;
@@ -766,6 +926,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_dataset_leaks"];
         put?: never;
         post?: never;
@@ -782,6 +946,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_dataset_rows"];
         put?: never;
         post?: never;
@@ -798,8 +966,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_dataset_statistics"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["measure_dataset_version"];
         delete?: never;
         options?: never;
@@ -814,6 +990,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["resolve_dataset_version"];
         put?: never;
         post?: never;
@@ -830,8 +1010,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_datasets"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["create_dataset"];
         delete?: never;
         options?: never;
@@ -846,6 +1034,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_dataset"];
         put?: never;
         post?: never;
@@ -862,6 +1054,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_dataset_aliases"];
         put?: never;
         post?: never;
@@ -879,8 +1075,16 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         put: operations["set_dataset_alias"];
         post?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         delete: operations["delete_dataset_alias"];
         options?: never;
         head?: never;
@@ -896,6 +1100,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["create_dataset_version"];
         delete?: never;
         options?: never;
@@ -910,6 +1118,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["download_function_source"];
         put?: never;
         post?: never;
@@ -926,6 +1138,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["resolve_function_version"];
         put?: never;
         post?: never;
@@ -942,8 +1158,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_functions"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["upload_function"];
         delete?: never;
         options?: never;
@@ -958,6 +1182,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_function"];
         put?: never;
         post?: never;
@@ -974,6 +1202,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["health"];
         put?: never;
         post?: never;
@@ -990,8 +1222,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_invitations"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["create_invitation"];
         delete?: never;
         options?: never;
@@ -1009,6 +1249,10 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         delete: operations["revoke_invitation"];
         options?: never;
         head?: never;
@@ -1056,6 +1300,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["me"];
         put?: never;
         post?: never;
@@ -1097,6 +1345,10 @@ export interface paths {
         delete: operations["remove_member"];
         options?: never;
         head?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         patch: operations["change_member"];
         trace?: never;
     };
@@ -1107,6 +1359,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["metric_catalogue"];
         put?: never;
         post?: never;
@@ -1123,8 +1379,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_model_imports"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["import_model"];
         delete?: never;
         options?: never;
@@ -1139,9 +1403,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_model_import"];
         put?: never;
         post?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         delete: operations["cancel_model_import"];
         options?: never;
         head?: never;
@@ -1155,8 +1427,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_models"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["register_model"];
         delete?: never;
         options?: never;
@@ -1171,9 +1451,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_model"];
         put?: never;
         post?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         delete: operations["remove_model"];
         options?: never;
         head?: never;
@@ -1187,6 +1475,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["resolve_model"];
         put?: never;
         post?: never;
@@ -1203,8 +1495,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_playgrounds"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["open_playground"];
         delete?: never;
         options?: never;
@@ -1219,6 +1519,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_playground"];
         put?: never;
         post?: never;
@@ -1236,6 +1540,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_pool"];
         put?: never;
         post?: never;
@@ -1254,6 +1562,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["create_enrolment_token"];
         delete?: never;
         options?: never;
@@ -1270,6 +1582,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["cordon_node"];
         delete?: never;
         options?: never;
@@ -1286,6 +1602,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["drain_node"];
         delete?: never;
         options?: never;
@@ -1302,6 +1622,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["uncordon_node"];
         delete?: never;
         options?: never;
@@ -1322,6 +1646,10 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         patch: operations["set_quota"];
         trace?: never;
     };
@@ -1332,6 +1660,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_pool_usage"];
         put?: never;
         post?: never;
@@ -1348,6 +1680,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_presets"];
         put?: never;
         post?: never;
@@ -1382,6 +1718,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_project_events"];
         put?: never;
         post?: never;
@@ -1416,8 +1756,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_reward_tests"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["create_reward_test"];
         delete?: never;
         options?: never;
@@ -1432,6 +1780,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_reward_test"];
         put?: never;
         post?: never;
@@ -1448,8 +1800,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_run_templates"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["create_run_template"];
         delete?: never;
         options?: never;
@@ -1464,9 +1824,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_run_template"];
         put?: never;
         post?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         delete: operations["delete_run_template"];
         options?: never;
         head?: never;
@@ -1482,6 +1850,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["add_run_template_version"];
         delete?: never;
         options?: never;
@@ -1496,8 +1868,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_run_views"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["create_run_view"];
         delete?: never;
         options?: never;
@@ -1512,12 +1892,24 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_run_view"];
         put?: never;
         post?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         delete: operations["delete_run_view"];
         options?: never;
         head?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         patch: operations["update_run_view"];
         trace?: never;
     };
@@ -1528,8 +1920,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_runs"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["create_run"];
         delete?: never;
         options?: never;
@@ -1544,12 +1944,24 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_run"];
         put?: never;
         post?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         delete: operations["delete_run"];
         options?: never;
         head?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         patch: operations["update_run"];
         trace?: never;
     };
@@ -1560,6 +1972,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_run_alerts"];
         put?: never;
         post?: never;
@@ -1576,6 +1992,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_run_attempts"];
         put?: never;
         post?: never;
@@ -1594,6 +2014,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["cancel_run"];
         delete?: never;
         options?: never;
@@ -1610,6 +2034,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["change_run"];
         delete?: never;
         options?: never;
@@ -1626,6 +2054,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["clone_run"];
         delete?: never;
         options?: never;
@@ -1640,6 +2072,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["documents"];
         put?: never;
         post?: never;
@@ -1656,6 +2092,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["document"];
         put?: never;
         post?: never;
@@ -1672,6 +2112,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_run_events"];
         put?: never;
         post?: never;
@@ -1690,6 +2134,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["force_stop_run"];
         delete?: never;
         options?: never;
@@ -1704,6 +2152,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["histograms"];
         put?: never;
         post?: never;
@@ -1720,6 +2172,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_run_jobs"];
         put?: never;
         post?: never;
@@ -1790,6 +2246,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["metric_names"];
         put?: never;
         post?: never;
@@ -1806,6 +2266,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["metrics"];
         put?: never;
         post?: never;
@@ -1824,6 +2288,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["pause_run"];
         delete?: never;
         options?: never;
@@ -1840,6 +2308,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["resume_run"];
         delete?: never;
         options?: never;
@@ -1856,6 +2328,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["retry_run"];
         delete?: never;
         options?: never;
@@ -1872,6 +2348,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["stop_run"];
         delete?: never;
         options?: never;
@@ -1888,6 +2368,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["submit_run"];
         delete?: never;
         options?: never;
@@ -1938,6 +2422,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["plan_run"];
         delete?: never;
         options?: never;
@@ -1954,6 +2442,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["validate_run"];
         delete?: never;
         options?: never;
@@ -1968,6 +2460,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_secrets"];
         put?: never;
         /** @description Keep a value under a name, instead of the one before. */
@@ -1988,6 +2484,10 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         delete: operations["delete_secret"];
         options?: never;
         head?: never;
@@ -2001,8 +2501,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_service_accounts"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["create_service_account"];
         delete?: never;
         options?: never;
@@ -2024,6 +2532,10 @@ export interface paths {
         delete: operations["remove_service_account"];
         options?: never;
         head?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         patch: operations["change_service_account"];
         trace?: never;
     };
@@ -2036,6 +2548,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["create_service_account_token"];
         delete?: never;
         options?: never;
@@ -2052,7 +2568,15 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["log_in"];
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         delete: operations["log_out"];
         options?: never;
         head?: never;
@@ -2066,6 +2590,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["csrf_token"];
         put?: never;
         post?: never;
@@ -2133,8 +2661,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_sweeps"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["create_sweep"];
         delete?: never;
         options?: never;
@@ -2149,6 +2685,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_sweep"];
         put?: never;
         post?: never;
@@ -2167,6 +2707,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["cancel_sweep"];
         delete?: never;
         options?: never;
@@ -2183,6 +2727,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["pause_sweep"];
         delete?: never;
         options?: never;
@@ -2199,6 +2747,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["resume_sweep"];
         delete?: never;
         options?: never;
@@ -2213,6 +2765,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_sweep_trials"];
         put?: never;
         post?: never;
@@ -2229,12 +2785,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_team"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         patch: operations["rename_team"];
         trace?: never;
     };
@@ -2248,6 +2812,10 @@ export interface paths {
         /** @description Those with a role in the whole team. */
         get: operations["list_team_members"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["add_team_member"];
         delete?: never;
         options?: never;
@@ -2269,6 +2837,10 @@ export interface paths {
         delete: operations["remove_team_member"];
         options?: never;
         head?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         patch: operations["change_team_member"];
         trace?: never;
     };
@@ -2297,8 +2869,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_tokens"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["create_token"];
         delete?: never;
         options?: never;
@@ -2316,6 +2896,10 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         delete: operations["revoke_token"];
         options?: never;
         head?: never;
@@ -2348,6 +2932,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["begin_upload_session"];
         delete?: never;
         options?: never;
@@ -2362,9 +2950,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_upload_session"];
         put?: never;
         post?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         delete: operations["abort_upload_session"];
         options?: never;
         head?: never;
@@ -2380,6 +2976,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["complete_upload_session"];
         delete?: never;
         options?: never;
@@ -2395,6 +2995,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         put: operations["put_upload_session_part"];
         post?: never;
         delete?: never;
@@ -2412,6 +3016,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["upload"];
         delete?: never;
         options?: never;
@@ -2428,6 +3036,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["fetch_upload"];
         delete?: never;
         options?: never;
@@ -2442,6 +3054,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_webhook_delivery"];
         put?: never;
         post?: never;
@@ -2460,6 +3076,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["redeliver_webhook"];
         delete?: never;
         options?: never;
@@ -2474,8 +3094,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_webhooks"];
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["create_webhook"];
         delete?: never;
         options?: never;
@@ -2490,12 +3118,24 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["get_webhook"];
         put?: never;
         post?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         delete: operations["delete_webhook"];
         options?: never;
         head?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         patch: operations["update_webhook"];
         trace?: never;
     };
@@ -2506,6 +3146,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         get: operations["list_webhook_deliveries"];
         put?: never;
         post?: never;
@@ -2524,6 +3168,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["rotate_webhook_secret"];
         delete?: never;
         options?: never;
@@ -2540,6 +3188,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
+         *     must not answer with everything.
+         */
         post: operations["send_test_webhook"];
         delete?: never;
         options?: never;

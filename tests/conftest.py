@@ -30,6 +30,7 @@ from tests.support.servers import start_server, until_it_serves
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = places_here(ROOT)
 DJANGOS = "test_oolong"  # the name that Django gives the test database of `oolong`
+SERVERS = frozenset({"postgres_url", "valkey_url"})  # the fixtures that start them
 OURS = not os.environ.get("OOLONG_TEST_DATABASE_URL")  # the PostgreSQL of this session
 
 
@@ -66,6 +67,15 @@ else:
     if HAS_DJANGO:
         _prepare_django()
         django.setup()  # here, so that test modules may import models at their top
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark `database` what asks for a server of this session; pytest-django lets nothing else reach one."""
+    for item in items:
+        asked = getattr(item, "fixturenames", ())
+        if item.get_closest_marker("django_db") or not SERVERS.isdisjoint(asked):
+            item.add_marker("database")
 
 
 @pytest.fixture(scope="session")
@@ -139,11 +149,8 @@ if HAS_DJANGO:
 
     def pytest_collection_finish(session: pytest.Session) -> None:
         """Migrate here if it is to be done: the first test that wants tables has a limit of time."""
-        wanted = (
-            item.get_closest_marker("django_db") or "postgres_url" in getattr(item, "fixturenames", ())
-            for item in session.items
-        )
-        if OURS and not session.config.option.collectonly and any(wanted):
+        wanted = any(item.get_closest_marker("database") for item in session.items)
+        if OURS and not session.config.option.collectonly and wanted:
             prepared.make_ready(PLACES)
 
     @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ class Lane:
     paths: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     beside: tuple[tuple[str, ...], ...] = ()  # of the paths: each run by a pytest of its own, beside the rest
+    marked: str = ""  # which tests of the paths, as pytest's -m takes it; "": all
     in_node_environment: bool = False
     part_of_the_suite: bool = True
     needs_browser: bool = False
@@ -29,17 +30,28 @@ NOTHING_COLLECTED = 5  # what pytest ends with when no test fits
 
 LANES = (
     Lane("static"),
+    # The unit tests are two lanes: tests/conftest.py marks what asks for a PostgreSQL or a Valkey.
     Lane(
         "unit",
         paths=("tests/unit",),
         ignored=("tests/unit/trainers",),
         # Half of what these tests do is waiting, for processes and timers: these parts keep two cores busy.
         beside=(
+            ("tests/unit/rollout",),
+            ("tests/unit/agent", "tests/unit/cli", "tests/unit/rewards"),
+        ),
+        marked="not database",
+    ),
+    Lane(
+        "database",
+        paths=("tests/unit",),
+        ignored=("tests/unit/trainers",),
+        beside=(
             ("tests/unit/control_plane/runs",),
             ("tests/unit/control_plane/catalog", "tests/unit/control_plane/operation"),
-            ("tests/unit/rewards", "tests/unit/relay", "tests/unit/telemetry"),
-            ("tests/unit/rollout",),
+            ("tests/unit/relay", "tests/unit/telemetry"),
         ),
+        marked="database",
         fetches_ahead=True,
     ),
     Lane("audit", part_of_the_suite=False),

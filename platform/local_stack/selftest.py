@@ -209,7 +209,8 @@ def run_pytest(places: Places, lane: Lane, *, results: Path, device: str, more: 
         report.unlink(missing_ok=True)
         words = [str(python), "-m", "pytest", "-q", "-rs", f"--junitxml={report}", *chosen]
         words += [f"--timeout={lane.test_limit_seconds}"]
-        words += [f"--ignore={path}" for path in ignored] + more
+        words += [f"--ignore={path}" for path in ignored]
+        words += (["-m", lane.marked] if lane.marked else []) + more
         if lane.in_node_environment or len(parts) > 1:
             words += ["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestConfigWarning"]
         output = None if len(parts) == 1 else report.with_suffix(".log").open("w+")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from local_stack import selftest
+from local_stack.lanes import LANES
 from local_stack.selftest import allowed_skips, read_report, refused_skips
 
 REPORT = """<?xml version="1.0"?><testsuites><testsuite>
@@ -60,7 +61,7 @@ def lanes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
             return problem
 
         def lane_ran(_: Any, lane: Any, **__: Any) -> selftest.Outcome:
-            if lane.name == "unit" and len(names) > 1:
+            if lane.name == "database" and len(names) > 1:
                 assert fetching.wait(60), "it goes on beside this lane"
             problem = fetched(None) if lane.needs_browser else ""
             said.append(lane.name)
@@ -77,17 +78,26 @@ def lanes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
     return run
 
 
-def test_the_browser_is_fetched_beside_the_unit_tests_and_there_before_the_next_lane(lanes) -> None:
-    status, said = lanes(["unit", "integration", "e2e"], fetch=lambda: "")
+def test_the_browser_is_fetched_beside_the_tests_of_the_database_and_there_before_the_next_lane(lanes) -> None:
+    status, said = lanes(["database", "integration", "e2e"], fetch=lambda: "")
     assert status == 0
-    assert sorted(said[:2]) == ["fetched", "unit"] and said[2:] == ["integration", "fetched", "e2e"]
+    assert sorted(said[:2]) == ["database", "fetched"] and said[2:] == ["integration", "fetched", "e2e"]
 
 
 def test_a_browser_that_could_not_be_fetched_is_asked_for_again_by_its_lane_which_fails(lanes) -> None:
-    status, said = lanes(["unit", "e2e"], fetch=lambda: ": no network")
+    status, said = lanes(["database", "e2e"], fetch=lambda: ": no network")
     assert status == 1
     assert said[-2:] == ["fetched: no network", "e2e"] and said.count("fetched: no network") == 2
 
 
 def test_nothing_is_fetched_for_lanes_that_were_not_asked_for(lanes) -> None:
-    assert lanes(["unit"], fetch=lambda: "") == (0, ["unit"])
+    assert lanes(["database"], fetch=lambda: "") == (0, ["database"])
+
+
+def test_every_unit_test_is_in_one_of_two_lanes_by_what_it_asks_for() -> None:
+    unit, database = (next(lane for lane in LANES if lane.name == name) for name in ("unit", "database"))
+    assert (unit.paths, unit.ignored) == (database.paths, database.ignored)
+    assert unit.marked == f"not {database.marked}"
+    assert unit.part_of_the_suite and database.part_of_the_suite
+    trainer = next(lane for lane in LANES if lane.name == "trainer")
+    assert unit.ignored == trainer.paths, "what the others leave out has a lane of its own"

@@ -247,7 +247,8 @@ def run_pytest(places: Places, lane: Lane, *, results: Path, device: str, more: 
         if code != 0 and not part.failed:
             # Collection errors and crashes leave a report without failures, or none.
             part.failed += 1
-            part.problems.append(f"{report.stem}: pytest ended with status {code}")
+            ended = "no test fits" if code == NOTHING_COLLECTED else f"pytest ended with status {code}"
+            part.problems.append(f"{report.stem}: {ended}")
         outcome.add(part)
     return outcome
 

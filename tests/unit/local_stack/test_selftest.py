@@ -78,7 +78,7 @@ def lanes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
     return run
 
 
-def test_the_browser_is_fetched_beside_the_tests_of_the_database_and_there_before_the_next_lane(lanes) -> None:
+def test_the_browser_is_fetched_beside_the_database_lane_and_there_before_the_next(lanes) -> None:
     status, said = lanes(["database", "integration", "e2e"], fetch=lambda: "")
     assert status == 0
     assert sorted(said[:2]) == ["database", "fetched"] and said[2:] == ["integration", "fetched", "e2e"]

@@ -98,6 +98,7 @@ async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
     await service.door.close()
     await scorer.close()
     await sandboxes.close()
+    service.log_parts()
     telemetry.publish(now=time.time(), closing=True)
     telemetry.close()
     if service.budget.exceeded:

@@ -25,6 +25,9 @@ class StreamTest:
     stdin: str
     output: str
 
+    def __post_init__(self) -> None:
+        self.stdin.encode()  # ValueError for half a character, which no program can be given
+
 
 @dataclass(frozen=True)
 class CallTest:

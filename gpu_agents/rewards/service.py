@@ -36,6 +36,19 @@ LOGGED_ERRORS = 20
 ATTEMPTS = {VerifierFailed: 2, SandboxFailed: 3}  # in all
 PAUSE_SECONDS = 0.2
 KEPT_LATENCIES = 4096
+KEPT_PARTS = 64
+
+
+@dataclass(kw_only=True)
+class PartCount:
+    """Of one part of a composite, or of a function that tells its parts: its own scores, before their weight."""
+
+    scored: int = 0
+    total: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.scored
 
 
 @dataclass(kw_only=True)
@@ -46,10 +59,18 @@ class ScoreCounts:
     failed: Counter[str] = field(default_factory=Counter)  # verifier_error, sandbox_error
     retried: Counter[str] = field(default_factory=Counter)
     verdicts: Counter[str] = field(default_factory=Counter)
+    parts: dict[str, PartCount] = field(default_factory=dict)  # by label
     weak: int = 0
     executed: int = 0
     seconds: float = 0.0
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_LATENCIES))  # newest last
+
+    def note_part(self, label: str, value: float) -> None:
+        if label not in self.parts and len(self.parts) == KEPT_PARTS:
+            return  # labels that a function makes up for each completion are not summed up
+        part = self.parts.setdefault(label, PartCount())
+        part.scored += 1
+        part.total += value
 
 
 class InThisProcess:
@@ -116,6 +137,8 @@ class RewardService:
         self.counts.latencies.append(seconds)
         if score.verdict:
             self.counts.verdicts[score.verdict] += 1
+        for label, value in score.parts.items():
+            self.counts.note_part(label, value)
         self.budget.note(error=False, now=time.monotonic())
         return ScoreReply(
             status="ok",
@@ -136,10 +159,15 @@ class RewardService:
                 if not math.isfinite(score.value):
                     raise NoScore(f"the score is {score.value}")
                 return score
-            except (VerifierFailed, SandboxFailed) as error:
+            except NoScore:
+                raise
+            except Exception as error:
                 kind = SandboxFailed if isinstance(error, SandboxFailed) else VerifierFailed
                 if tries >= ATTEMPTS[kind]:
-                    raise
+                    if isinstance(error, kind):
+                        raise
+                    log.exception("a reward function of ours is at fault")
+                    raise VerifierFailed(f"{type(error).__name__}: {error}") from error
                 self.counts.retried[kind.__name__] += 1
             await asyncio.sleep(PAUSE_SECONDS)
 
@@ -152,21 +180,23 @@ class RewardService:
             execute.limits_of(request)
         except ValueError as error:
             raise Refuse(400, "malformed", str(error)) from error
-        for _ in range(ATTEMPTS[SandboxFailed]):
+        tries = 0
+        while True:
+            tries += 1
             try:
                 reply = await execute.execute(self._sandboxes, request)
             except SandboxRefused as refused:
                 raise Refuse(409, "no_sandbox", str(refused)) from refused
             except SandboxFailed as error:
-                failure = str(error)
+                if tries >= ATTEMPTS[SandboxFailed]:
+                    self.counts.failed["sandbox_error"] += 1
+                    self._note_error(f"sandbox_error: {error}")
+                    raise Refuse(503, "sandbox_error", str(error)) from error
                 self.counts.retried[SandboxFailed.__name__] += 1
-                await asyncio.sleep(PAUSE_SECONDS)
             else:
                 self.counts.executed += 1
                 return reply
-        self.counts.failed["sandbox_error"] += 1
-        self._note_error(f"sandbox_error: {failure}")
-        raise Refuse(503, "sandbox_error", failure)
+            await asyncio.sleep(PAUSE_SECONDS)
 
     def _error(self, kind: str, message: str, started: float) -> ScoreReply:
         self.counts.failed[kind] += 1
@@ -180,6 +210,11 @@ class RewardService:
         if self.budget.exceeded:
             self.over_budget.set()
 
+    def log_parts(self) -> None:
+        """A line per part."""
+        for label, part in self.counts.parts.items():
+            log.info("part %s: mean %.6g over %d completions", label, part.mean, part.scored)
+
     def document(self) -> dict[str, Any]:
         """What the service has done so far, for the run's page."""
         counts = self.counts
@@ -188,6 +223,9 @@ class RewardService:
             "failed": dict(counts.failed),
             "retried": dict(counts.retried),
             "verdicts": dict(counts.verdicts),
+            "parts": {
+                label: {"scored": part.scored, "mean": part.mean} for label, part in counts.parts.items()
+            },
             "weak": counts.weak,
             "seconds": counts.seconds,
             "executed": counts.executed,

@@ -185,6 +185,13 @@ class _Files:
 
     def __init__(self, box: Sandbox, job: bytes, stdin: IO[bytes] | None, stdout: IO[bytes] | None) -> None:
         self._open: list[int] = []
+        try:
+            self._make(box, job, stdin, stdout)
+        except OSError:
+            self.close()
+            raise
+
+    def _make(self, box: Sandbox, job: bytes, stdin: IO[bytes] | None, stdout: IO[bytes] | None) -> None:
         self.status_out, status_in = self._pipe()
         block_out, self.block_in = self._pipe()
         self.results_out, results_in = self._pipe()
@@ -263,16 +270,22 @@ class _One:
         self.peak_memory_bytes: int | None = None
 
     def run(self) -> None:
-        files = _Files(self._box, self._job(), self._stdin, self._stdout)
+        try:
+            files = _Files(self._box, self._job(), self._stdin, self._stdout)
+        except OSError as error:  # too many open files
+            self.error = f"{type(error).__name__}: {error}"
+            return
         try:
             process = self._box.start(self._program, self._limits, self._slot, files)
             try:
                 files.close_theirs()
                 self._run_started(process, files)
             finally:
-                _end(process)
+                killed_by_others = _end(process)
             if not self._ready and not self.error:
                 self.error = f"the sandbox did not start: {_said(files, process)}"
+            elif killed_by_others and not self._ended:
+                self.error = "bubblewrap was killed, and not by this service"
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self.error = self.error or f"{type(error).__name__}: {error}"
         finally:
@@ -303,6 +316,7 @@ class _One:
                 signal.pidfd_send_signal(child, signal.SIGKILL)
             _readable(child, END_SECONDS)
             os.close(child)
+            _wait_for(process)  # which reaps its child first: killed before that, it would leave a zombie
             if self._group is not None:
                 self._oom_seen()
                 self.peak_memory_bytes = self._group.peak_memory_bytes()
@@ -463,16 +477,27 @@ def _open_scratch(pid: int) -> int | None:
         return None
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill bubblewrap, and with it the child that it made and has not set free yet.
+def _end(process: subprocess.Popen[bytes]) -> bool:
+    """Kill bubblewrap, and with it the child that it made and has not set free yet. Whether others had killed it.
 
     That one waits for a word of bubblewrap's, and would wait for ever: it dies with bubblewrap only later. It belongs
     to bubblewrap's process group until it may go on at the block descriptor, which happens when `_One` holds it. The
     group's number is nobody else's before bubblewrap is reaped, so the kill comes first, and also for a bubblewrap
     that somebody else has killed.
     """
+    before = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(timeout=END_SECONDS)
+    return before is not None and before.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
+
+
+def _wait_for(process: subprocess.Popen[bytes]) -> None:
+    """Until it has ended, without reaping it."""
+    watched = os.pidfd_open(process.pid)
+    try:
+        _readable(watched, END_SECONDS)
+    finally:
+        os.close(watched)
 
 
 def _readable(fd: int, seconds: float) -> bool:

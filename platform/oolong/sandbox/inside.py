@@ -175,7 +175,9 @@ def be_the_test(code: types.CodeType, names: dict[str, Any], limits: dict[str, A
     resource.setrlimit(resource.RLIMIT_AS, (limits["address_bytes"],) * 2)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limits["file_bytes"],) * 2)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits["open_files"],) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(
+        resource.RLIMIT_CORE, (1, 1)
+    )  # 0 bounds files alone, 1 also what a kernel pipes to a program
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
     # Text streams of its own: those of process 1 belong to other descriptors.
     for name, fd, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
@@ -305,18 +307,26 @@ def sweep(pid: int) -> tuple[int, float]:
 
 
 def wipe() -> None:
-    """Empty the scratch folder: files of one test are not there for the next."""
+    """Empty the scratch folder, also one that its test has locked: files of one test are not there for the next.
+
+    Raises OSError when something stays.
+    """
+    os.chmod(SCRATCH, 0o755)
     for folder, folders, _ in os.walk(SCRATCH):
         for name in folders:
             path = os.path.join(folder, name)
             if not os.path.islink(path):
                 os.chmod(path, 0o700)
-    for folder, folders, files in os.walk(SCRATCH, topdown=False):
+    for folder, folders, files in os.walk(SCRATCH, topdown=False, onerror=_raise):
         for name in files:
             os.unlink(os.path.join(folder, name))
         for name in folders:
             path = os.path.join(folder, name)
             (os.unlink if os.path.islink(path) else os.rmdir)(path)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _send(fd: int, record: dict[str, Any], *parts: bytes) -> None:

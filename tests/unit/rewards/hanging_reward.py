@@ -1,4 +1,4 @@
-"""A reward that hangs or dies on command, for the tests of the pool."""
+"""A reward that hangs, dies or eats memory on command, for the tests of the pool."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ def build(options: dict[str, Any]) -> Reward:
             time.sleep(3600)
         if completion.text == "die":
             os._exit(3)
+        if completion.text == "eat":
+            return float(len(bytearray(4 * 1024**3)))
         if completion.text == "raise":
             raise ZeroDivisionError("by design")
         return 0.5

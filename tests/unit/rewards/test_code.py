@@ -46,6 +46,7 @@ async def test_verdicts(sandboxes: Sandboxes, code: str, answer: Any, wanted: fl
 
 async def test_asserts_are_marked_weak_and_the_others_are_not(sandboxes: Sandboxes) -> None:
     assert (await judge(sandboxes, GOOD_ADD, ASSERTS)).weak
+    assert (await judge(sandboxes, "", ASSERTS)).weak
     assert not (await judge(sandboxes, GOOD_ADD, ADD)).weak
     assert not (await judge(sandboxes, GOOD_SUM, SUM)).weak
 
@@ -131,6 +132,7 @@ def test_rows_as_apps_has_them() -> None:
         ("[]", "is a JSON object, not list"),
         ("{}", "there is no test"),
         ('{"tests": [{"input": "1"}]}', "cannot be read: KeyError: 'output'"),
+        ('{"tests": [{"input": "\\ud800", "output": ""}]}', "cannot be read: UnicodeEncodeError"),
         ('{"private_test_cases": "eJxrYJmqzgABGv=="}', "compressed ones are pickles"),
     ],
 )
@@ -180,6 +182,8 @@ def test_printed_output(printed: str, expected: str, same: bool) -> None:
         (b"3 3", 3, False),
         (b"", 3, False),
         (b"NaN", 0, False),
+        (b"1" + b"0" * 400, 0.5, False),
+        (b"[" * 100_000, 3, False),
     ],
 )
 def test_returned_values(reported: bytes | None, expected: object, same: bool) -> None:

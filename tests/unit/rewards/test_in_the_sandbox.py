@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpu_agents.channel import CallRefused, Peer
-from gpu_agents.rewards.reward import Completion, NoScore, Score, VerifierFailed
+from gpu_agents.rewards.code_tests import CodeTests
+from gpu_agents.rewards.reward import Completion, NoScore, SandboxFailed, Score, VerifierFailed
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rewards.user_function import UserFunction
-from oolong.contracts.rollout import ExecuteReply, ExecuteRequest
-from oolong.sandbox import Capabilities, Findings, SandboxRefused
+from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
+from oolong.sandbox import Capabilities, Findings, Sandbox, SandboxRefused
 
 
 async def judge(sandboxes: Sandboxes, source: str, *, timeout_seconds: float = 60.0, **options: Any) -> Score:
@@ -130,8 +133,24 @@ async def test_without_a_sandbox_code_is_refused_with_the_command_and_scores_go_
         with pytest.raises(CallRefused, match=f"no_sandbox.*{command}") as refused:
             await served.execute("1 + 1")
         assert refused.value.code == "no_sandbox"
+        request = ScoreRequest(prompt="", completion="4", answer="4", finish_reason="stop")
+        assert (await served.peer.call("score", request, ScoreReply)).score == 0.0
+    with pytest.raises(SandboxRefused, match=command):
+        await CodeTests({}, none).start()
     with pytest.raises(SandboxRefused, match=command):
         await UserFunction("", {}, sandboxes=none, timeout_seconds=1.0).start()
+
+
+async def test_a_sandbox_that_breaks_by_itself_is_a_failure_of_the_sandbox(findings: Findings) -> None:
+    if findings.sandbox is None:
+        pytest.skip(f"no sandbox here: {findings.capabilities.message}; {findings.capabilities.command}")
+    parts = dataclasses.replace(findings.sandbox.parts, python=Path("/nowhere/python3"))
+    broken = Sandbox(parts, findings.sandbox.means, slots=1)
+    sandboxes = Sandboxes.of(Findings(capabilities=findings.capabilities, sandbox=broken), slots=1)
+    with pytest.raises(SandboxFailed, match="/nowhere/python3"):
+        await judge(sandboxes, "def score(prompt, completion, answer):\n    return 1")
+    assert (sandboxes.failed, sandboxes.tests) == (1, {"sandbox_error": 1})
+    await sandboxes.close()
 
 
 async def test_code_that_is_too_long_and_limits_that_are_none_are_refused(served: Served) -> None:

@@ -195,6 +195,20 @@ def test_too_much_processor_time_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -
     assert in_time(lambda: "exact", otherwise="timeout") == "exact"
 
 
+def test_an_answer_that_keeps_the_verifier_busy_is_no_answer(
+    reward: Reward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert judge(reward, r"\boxed{4}", "4").verdict == "exact"  # the row's answer is parsed from here on
+
+    def busy(gold: str, given: str) -> str:
+        while True:
+            sum(range(1000))
+
+    monkeypatch.setattr(math_answer, "CPU_SECONDS", 0.05)
+    monkeypatch.setattr(math_answer, "decide_quickly", busy)
+    assert judge(reward, r"\boxed{4}", "4") == Score(value=0.0, verdict="timeout")
+
+
 def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(OptionsRefused):
         build_reward("math", {"extract": "first"})

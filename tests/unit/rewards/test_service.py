@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import signal
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,19 +16,20 @@ import pytest
 
 from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.job import Job
-from gpu_agents.rewards.__main__ import scorer_of
+from gpu_agents.rewards.__main__ import max_error_share, scorer_of, serve
 from gpu_agents.rewards.budget import ErrorBudget
 from gpu_agents.rewards.by_purpose import ByPurpose
 from gpu_agents.rewards.pool import ChildPool
-from gpu_agents.rewards.reward import Completion, SandboxFailed, Score, Scorer
+from gpu_agents.rewards.reward import Completion, NoScore, SandboxFailed, Score, Scorer, VerifierFailed
 from gpu_agents.rewards.sandboxes import Sandboxes
-from gpu_agents.rewards.service import InThisProcess, RewardService
+from gpu_agents.rewards.service import KEPT_PARTS, InThisProcess, RewardService, ScoreCounts
 from gpu_agents.rewards.table import build_reward
 from oolong.contracts.attempt import AttemptFile, JobFile
-from oolong.contracts.lifecycle import JobKind
-from oolong.contracts.rollout import ScoreReply, ScoreRequest
+from oolong.contracts.lifecycle import EndReason, JobKind
+from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.user_source import EVALUATION_REWARD
+from oolong.sandbox import Capabilities, Findings, Limits, Outcome, Program, Status, TestOutcome
 from tests.unit.rewards import hanging_reward
 
 
@@ -89,10 +94,12 @@ async def pool() -> AsyncIterator[ChildPool]:
 async def test_a_hung_child_is_killed_and_replaced_and_the_next_call_is_served(pool: ChildPool) -> None:
     async with Served(pool) as served:
         pool._timeout_seconds = 0.5
+        (first,) = pool._children
         hung = await served.score("hang")
         pool._timeout_seconds = PATIENCE
         assert (hung.status, hung.score, hung.kind) == ("error", None, "verifier_error")
         assert pool.killed == 2, "it is tried twice, and each time its process is killed"
+        assert first.process.exitcode == -signal.SIGKILL
         assert (await served.score("fine")).score == 0.5
         died = await served.score("die")
         assert died.status == "error" and "died" in died.message
@@ -101,6 +108,122 @@ async def test_a_hung_child_is_killed_and_replaced_and_the_next_call_is_served(p
         assert (await served.score("fine")).score == 0.5
         assert pool.killed == 4, "one that raises is not killed"
         assert served.service.counts.failed == {"verifier_error": 3}
+
+
+async def test_the_answer_to_a_call_that_was_given_up_is_not_taken_for_the_next_ones(pool: ChildPool) -> None:
+    given_up = asyncio.create_task(pool.score(of("hang")))
+    await asyncio.sleep(0)  # it has a child now, and waits for its answer
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    assert given_up.cancelled() and pool.killed == 1
+    assert (await pool.score(of("fine"))).value == 0.5
+
+
+async def test_a_text_that_unfolds_beyond_the_memory_of_a_child_is_an_error_of_that_text(
+    pool: ChildPool,
+) -> None:
+    with pytest.raises(VerifierFailed, match="MemoryError"):
+        await pool.score(of("eat"))
+    assert (await pool.score(of("fine"))).value == 0.5
+
+
+def of(text: str) -> Completion:
+    return Completion(prompt="", text=text, answer="4", finish_reason="stop")
+
+
+class Scripted:
+    """A scorer that raises what it is told to, in order; None is a score."""
+
+    def __init__(self, *ends: Exception | None, score: Score | None = None) -> None:
+        self._ends = list(ends)
+        self._score = score or Score(value=1.0)
+
+    async def start(self) -> None: ...
+
+    async def score(self, completion: Completion) -> Score:
+        end = self._ends.pop(0) if self._ends else None
+        if end is not None:
+            raise end
+        return self._score
+
+    async def close(self) -> None: ...
+
+
+async def test_whatever_a_scorer_raises_is_a_counted_error_and_no_score(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gpu_agents.rewards.service.PAUSE_SECONDS", 0.0)
+    async with Served(Scripted(ZeroDivisionError("ours"), ZeroDivisionError("ours"))) as served:
+        reply = await served.score("x")
+        assert (reply.status, reply.score, reply.kind) == ("error", None, "verifier_error")
+        assert reply.message == "ZeroDivisionError: ours"
+        assert served.service.counts.failed == {"verifier_error": 1}
+        assert served.service.counts.retried == {"VerifierFailed": 1}
+
+
+async def test_scores_between_errors_keep_a_run_going() -> None:
+    ends = [*[NoScore("no")] * 4, None] * 2
+    async with Served(Scripted(*ends), ErrorBudget(0.9)) as served:
+        for _ in ends:
+            await served.score("x")
+        assert served.service.counts.failed == {"verifier_error": 8}
+        assert not served.service.over_budget.is_set()
+
+
+async def test_the_parts_of_scores_are_summed_up_with_a_line_each(caplog: pytest.LogCaptureFixture) -> None:
+    parts = Score(value=1.0, parts={"math": 1.0, "format": 0.25})
+    async with Served(Scripted(score=parts)) as served:
+        for _ in range(2):
+            await served.score("x")
+        assert served.service.document()["parts"] == {
+            "math": {"scored": 2, "mean": 1.0},
+            "format": {"scored": 2, "mean": 0.25},
+        }
+        with caplog.at_level("INFO", logger="gpu_agents.rewards.service"):
+            served.service.log_parts()
+        said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("part ")]
+        assert said == ["part math: mean 1 over 2 completions", "part format: mean 0.25 over 2 completions"]
+
+
+def test_parts_whose_names_a_function_makes_up_are_not_kept_without_end() -> None:
+    counts = ScoreCounts()
+    for number in range(1000):
+        counts.note_part(str(number), 1.0)
+    assert len(counts.parts) == KEPT_PARTS
+
+
+class BrokenBoxes:
+    """In place of the node's sandboxes: the first `times` runs break."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    async def run(self, program: Program, limits: Limits) -> Outcome:
+        self.left -= 1
+        if self.left >= 0:
+            raise SandboxFailed("bubblewrap made no sandbox")
+        return Outcome(tests=[TestOutcome(status=Status.OK, value=b'"42"')])
+
+
+@pytest.mark.parametrize(("times", "retried", "failed"), [(2, 2, {}), (3, 2, {"sandbox_error": 1})])
+async def test_code_whose_sandbox_fails_is_tried_again_and_then_refused_and_counted(
+    times: int, retried: int, failed: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpu_agents.rewards.service.PAUSE_SECONDS", 0.0)
+    async with Served(Scripted()) as served:
+        served.service._sandboxes = BrokenBoxes(times)  # type: ignore[assignment]
+        served.service.budget = ErrorBudget(0.01)
+        request = ExecuteRequest(code="6 * 7")
+        if failed:
+            for _ in range(4):
+                served.service.budget.note(error=True, now=time.monotonic())
+            with pytest.raises(CallRefused, match="sandbox_error: bubblewrap made no sandbox"):
+                await served.peer.call("execute", request, ExecuteReply)
+        else:
+            assert (await served.peer.call("execute", request, ExecuteReply)).value == "42"
+        assert served.service.counts.retried == {"SandboxFailed": retried}
+        assert served.service.counts.failed == failed
+        assert served.service.over_budget.is_set() == bool(failed), "the fifth in a row"
 
 
 class BrokenAtFirst:
@@ -156,6 +279,36 @@ async def test_an_evaluation_may_have_a_reward_of_its_own() -> None:
             )
             scores[purpose] = (await served.peer.call("score", request, ScoreReply)).score
         assert scores == {"training": 1.0, "evaluation": 0.25}
+
+
+def test_more_than_one_in_a_hundred_is_too_many_unless_the_spec_says_otherwise(tmp_path: Path) -> None:
+    document: dict[str, Any] = {"name": "x", "model": {"base_model": "m"}, "dataset": {"version": "d"}}
+    assert max_error_share(job_of(document, tmp_path)) == 0.01
+    document["reward"] = {"max_error_share": 0.2}
+    assert max_error_share(job_of(document, tmp_path)) == 0.2
+
+
+@pytest.mark.parametrize("reward", [{"name": "code"}, {"function": "mine@1"}], ids=["code", "function"])
+async def test_a_job_that_must_run_code_ends_at_its_start_where_there_is_no_sandbox(
+    reward: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = "sudo sysctl -w user.max_user_namespaces=15000"
+    none = Capabilities(
+        user_namespace=False, seccomp=False, memory_bound="none", process_bound="none", own_uid=False,
+        message="no sandbox can be made", command=command,
+    )  # fmt: skip
+    monkeypatch.setattr(
+        "gpu_agents.rewards.sandboxes.examine", lambda **_: Findings(capabilities=none, sandbox=None)
+    )
+    (tmp_path / "mine.py").write_text("")
+    document = {"name": "x", "model": {"base_model": "m"}, "dataset": {"version": "d"}, "reward": reward}
+    job = job_of(document, tmp_path)
+    sources = {"reward": str(tmp_path / "mine.py")}
+    job = replace(job, attempt=msgspec.structs.replace(job.attempt, source_files=sources))
+    sandboxes = Sandboxes(slots=1)
+    await asyncio.wait_for(serve(job, scorer_of(job, sandboxes), sandboxes), 60)
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["reason"] == EndReason.CONFIG_REFUSED and command in result["message"]
 
 
 def test_the_spec_says_which_reward_an_evaluation_has(tmp_path: Path) -> None:

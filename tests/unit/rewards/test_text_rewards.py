@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpu_agents.rewards.composite import Composite
+from gpu_agents.rewards.composite import Composite, Part
 from gpu_agents.rewards.pool import ChildPool
-from gpu_agents.rewards.reward import Completion, NoScore, OptionsRefused
+from gpu_agents.rewards.reward import Completion, NoScore, OptionsRefused, Score
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.table import Place, build_reward, build_scorer
 
@@ -84,6 +84,23 @@ async def test_a_composite_is_the_weighted_sum_and_keeps_its_parts() -> None:
     score = await scorer.score(of(r"so \boxed{4}"))
     assert score.parts == {"exact_match": 1.0, "length": 0.89, "length-2": 0.8}
     assert score.value == pytest.approx(2.0 - 0.5 * 0.89)
+
+
+class Whole:
+    """A scorer with all that a score can say."""
+
+    async def start(self) -> None: ...
+
+    async def score(self, completion: Completion) -> Score:
+        return Score(value=1.0, parts={"brief": 0.5}, verdict="exact", weak=True)
+
+    async def close(self) -> None: ...
+
+
+async def test_a_composite_passes_on_what_its_parts_say() -> None:
+    plain = build_scorer("exact_match", {}, Place(sandboxes=Sandboxes(slots=1)))
+    score = await Composite([Part("a", 1.0, Whole()), Part("b", 1.0, plain)]).score(of(""))
+    assert score == Score(value=1.0, parts={"a": 1.0, "a/brief": 0.5, "b": 0.0}, verdict="a:exact", weak=True)
 
 
 async def test_a_composite_with_a_part_that_has_no_score_has_none() -> None:

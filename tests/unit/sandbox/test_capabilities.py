@@ -1,0 +1,38 @@
+"""What a machine must be able to do before code of users runs on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from oolong.sandbox import Capabilities, SandboxRefused
+
+COMMAND = "sudo sysctl -w user.max_user_namespaces=15000"
+WHOLE = Capabilities(
+    user_namespace=True, seccomp=True, memory_bound="supervisor", process_bound="kernel", own_uid=False,
+    message="something is missing", command=COMMAND,
+)  # fmt: skip
+
+
+def test_with_every_bound_code_runs_whoever_keeps_it() -> None:
+    WHOLE.require()
+
+
+@pytest.mark.parametrize(
+    "without",
+    [{"user_namespace": False}, {"seccomp": False}, {"memory_bound": "none"}, {"process_bound": "none"}],
+    ids=lambda without: next(iter(without)),
+)
+def test_without_one_of_them_none_runs_and_the_refusal_names_the_command(without: dict[str, Any]) -> None:
+    with pytest.raises(SandboxRefused, match=f"something is missing. Type: {COMMAND}"):
+        replace(WHOLE, **without).require()
+    assert replace(WHOLE, **without).as_document()["runs_code"] is False
+
+
+def test_the_service_reports_each_capability_by_its_name() -> None:
+    assert WHOLE.as_document() == {
+        "user_namespace": True, "seccomp": True, "memory_bound": "supervisor", "process_bound": "kernel",
+        "own_uid": False, "message": "something is missing", "command": COMMAND, "runs_code": True,
+    }  # fmt: skip

@@ -118,6 +118,7 @@ class Harness:
     dataset_file: Path
     reward: Reward | None = None
     resume_directory: Path | None = None
+    evaluation_file: Path | None = None
     workflow: Workflow | None = None  # in place of the spec's
     run_id: str = "run_1"
     executor: Executor | None = None
@@ -294,6 +295,7 @@ class Harness:
             directory=str(self.directory), model_directory=str(self.model_directory),
             dataset_file=str(self.dataset_file),
             resume_directory=str(self.resume_directory) if self.resume_directory else None,
+            evaluation_file=str(self.evaluation_file) if self.evaluation_file else None,
             controller_url=f"http://127.0.0.1:{controller_port}", reward_url=f"http://127.0.0.1:{reward_port}",
             token=TOKEN,
         )  # fmt: skip

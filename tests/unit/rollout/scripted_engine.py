@@ -73,6 +73,7 @@ class ScriptedEngine:
         self.requests: dict[str, ScriptedRequest] = {}
         self.seen_inputs: list[list[int]] = []
         self.seen_rids: list[str] = []
+        self.seen_temperatures: dict[str, float] = {}  # by request id
         self.most_running = 0
         self.fail_loads = False
         self.load_delay = 0.0
@@ -172,6 +173,7 @@ class ScriptedEngine:
         if len(body["input_ids"]) + body["sampling_params"]["max_new_tokens"] > CONTEXT:
             return web.json_response({"error": {"message": "longer than the context"}}, status=400)
         sampling = body["sampling_params"]
+        self.seen_temperatures[body["rid"]] = sampling["temperature"]
         request = ScriptedRequest(
             rid=body["rid"],
             prompt=body["input_ids"],

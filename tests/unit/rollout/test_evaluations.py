@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
+from aiohttp import web
 
 from gpu_agents.rewards.reward import Completion
 from gpu_agents.rollout.controller.controller import Controller
@@ -26,7 +27,7 @@ from oolong.contracts.rollout import (
 from oolong.contracts.run_spec import spec_errors
 from oolong.contracts.telemetry import Points
 from tests.unit.rollout.harness import Harness
-from tests.unit.rollout.scripted_engine import ScriptedEngine
+from tests.unit.rollout.scripted_engine import ScriptedEngine, ScriptedRequest
 from tests.unit.rollout.simulated_world import (
     announcement,
     assert_ledger_is_true,
@@ -87,8 +88,10 @@ def test_an_evaluation_has_avg_at_k_pass_at_k_and_greedy() -> None:
     assert scores.pass_at[1].value == pytest.approx((1 + 1 / 4) / 4)
     assert scores.pass_at[2].value == pytest.approx((1 + 1 / 2) / 4)
     assert scores.pass_at[4].value == pytest.approx(0.5)
-    assert scores.sampled_interval is not None
-    assert scores.sampled_interval[0] <= 7 / 16 <= scores.sampled_interval[1]
+    assert scores.greedy_interval == wilson([1.0, 0.0, 0.0, 0.0]), "of what is 0 or 1"
+    assert scores.sampled_interval == bootstrap([1.0, 0.25, 0.0, 0.5]), "over the prompts' averages"
+    best = scores.pass_at[4]
+    assert (best.low, best.high) == wilson([1.0, 1.0, 0.0, 0.0])
 
 
 # --- who does it, and when -----------------------------------------------------------------------------------
@@ -241,6 +244,23 @@ def test_one_that_an_interrupted_run_had_not_finished_is_made_good_at_the_versio
     assert interrupted(run, 3).evaluations.pending is None, "it is not made twice"
 
 
+def test_one_that_is_in_the_checkpoint_is_not_made_again_and_an_outdated_result_counts_for_no_other() -> None:
+    run = Run()
+    run.step()
+    run.step()
+    task = run.ask(ALICE)
+    assert task is not None
+    run.finish(task)
+    assert interrupted(run, 2).evaluations.pending is None
+    other = Run()
+    for _ in range(4):
+        other.step()
+    assert other.controller.evaluations.pending is not None
+    other.finish(task)
+    assert other.controller.evaluations.scores == {}
+    assert other.controller.evaluations.pending.label == "step-4"
+
+
 def test_one_that_was_asked_for_is_made_good_under_its_name() -> None:
     run = Run()
     run.step()
@@ -370,9 +390,27 @@ async def test_an_evaluation_is_of_one_version_while_training_moves_on(
         assert points[0].values["eval/pass_at_k"] == 1.0
 
 
+class WatchedEngine(ScriptedEngine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.running_at_load: list[int] = []
+        self.held: set[str] = set()
+
+    async def _update(self, call: web.Request) -> web.Response:
+        self.running_at_load.append(len(self.running))
+        return await super()._update(call)
+
+    def may_decode(self, request: ScriptedRequest) -> bool:
+        """At version 2 two requests do not end by themselves, until it is loaded for the second time."""
+        if self.version != "2" or len(self.loads) > 4 or request.rid.startswith("probe"):
+            return True
+        if len(self.held) < 2:
+            self.held.add(request.rid)
+        return request.rid not in self.held
+
+
 async def test_an_engine_that_moved_on_loads_the_version_again_gives_its_groups_away_and_comes_back(
     new_harness: Callable[..., Harness],
-    engine: ScriptedEngine,
     versions: Callable[[int], PublishedWeights],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -381,11 +419,10 @@ async def test_an_engine_that_moved_on_loads_the_version_again_gives_its_groups_
         "split": "train", "prompts": 4, "every_steps": 1, "at_start": False, "at_end": False,
         "on_only_engine": True,
     }  # fmt: skip
-    async with new_harness(evaluation=evaluation, staleness={"max": 4}) as run:
+    async with WatchedEngine() as engine, new_harness(evaluation=evaluation, staleness={"max": 4}) as run:
         await run.trainer.announce(versions(0), "none")
         worker = run.start_worker(engine.port, engine.api_key)
         await run.trainer.take(0)
-        engine.token_seconds = 0.01
         # It is asked for at version 1; the engine learns of it when it has version 2.
         evaluations = run.controller.evaluations
         lease = evaluations.lease
@@ -395,11 +432,12 @@ async def test_an_engine_that_moved_on_loads_the_version_again_gives_its_groups_
         await run.trainer.take(1)
         task, evaluations.pending = evaluations.pending, None
         await run.trainer.announce(versions(2))
-        await run.until(lambda: worker.slot.loaded_version == 2 and len(engine.running) > 1)
+        await run.until(lambda: worker.slot.loaded_version == 2 and len(engine.held) == 2)
         evaluations.pending = task
         monkeypatch.setattr(evaluations, "lease", lease)
         await run.until(lambda: "step-1" in evaluations.scores)
         assert engine.loads[:4] == ["0", "1", "2", "1"]
+        assert engine.running_at_load[3] == 0, "a group would go on with older weights"
         await run.until(lambda: worker.slot.loaded_version == 2)
         groups = await run.trainer.take(2)
         for trajectory in [t for g in groups for t in g.trajectories]:

@@ -80,6 +80,7 @@ async def test_without_interruption_a_server_without_spans_will_do(
         assert all(len(versions_of_one) == 1 for versions_of_one in seen)
         assert len(set.union(*seen)) > 1
         assert sum(t.interruptions for g in groups for t in g.trajectories) == 0
+        assert run.controller.ledger.counts().dropped == {}, "a load fell into a request"
 
 
 async def test_retract_refuses_a_server_without_spans_and_names_the_way_out(

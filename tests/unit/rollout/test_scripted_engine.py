@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpu_agents.rollout.engines import client as client_module
 from gpu_agents.rollout.engines.client import EngineClient, Sampling
 from gpu_agents.rollout.engines.errors import EngineError, EngineTooOld
 from tests.integration.rollout.conformance import CHECKS, LIMITS, Subject
@@ -28,6 +29,30 @@ async def test_the_script_has_the_shape_of_the_real_server(
         subject.outputs = lambda: [request.output for request in engine.running]
         await check(subject)
         await client.close()
+
+
+@pytest.mark.parametrize(
+    ("spans", "logprobs", "says"),
+    [
+        ([("1", 0, 1)], [-0.5, -0.5], "do not cover 2 tokens"),
+        ([("1", 0, 3)], [-0.5, -0.5], "do not cover 2 tokens"),
+        ([("boot", 0, 2)], [-0.5, -0.5], "before any load"),
+        ([("1", 0, 2)], [-0.5], "1 logprobs for 2 tokens"),
+        ([("1", 0, 2)], [-0.5, float("nan")], "not finite"),
+        ([("1", 0, 2)], [-0.5, float("-inf")], "not finite"),
+    ],
+)
+def test_a_reply_that_contradicts_itself_is_no_trajectory(
+    spans: list[tuple[str, int, int]], logprobs: list[float], says: str
+) -> None:
+    meta = client_module._Meta(
+        finish_reason=client_module._FinishReason(type="stop"),
+        weight_versions=[client_module._Span(*span) for span in spans],
+        output_token_logprobs=[(logprob, 97, None) for logprob in logprobs],
+    )
+    reply = client_module._Generated(output_ids=[97, 257], meta_info=meta)
+    with pytest.raises(EngineError, match=says):
+        client_module._generation(reply, rid="r", only_version=None)
 
 
 async def test_without_spans_a_reply_names_one_version_only(tmp_path: Path) -> None:

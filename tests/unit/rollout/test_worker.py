@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 
-from gpu_agents.rewards.reward import Score
+from gpu_agents.rewards.reward import Completion, Score
 from gpu_agents.rewards.table import build_reward
+from gpu_agents.rollout.worker.loading import WeightLoader
 from gpu_agents.rollout.worker.options import WorkerOptions
+from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.rollout import Group, PublishedWeights, ScoreReply
+from oolong.workflow import Episode
 from tests.unit.rollout.harness import Harness
-from tests.unit.rollout.model_files import SHAPES, publish
+from tests.unit.rollout.model_files import SHAPES, publish, write_rows
 from tests.unit.rollout.scripted_engine import ScriptedEngine
 from tests.unit.rollout.simulated_world import assert_ledger_is_true
 
@@ -114,6 +117,29 @@ async def test_without_interruption_no_trajectory_spans_versions_although_every_
         await run.until(lambda: run.controller.counts.acks >= 3)
         assert run.controller.consumed.trajectories_spanning_versions == 0
         assert len(seen) > 1
+        assert run.controller.ledger.counts().dropped == {}, "a load fell into a request"
+
+
+async def test_without_interruption_nothing_new_is_sent_until_what_runs_has_ended_and_the_load_is_done(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    last: list[str] = []
+    engine.may_decode = lambda request: request.rid not in last  # type: ignore[method-assign]
+    async with new_harness(staleness={"max": 4}, rollout={"interruptible": False}) as run:
+        worker = run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        await run.until(lambda: len(engine.running) >= 16)
+        last.append(engine.running[-1].rid)
+        await run.trainer.take(0)
+        await run.trainer.announce(versions(1))
+        await run.until(lambda: not worker.slot.is_open)
+        await asyncio.sleep(60)  # virtual seconds
+        assert [request.rid for request in engine.running] == last
+        seen = len(engine.seen_rids)
+        await asyncio.sleep(60)
+        assert (len(engine.seen_rids), engine.loads) == (seen, ["0"])
+        last.clear()
+        await run.until(lambda: engine.loads == ["0", "1"] and len(engine.seen_rids) > seen)
 
 
 async def test_the_engine_is_kept_full_and_not_over_full(
@@ -202,6 +228,7 @@ async def test_a_worker_that_stops_gives_its_groups_back_and_another_goes_on_fro
         assert not left, "the engine still works for a worker that is gone"
 
         async with ScriptedEngine(token_seconds=0.0005) as other:
+            other.spread = 2000  # none stops before its limit
             before = {held.group_id: held.tokens for held in run.controller.waiting}
             run.start_worker(other.port, other.api_key, index=1)
             groups = await run.trainer.take(0)
@@ -209,6 +236,9 @@ async def test_a_worker_that_stops_gives_its_groups_back_and_another_goes_on_fro
             resumed = [ids for ids in other.seen_inputs if len(ids) > 6]
             assert resumed, "no request went on from given-back tokens"
             assert all(t.interruptions >= 1 for group in groups for t in group.trajectories)
+            assert {len(t.token_ids) for group in groups for t in group.trajectories} == {30}, (
+                "the turn's bound"
+            )
             assert_ledger_is_true(run.controller)
 
 
@@ -294,10 +324,62 @@ async def test_an_evaluation_scores_every_prompt_at_its_version(
         assert run.controller.evaluations.scores["end"].version == 1
 
 
+async def test_an_evaluation_has_its_own_file_greedy_and_sampled_and_the_rewards_own_value(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions, tmp_path: Path
+) -> None:
+    async def half(episode: Episode) -> float:
+        await episode.sample()
+        return 0.5 * await episode.score()
+
+    asked: list[Completion] = []
+    own = write_rows(tmp_path / "own.jsonl", 3)
+    evaluation = {"split": "train", "prompts": 9, "samples": 2, "temperature": 0.5, "at_end": False}
+    harness = new_harness(reward=lambda c: float(asked.append(c) or 1.0), evaluation=evaluation)
+    harness.workflow = Workflow(run=half)
+    harness.evaluation_file = own
+    async with harness as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        await run.until(lambda: "start" in run.controller.evaluations.scores)
+        scores = run.controller.evaluations.scores["start"]
+        assert (scores.prompts, scores.greedy, scores.sampled) == (3, 1.0, 1.0)
+        assert Counter(c.row for c in asked if c.purpose == "evaluation") == {0: 3, 1: 3, 2: 3}
+        seen = Counter(t for rid, t in engine.seen_temperatures.items() if not rid.startswith("probe"))
+        assert (seen[0.0], seen[0.5]) == (3, 6)
+        groups = await run.trainer.take(0)
+        assert {t.reward for group in groups for t in group.trajectories} == {0.5}
+        assert len(run.controller.groups.prompts._rows) == 60
+
+
+async def test_an_evaluation_with_tokens_of_another_version_is_refused(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpu_agents.rollout.controller.evaluations.ATTEMPTS", 1)
+    evaluation = {"split": "train", "prompts": 6, "samples": 0, "at_end": False}
+    engine.may_decode = lambda request: len(request.output) < 3 or engine.version == "7"  # type: ignore[method-assign]
+    async with new_harness(evaluation=evaluation) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.until(lambda: bool(run.controller.engines.all()))
+        monkeypatch.setattr(WeightLoader, "_probe", nothing)
+        await run.trainer.announce(versions(0), "none")
+        await run.until(lambda: sum(len(request.output) == 3 for request in engine.running) >= 6)
+        engine.version = "7"  # as if somebody else had loaded it
+        await run.until(lambda: run.controller.evaluations.pending is None)
+        assert run.controller.evaluations.scores == {}
+        failure = run.controller.evaluations.failure
+        assert failure is not None and failure.cause == "engine"
+        assert "sampled by versions [0, 7], not by 0 alone" in failure.message
+
+
+async def nothing(*_: Any) -> None:
+    return None
+
+
 async def test_an_evaluation_whose_engine_dies_is_done_again_by_the_next_one(
     new_harness: Make, engine: ScriptedEngine, versions: Versions
 ) -> None:
-    engine.token_seconds = 0.01
+    dead = asyncio.Event()
+    engine.may_decode = lambda request: dead.is_set() or request.rid.startswith("probe")  # type: ignore[method-assign]
     evaluation = {"split": "train", "prompts": 6, "samples": 0, "at_end": False}
     async with new_harness(evaluation=evaluation) as run:
         worker = run.start_worker(engine.port, engine.api_key)
@@ -305,6 +387,7 @@ async def test_an_evaluation_whose_engine_dies_is_done_again_by_the_next_one(
         await run.until(lambda: len(engine.running) >= 6)
         worker.slot.close()
         await run.until(lambda: not worker.worker._loader.pinned.locked())
+        dead.set()
         worker.slot.open(worker.client, 0)
         await run.until(lambda: "start" in run.controller.evaluations.scores)
 

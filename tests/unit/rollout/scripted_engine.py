@@ -69,6 +69,7 @@ class ScriptedEngine:
         self.api_key = api_key
         self.version = "boot"
         self.loads: list[str] = []
+        self.flushed: list[bool] = []  # of each load
         self.paused: str | None = None
         self.requests: dict[str, ScriptedRequest] = {}
         self.seen_inputs: list[list[int]] = []
@@ -227,6 +228,7 @@ class ScriptedEngine:
         await asyncio.sleep(self.load_delay)
         self.version = body["weight_version"]
         self.loads.append(self.version)
+        self.flushed.append(body["flush_cache"])
         if body["flush_cache"]:
             self._cache.clear()
         return web.json_response({"success": True, "message": "Succeeded to update model weights."})

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from gpu_agents.rewards.reward import Completion, Score
 from gpu_agents.rewards.table import build_reward
+from gpu_agents.rollout.engines.client import EngineClient
 from gpu_agents.rollout.worker.loading import WeightLoader
 from gpu_agents.rollout.worker.options import WorkerOptions
 from gpu_agents.rollout.workflows.workflow import Workflow
@@ -52,6 +54,28 @@ async def test_versions_follow_each_other_and_every_one_is_probed(
         await run.until(lambda: run.controller.everyone_knows_the_end(now=time.monotonic()))
     assert run.controller.ledger.counts().trained == 16
     assert engine.loads == ["0", "1", "2", "3", "4"]
+    assert all(engine.flushed), "keys and values of old weights"
+
+
+async def test_an_engine_whose_probe_is_of_other_weights_than_it_says_is_stale(
+    new_harness: Make, versions: Versions
+) -> None:
+    class LoadsNothing(ScriptedEngine):
+        async def _update(self, call: web.Request) -> web.Response:
+            before = self.version
+            reply = await super()._update(call)
+            self.version = "0" if before == "0" else self.version
+            return reply
+
+    async with LoadsNothing() as engine, new_harness(staleness={"max": 2}) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        await run.trainer.take(0)
+        await run.trainer.announce(versions(1))
+        await run.until(lambda: run.controller.engines.stale_count == 1)
+        notes = [line.message for line in run.lines("controller") if type(line).__name__ == "Note"]
+        assert any("the probe of version 1 was sampled by [0]" in note for note in notes)
+        assert [probe.version for probe in await run.trainer.probes()] == [0]
 
 
 async def test_old_weights_are_deleted_once_nobody_loads_them(
@@ -80,6 +104,7 @@ async def test_a_running_trajectory_spans_the_versions_that_made_it(
             await run.trainer.announce(versions(version + 1))
         await run.until(lambda: run.controller.consumed.trajectories_spanning_versions > 0)
         assert run.controller.consumed.interruptions > 0
+        assert run.workers[0].slot.meters.retractions == 0, "a load is no want of memory"
         for trajectory in [t for group in groups for t in group.trajectories]:
             assert trajectory.policy_versions == sorted(trajectory.policy_versions)
 
@@ -240,6 +265,29 @@ async def test_a_worker_that_stops_gives_its_groups_back_and_another_goes_on_fro
                 "the turn's bound"
             )
             assert_ledger_is_true(run.controller)
+
+
+async def test_an_engine_that_dies_costs_the_tokens_that_it_had_not_returned_and_no_group(
+    new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    engine.may_decode = lambda request: len(request.output) < 4 or request.rid.startswith("probe")  # type: ignore[method-assign]
+    async with ScriptedEngine() as next_one, new_harness(staleness={"max": 2}) as run:
+        worker = run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        await run.until(lambda: run.controller.counts.acks == 1)
+        await run.until(lambda: sum(len(request.output) > 3 for request in engine.running) >= 16)
+        running = set(run.controller.running)
+        worker.slot.close()
+        await engine.die()
+        next_one.version = "0"
+        again = EngineClient(next_one.port, next_one.api_key, worker.client._limits)
+        worker.slot.open(again, 0)
+        groups = await run.trainer.take(0)
+        assert {group.group_id for group in groups} <= running
+        assert all(len(ids) <= 6 for ids in next_one.seen_inputs), "each begins anew from its prompt"
+        assert run.controller.ledger.counts().dropped == {}
+        assert_ledger_is_true(run.controller)
+        await again.close()
 
 
 async def test_incomplete_weights_never_reach_the_engine(

@@ -60,11 +60,9 @@ def test_which_groups_carry_a_signal(filter_rules: FilterRules, rewards: list[fl
 
 def test_success_is_the_reward_functions_own_value_before_scale_and_bias() -> None:
     group = group_of([1.0, 0.0])
-    scaled = [replace_fields(t, reward=10 * t.score - 5) for t in group.trajectories if t.score is not None]
-    solved_by_none = [replace_fields(t, reward=5.0, score=0.0) for t in group.trajectories]
-    success = FilterRules(kind="success_rate")
-    assert not is_filtered(success, replace_fields(group, trajectories=scaled))
-    assert is_filtered(success, replace_fields(group, trajectories=solved_by_none))
+    scaled = [replace_fields(t, reward=10 * t.score + 1) for t in group.trajectories if t.score is not None]
+    assert [t.reward for t in scaled] == [11.0, 1.0], "each a success by its reward"
+    assert not is_filtered(FilterRules(kind="success_rate"), replace_fields(group, trajectories=scaled))
 
 
 def solved_or_mixed(rng: random.Random) -> Sequence[float]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
+from gpu_agents.rollout.worker import prompt_prefill
 from gpu_agents.rollout.worker.engine_slot import EngineSlot
 from gpu_agents.rollout.worker.member import Member
 from gpu_agents.rollout.worker.meters import Meters
 from gpu_agents.rollout.worker.prompt_prefill import WORTH_TOKENS, PromptPrefill
+from oolong.contracts.rollout import PublishedWeights
 from tests.support.waiting import eventually
+from tests.unit.rollout.harness import Harness
 from tests.unit.rollout.scripted_engine import ScriptedEngine
 
 LONG = [97] * WORTH_TOKENS
@@ -35,10 +38,29 @@ def group(size: int = 4) -> list[Member]:
 async def test_one_request_goes_ahead_of_all_members(slot: EngineSlot, engine: ScriptedEngine) -> None:
     members = group()
     prefill = PromptPrefill(slot, LONG, members)
-    await asyncio.gather(*(prefill.before(member) for member in members))
+    engine.places = 0
+    waiting = [asyncio.create_task(prefill.before(member)) for member in members]
+    await eventually(lambda: engine.requests, "the prefill waits for a place")
+    assert not any(task.done() for task in waiting)
+    engine.places = 1
+    await asyncio.gather(*waiting)
     assert engine.seen_inputs == [LONG]
     assert [member.rid for member in members] == [""] * 4
     assert slot.meters.generated_tokens == 0 and slot.meters.input_tokens == len(LONG)
+
+
+async def test_the_worker_has_it_made_for_every_group(
+    new_harness: Callable[..., Harness],
+    engine: ScriptedEngine,
+    versions: Callable[[int], PublishedWeights],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prompt_prefill, "WORTH_TOKENS", 2)
+    async with new_harness(rollout={"group_size": 4}) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        groups = await run.trainer.take(0)
+    assert [engine.seen_inputs.count(group.prompt_token_ids) for group in groups] == [1 + 4] * len(groups)
 
 
 @pytest.mark.parametrize(

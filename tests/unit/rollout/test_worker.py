@@ -212,8 +212,8 @@ async def test_the_parts_of_a_reward_and_its_verdict_stay_with_the_trajectory(
         await run.trainer.announce(versions(0), "none")
         groups = await run.trainer.take(0)
         trajectories = [t for group in groups for t in group.trajectories]
-        assert {(t.score, t.verdict, *t.reward_parts.items()) for t in trajectories} == {
-            (0.5, "exact", ("exact_match", 1.0), ("length", -0.5))
+        assert {(t.reward, t.score, t.verdict, *t.reward_parts.items()) for t in trajectories} == {
+            (0.5, 0.5, "exact", ("exact_match", 1.0), ("length", -0.5))
         }
 
 
@@ -246,6 +246,7 @@ async def test_a_worker_that_stops_gives_its_groups_back_and_another_goes_on_fro
         await run.until(lambda: sum(len(request.output) > 3 for request in engine.running) >= 16)
         first.stop.set()
         assert await first.task == "stopped"
+        assert run.controller.engines.left == 1, "it says goodbye: nobody waits for its silence"
         assert run.controller.ledger.counts().waiting == 8
         tokens = run.controller.tokens.counts()
         assert tokens.in_hand == tokens.generated > 16
@@ -328,7 +329,7 @@ async def test_a_lost_claim_aborts_its_requests(
     new_harness: Make, engine: ScriptedEngine, versions: Versions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpu_agents.rollout.worker.worker.RENEW_SECONDS", 0.02)
-    engine.token_seconds = 0.02
+    engine.may_decode = lambda request: len(request.output) < 3 or request.rid.startswith("probe")  # type: ignore[method-assign]
     async with new_harness(staleness={"max": 2}) as run:
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")

@@ -253,6 +253,9 @@ def test_a_workflow_says_whether_it_may_be_moved() -> None:
     assert not says_movable("MOVABLE = False\n" + THREE_TURNS)
     assert not says_movable("MOVABLE: bool = False\n" + THREE_TURNS)
     assert says_movable("if 1:\n    MOVABLE = False\n" + THREE_TURNS), "only at the top level"
+    for word in ("True", "False"):
+        source = SourceWorkflow(f"MOVABLE = {word}\n{THREE_TURNS}", {}, plain_process, seats=1)
+        assert source.workflow.movable is (word == "True")
 
 
 async def test_a_workflow_that_always_fails_ends_the_run_with_its_last_words(

@@ -28,6 +28,7 @@ from trainers.rl.plan import plan_batch
 from trainers.stopwatch import Stopwatch
 
 TOKENS = 512 if REHEARSAL else 16_384
+LEARNING_RATE = 5e-3 if REHEARSAL else 3e-5  # at which a few steps move the losses, and no weight runs away
 OPTIONS: dict[str, dict[str, Any]] = {
     "selective recomputation": {"activation_checkpointing": "selective"},
     "full recomputation": {"activation_checkpointing": "full"},
@@ -44,7 +45,7 @@ PLAIN_LOGITS_BYTES = 34 * 2**30  # 16,384 x 151,936 in float32, three times, and
 
 
 def section(machine: Machine, **changes: Any) -> TrainerSection:
-    return TrainerSection.model_validate({"dtype": machine.dtype, "learning_rate": 1e-4, **changes})
+    return TrainerSection.model_validate({"dtype": machine.dtype, **changes})
 
 
 def test_packed_rows_equal_lone_sequences_with_the_kernel_of_this_gpu(
@@ -70,7 +71,12 @@ def losses(machine: Machine, ranks: Ranks, **option: Any) -> list[float]:
     spec = RunSpec.model_validate(
         {
             "name": "gpu", "model": {"base_model": "m"}, "dataset": {"version": "d@1"},
-            "trainer": {**section(machine).model_dump(), "groups_per_step": 4, "minibatches": 2, **option},
+            # The groups' behaviour log-probabilities are of a small vocabulary: w would make every loss next to 0.
+            "algorithm": {"objective": "ppo"},
+            "trainer": {
+                **section(machine, learning_rate=LEARNING_RATE).model_dump(), "groups_per_step": 4, "minibatches": 2,
+                **option,
+            },
         }
     )  # fmt: skip
     policy = shard_as_asked(load_policy(machine.model), ranks.mesh, spec.trainer)
@@ -84,12 +90,15 @@ def losses(machine: Machine, ranks: Ranks, **option: Any) -> list[float]:
     return told
 
 
-@pytest.mark.cuda
 @pytest.mark.parametrize("option", OPTIONS)
 def test_an_option_changes_no_loss(machine: Machine, ranks: Ranks, option: str) -> None:
-    compiler_or_skip(option)
+    compiler_or_skip(option, machine.device)
     plain = losses(machine, ranks)
-    assert losses(machine, ranks, **OPTIONS[option]) == pytest.approx(plain, abs=2e-2)
+    moved = max(plain) - min(plain)
+    assert moved > 0.01, "the losses hardly move: the check is blind"
+    assert losses(machine, ranks, **OPTIONS[option]) == pytest.approx(
+        plain, abs=(1e-4 if machine.dtype == "float32" else 0.2) * moved
+    )
 
 
 @pytest.mark.parametrize("option", ["plain", *OPTIONS])
@@ -97,11 +106,8 @@ def test_speed_and_memory_of_a_step(
     machine: Machine, ranks: Ranks, report: Callable[..., None], option: str
 ) -> None:
     """Forward, backward and AdamW over 16,384 tokens in rows of 8 sequences; model FLOPs, recomputation not counted."""
-    changes = OPTIONS.get(option, {})
-    if REHEARSAL and "compile" in changes:
-        pytest.skip("needs an NVIDIA GPU")
-    compiler_or_skip(option)
-    asked = section(machine, **changes)
+    compiler_or_skip(option, machine.device)
+    asked = section(machine, **OPTIONS.get(option, {}))
     policy = shard_as_asked(load_policy(machine.model).to(ranks.device), ranks.mesh, asked)
     optimizer = make_adamw(
         policy.parameters(), learning_rate=1e-5, betas=(0.9, 0.95), offload=asked.offload_optimizer
@@ -137,10 +143,12 @@ def test_speed_and_memory_of_a_step(
     )
 
 
-def compiler_or_skip(option: str) -> None:
-    if "compile" in OPTIONS.get(option, {}) and not any(
-        shutil.which(name) for name in (os.environ.get("CC", "cc"), "gcc", "clang")
-    ):
+def compiler_or_skip(option: str, device: str) -> None:
+    if "compile" not in OPTIONS.get(option, {}):
+        return
+    if device == "cpu":
+        pytest.skip("needs an NVIDIA GPU")
+    if not any(shutil.which(name) for name in (os.environ.get("CC", "cc"), "gcc", "clang")):
         pytest.skip("needs an NVIDIA GPU and a C compiler: Triton builds its launchers with it")
 
 

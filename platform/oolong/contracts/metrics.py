@@ -195,7 +195,7 @@ loss/kl, loss/entropy_bonus | policy/reference_kl and policy/entropy, without th
 policy/kl_k3 from the proximal to the current policy | policy/approx_kl is its k1 estimate, policy/ratio_min and policy/ratio_max its extremes
 optim/update_rms | optim/learning_rate and optim/grad_norm; AdamW's update is about the learning rate a weight
 mismatch/k3_kl, mismatch/prob_pearson, mismatch/ppl_ratio, mismatch/p99 | of the same differences as mismatch/logprob_abs_mean and _max, on which the verdict is
-importance weights: least, p99, by sequence | weight/mean, weight/std, weight/max and weight/masked_share are of the level that the algorithm uses
+importance weights: least, p99, by sequence | weight/mean, weight/std and weight/max are by token; weight/masked_share is of the level that the algorithm uses
 importance weights: veto | there is no veto: a weight over its limit is masked or capped, and counted
 importance weights: chi-squared | follows from weight/mean and weight/effective_share: mean^2 / effective_share - 1
 staleness/p50 | the histogram staleness/consumed_trajectories has all quantiles

@@ -8,6 +8,7 @@ from gpu_agents.rollout.controller.claims import CLAIM_TTL_SECONDS
 from gpu_agents.rollout.controller.controller import Controller, OutOfOrder
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
 from gpu_agents.rollout.controller.groups import Late
+from gpu_agents.rollout.controller.ledger import DropReason, Ledger, Place
 from gpu_agents.rollout.controller.snapshot import SnapshotUnusable
 from oolong.contracts.live_changes import LiveSettings
 from oolong.contracts.rollout import (
@@ -516,3 +517,18 @@ def test_an_attempt_that_starts_from_nothing_has_lost_all_that_was_made_before()
     fresh = new_controller(rules(), tokens_generated_before=123)
     assert (fresh.tokens.generated, fresh.tokens.lost_to_recovery) == (123, 123)
     assert fresh.tokens.balances
+
+
+def test_a_ledger_that_lost_count_says_so_and_moves_nothing() -> None:
+    ledger = Ledger()
+    ledger.draw()
+    before = ledger.counts()
+    for wrong in (
+        lambda: ledger.move(Place.BUFFERED, Place.TAKEN),
+        lambda: ledger.move(Place.WAITING, Place.RUNNING, 2),
+        lambda: ledger.drop(Place.RUNNING, DropReason.ERROR),
+        lambda: ledger.train(1),
+    ):
+        with pytest.raises(RuntimeError, match="it lost count"):
+            wrong()
+    assert ledger.counts() == before and ledger.balances

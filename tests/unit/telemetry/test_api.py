@@ -16,6 +16,7 @@ from control_plane.common.hub import hub
 from control_plane.telemetry import api, sse
 from control_plane.telemetry.credentials import Credential
 from oolong.contracts import telemetry as contract
+from oolong.contracts.metrics import METRICS
 from tests.unit.telemetry.streaming import apublish, points
 from tests.unit.telemetry.world import World, build_world, encode, step
 
@@ -69,7 +70,9 @@ def test_an_agent_ships_and_a_reader_reads(world: World, client: Client, read: C
     assert read(f"{run}/trajectories").json() == {"data": [], "next_cursor": None, "has_more": False}
     assert read(f"{run}/logs").json()["data"][0]["bytes"] == 6
     assert read(f"{run}/logs", job=world.trainer.pk).json()["text"] == "hello\n"
-    assert {"name": "reward/mean", "unit": ""}.items() <= read("metric-catalogue").json()["data"][0].items()
+    catalogue = [{"name": one.name, "unit": one.unit, "help": one.help} for one in METRICS.values()]
+    assert read("metric-catalogue").json() == {"data": catalogue}
+    assert answer["series"][0]["unit"] == METRICS["reward/mean"].unit
 
 
 def test_a_gap_is_answered_with_409_and_the_offset(world: World, client: Client) -> None:

@@ -88,6 +88,8 @@ def test_metric_names_tell_units_sources_and_conflicts(world: World) -> None:
             "conflicts": 1, "help": "mean staleness of the batch's trajectories at training",
         }
     ]  # fmt: skip
+    [series] = charts.metrics(world.run, charts.Wanted(names=["staleness/mean"]))["series"]
+    assert series["unit"] == "versions"
 
 
 def test_the_newest_histograms_come_in_ascending_order(world: World) -> None:

@@ -134,6 +134,6 @@ def test_compilation_without_a_compiler_is_a_skip_with_its_reason(monkeypatch: p
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr("shutil.which", lambda name: None)
     for option in ("plain", *(name for name in OPTIONS if name != "compiled blocks")):
-        compiler_or_skip(option)
+        compiler_or_skip(option, "cuda")
     with pytest.raises(pytest.skip.Exception, match="needs an NVIDIA GPU and a C compiler"):
-        compiler_or_skip("compiled blocks")
+        compiler_or_skip("compiled blocks", "cuda")

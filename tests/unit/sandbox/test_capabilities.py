@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oolong.sandbox import Capabilities, SandboxRefused
+from oolong.sandbox import Capabilities, SandboxRefused, bubblewrap
+from oolong.sandbox.parts import Parts
 
 COMMAND = "sudo sysctl -w user.max_user_namespaces=15000"
 WHOLE = Capabilities(
@@ -36,3 +38,14 @@ def test_the_service_reports_each_capability_by_its_name() -> None:
         "user_namespace": True, "seccomp": True, "memory_bound": "supervisor", "process_bound": "kernel",
         "own_uid": False, "message": "something is missing", "command": COMMAND, "runs_code": True,
     }  # fmt: skip
+
+
+def test_bubblewrap_must_make_a_user_namespace_and_never_goes_on_without() -> None:
+    place = Path("/nowhere")
+    parts = Parts(bubblewrap=place, python=place, library=place, shared_objects=(), version="3.11")
+    files = bubblewrap.Descriptors(
+        harness=3, seccomp=4, status=5, block=6, job=7, results=8, stdin=-1, stdout=-1
+    )
+    words = bubblewrap.command(parts, files, scratch_bytes=1, packages=(), socket=None)
+    assert "--unshare-user" in words and "--unshare-net" in words
+    assert not [word for word in words if word.endswith("-try") or word == "--unshare-all"]

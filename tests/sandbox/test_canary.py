@@ -1,0 +1,95 @@
+"""The start-up canary on machines that lack what a sandbox needs: it is taken away here on purpose.
+
+A bound that does not bound is found by a program that passes it, and then no code of users is run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oolong.sandbox import Findings, Sandbox, SandboxRefused, canary, cgroups, examine, seccomp, watch
+from oolong.sandbox.box import Means
+from oolong.sandbox.capabilities import command_for_user_namespaces, in_container, read_kernel_settings
+
+FIRST_UID = 47_000
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """One that every user can enter."""
+    made = Path("/var/tmp") / f"oolong-canary-{os.getpid()}"
+    made.mkdir(mode=0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+def refused(findings: Findings) -> str:
+    """The refusal; nothing falls back to running without."""
+    assert findings.sandbox is None and not findings.capabilities.runs_code
+    with pytest.raises(SandboxRefused) as error:
+        findings.require()
+    return str(error.value)
+
+
+def test_without_a_user_namespace_code_is_refused_with_what_bubblewrap_said_and_the_command(
+    sandbox: Sandbox, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = folder / "bwrap"
+    script.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+    script.chmod(0o755)
+    parts = replace(sandbox.parts, bubblewrap=script)
+    monkeypatch.setattr(canary, "find_parts", lambda **_: parts)
+    findings = examine(slots=1, first_uid=FIRST_UID)
+    assert not findings.capabilities.user_namespace
+    command = command_for_user_namespaces(read_kernel_settings(), in_container=in_container())
+    said = refused(findings)
+    assert "No permissions to create a new namespace" in said and said.endswith(f"Type: {command}")
+
+
+def test_a_filter_that_lets_everything_through_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = seccomp._instruction(seccomp.GIVE, seccomp.ALLOW)
+    monkeypatch.setattr(seccomp, "program", lambda: everything)
+    findings = examine(slots=1, first_uid=FIRST_UID)
+    assert (findings.capabilities.user_namespace, findings.capabilities.seccomp) == (True, False)
+    assert "does not filter system calls" in refused(findings)
+
+
+def test_a_control_group_that_holds_nobody_is_no_bound_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    if cgroups.find_groups() is None:
+        pytest.skip("needs control groups that this user may make")
+    monkeypatch.setattr(cgroups.Group, "add", lambda group, pid: None)
+    assert examine(slots=1, first_uid=FIRST_UID).capabilities.memory_bound == "supervisor"
+
+
+@pytest.fixture
+def blind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supervisor that sees nothing, and no control groups."""
+    monkeypatch.setattr(cgroups, "find_groups", lambda: None)
+    monkeypatch.setattr(watch, "usage_of", lambda pid: watch.Usage(memory_bytes=0, processes=0))
+    monkeypatch.setattr(canary, "_MEMORY", canary._MEMORY.replace("time.sleep(30)", "time.sleep(0.1)"))
+    monkeypatch.setattr(canary, "_PROCESSES", canary._PROCESSES.replace("time.sleep(common)", "pass"))
+
+
+@pytest.mark.usefixtures("blind")
+def test_a_supervisor_that_sees_nothing_is_no_bound(sandbox: Sandbox) -> None:
+    def counting(means: Means) -> Sandbox:
+        """As on a kernel that does not bound processes by itself."""
+        counted = replace(means, kernel_bounds_processes=False)
+        return Sandbox(sandbox.parts, counted, slots=1, first_uid=FIRST_UID)
+
+    means = replace(sandbox.means, groups=None)
+    assert canary._memory_bound(means, counting)[1] == "none"
+    assert canary._process_bound(means, counting)[1] == "none"
+
+
+@pytest.mark.usefixtures("blind")
+def test_without_a_bound_of_memory_no_code_is_run() -> None:
+    findings = examine(slots=1, first_uid=FIRST_UID)
+    assert (findings.capabilities.seccomp, findings.capabilities.memory_bound) == (True, "none")
+    assert "cannot be bounded" in refused(findings)

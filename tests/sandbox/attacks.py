@@ -201,9 +201,9 @@ import os, time
 for _ in range(8):
     if os.fork() == 0:
         kept = b"x" * (60 * 1024**2)
-        time.sleep(3)
+        time.sleep(50)
         os._exit(0)
-time.sleep(3)
+time.sleep(50)
 """,
         ends=("memory_limit",),
     ),

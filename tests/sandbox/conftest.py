@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ SLOTS = 2
 LIMITS = Limits(
     cpu_seconds=1, wall_seconds=2, memory_bytes=160 * 1024**2, processes=16, total_wall_seconds=30
 )
+# For what must end by itself or by another bound than time, however busy the machine is.
+PATIENT = replace(LIMITS, cpu_seconds=60, wall_seconds=60, total_wall_seconds=120)
 NORMAL_UID = 40_000 + random.randrange(10_000)
 SLOT_UID = 50_000 + random.randrange(9_000)
 
@@ -241,7 +243,7 @@ def processes_of(uids: set[int]) -> list[str]:
     return found
 
 
-__all__ = ["LIMITS", "Baits", "Program", "Status", "described", "processes_of"]
+__all__ = ["LIMITS", "PATIENT", "Baits", "Program", "Status", "described", "processes_of"]
 
 
 def run_reader(module: str, folder: Path, checkout: Path) -> None:

@@ -37,7 +37,8 @@ async def sandboxes(findings: Findings) -> AsyncIterator[Sandboxes]:
 async def judge(sandboxes: Sandboxes, code: str, answer: Any, **options: Any) -> Score:
     text = f"```python\n{code}\n```"
     row = Completion(prompt="", text=text, answer=json.dumps(answer), finish_reason="stop", row=7)
-    return await CodeTests({"timeout_seconds": 1, **options}, sandboxes).score(row)
+    seconds = 1 if "while" in code else 60
+    return await CodeTests({"timeout_seconds": seconds, **options}, sandboxes).score(row)
 
 
 @pytest.mark.parametrize(

@@ -47,3 +47,14 @@ def test_groups_may_differ_in_size() -> None:
         for group in advantages([[1.0, 0.0], [1.0, 0.0, 0.0]], mean="group", std="group", epsilon=0)
     ]
     assert shapes == [2, 3]
+
+
+def test_the_mean_of_a_batch_is_over_its_trajectories_however_they_are_grouped() -> None:
+    assert advantages([[1.0], [0.0, 0.0, 0.0]], mean="batch", std="none", epsilon=0) == [[0.75], [-0.25] * 3]
+
+
+@pytest.mark.parametrize("leave_one_out", [False, True])
+def test_a_group_of_one_has_nothing_to_be_compared_with(leave_one_out: bool) -> None:
+    std = "none" if leave_one_out else "group"
+    found = advantages([[5.0], [1.0, 0.0]], mean="group", std=std, epsilon=1e-4, leave_one_out=leave_one_out)
+    assert found[0] == [0.0] and found[1][0] > 0

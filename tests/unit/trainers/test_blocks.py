@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from oolong.contracts.run_spec import spec_errors
+from oolong.contracts.run_spec import TrainerSection, spec_errors
 from trainers.models import attention
 from trainers.models.blocks import BlockOptions, OptionRefused, prepare_block
 from trainers.models.optimizer import make_adamw
 from trainers.models.packing import pack
-from trainers.models.policy import Policy, load_policy
+from trainers.models.policy import DTYPES, Policy, load_policy
+from trainers.models.shard import shard_as_asked
+from trainers.ranks import Ranks
 
 
 def kept_bytes(policy: Policy) -> tuple[int, torch.Tensor]:
@@ -77,6 +81,28 @@ def test_selective_recomputation_runs_no_matrix_product_or_attention_twice(tiny_
     assert counted["selective"][:2] == counted["none"][:2]
     assert counted["full"][0] == 2 * counted["none"][0] and counted["full"][1] > counted["none"][1]
     assert counted["selective"][2] == counted["full"][2] == 2 * counted["none"][2]
+
+
+def _note_type(found: list[torch.dtype], _: Any, __: Any, result: torch.Tensor) -> None:
+    found.append(result.dtype)
+
+
+def test_what_a_section_asks_for_reaches_every_layer(tiny_model: Path, ranks: Ranks) -> None:
+    row = pack([list(range(60)), list(range(100))], [[5, 9], [7]])
+    asked: dict[str, Any] = {"activation_checkpointing": "full", "reshard_after_forward": False}
+    for section in (TrainerSection(), TrainerSection(**asked), TrainerSection(dtype="bfloat16")):
+        policy = shard_as_asked(load_policy(tiny_model), ranks.mesh, section)
+        results: list[torch.dtype] = []
+        policy.layers[0].self_attn.q_proj.register_forward_hook(partial(_note_type, results))
+        with Executed() as executed:
+            policy(row)[0].sum().backward()
+        attended = executed.calls["_scaled_dot_product_flash_attention_for_cpu"] / len(row.seqlens)
+        assert attended == len(policy.layers) * (1 if section.activation_checkpointing == "none" else 2)
+        assert set(results) == {DTYPES[section.dtype]}
+        with torch.no_grad():
+            policy(row)
+        held = [isinstance(next(layer.parameters()), DTensor) for layer in policy.layers]
+        assert held == [section.reshard_after_forward] * len(policy.layers)
 
 
 def test_compiled_blocks_are_refused_on_a_processor_with_the_reason(tiny_model: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.run_spec import RunSpec
@@ -178,5 +180,30 @@ def test_in_bfloat16_the_same_step_comes_out_within_its_precision(tiny_model: Pa
         outcomes[dtype] = learner.train(plan, Stopwatch())
         assert all(parameter.dtype == torch.float32 for parameter in policy.parameters())
     exact, rough = outcomes[torch.float32], outcomes[torch.bfloat16]
+    assert rough.minibatch_losses != exact.minibatch_losses
     assert rough.finite and rough.grad_norms == pytest.approx(exact.grad_norms, rel=0.1)
     assert rough.metrics["policy/entropy"] == pytest.approx(exact.metrics["policy/entropy"], rel=0.01)
+
+
+class Reductions(TorchDispatchMode):
+    """Watches FSDP2 lay out gradients for their reduction over the ranks: once per sharded module, in which type."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.types: list[torch.dtype] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function.overloadpacket.__name__ == "chunk_cat":
+            self.types.append(kwargs["out"].dtype)
+        return function(*args, **(kwargs or {}))
+
+
+def test_gradients_are_reduced_once_per_minibatch_and_in_float32(tiny_model: Path, ranks: Ranks) -> None:
+    policy = shard(load_policy(tiny_model), ranks.mesh, compute_dtype=torch.bfloat16)
+    learner = Learner(policy, SPEC, ranks)
+    [plan] = plan_batch(batch(tiny_model), version=0, ranks=1, minibatches=2, token_budget=64)
+    assert all(len(minibatch.microbatches) > 1 for minibatch in plan.minibatches)
+    with Reductions() as reductions:
+        assert learner.train(plan, Stopwatch()).finite
+    sharded = len(policy.layers) + 1  # and the root
+    assert reductions.types == [torch.float32] * sharded * len(plan.minibatches)

@@ -15,6 +15,7 @@ from oolong.contracts.run_spec import RunSpec
 from tests.unit.trainers.test_learner import batch, plain_logprobs
 from trainers.algorithms.losses import LossTokens, TokenLoss
 from trainers.models.critic import load_critic
+from trainers.models.optimizer import OffloadedAdamW
 from trainers.models.policy import Policy, load_policy
 from trainers.models.shard import full_tensors, shard
 from trainers.ranks import Ranks
@@ -66,7 +67,7 @@ def test_kl_entropy_bonus_and_sequence_means_come_out_as_written(tiny_model: Pat
     groups = batch(tiny_model)
     wanted = spec(
         {
-            "kl": {"coefficient": 0.3, "estimator": "k3"}, "entropy_bonus": 0.05,
+            "kl": {"coefficient": 0.3, "estimator": "k2"}, "entropy_bonus": 0.05,
             "loss_normalisation": "sequences", "behaviour_weight": {"mode": "none"},
         },
         max_grad_norm=1e6, learning_rate=3e-3,
@@ -88,8 +89,8 @@ def test_kl_entropy_bonus_and_sequence_means_come_out_as_written(tiny_model: Pat
             rewards = torch.tensor([float(other.reward or 0) for other in group.trajectories]).double()
             spread = rewards.std(correction=0) + 1e-4
             value = 0.0 if number == 2 else float((rewards[member] - rewards.mean()) / spread)
-            kl = (far - current).exp() - 1 - (far - current)
-            loss = -weight * (current - current.detach()).exp() * value + 0.3 * kl
+            kl = (far - current).exp() - 1 - (far - current)  # the metric is k3, the loss has k2
+            loss = -weight * (current - current.detach()).exp() * value + 0.3 * (current - far).square() / 2
             loss = loss - 0.05 * plain_entropy(policy, prompt, completion)
             total = total + loss.mean() / 12
             kl_sum, tokens = kl_sum + float(kl.sum()), tokens + len(completion)
@@ -102,11 +103,12 @@ def test_kl_entropy_bonus_and_sequence_means_come_out_as_written(tiny_model: Pat
     assert second.metrics["policy/reference_kl"] > 1e-3
 
 
-def test_a_kl_term_also_pulls_on_groups_that_teach_nothing(tiny_model: Path, ranks: Ranks) -> None:
+def test_kl_and_entropy_also_pull_on_groups_that_teach_nothing(tiny_model: Path, ranks: Ranks) -> None:
     solved = batch(tiny_model)[2:3] * 4
     one = learner(tiny_model, ranks, spec({"kl": {"coefficient": 0.1}}))
     step(one, batch(tiny_model))
     assert step(one, solved).grad_norms[0] > 1e-4
+    assert step(learner(tiny_model, ranks, spec({"entropy_bonus": 0.1})), solved).grad_norms[0] > 1e-4
     assert step(learner(tiny_model, ranks, spec({})), solved).grad_norms == [0.0]
 
 
@@ -150,6 +152,44 @@ def test_the_critic_learns_the_returns_and_advantages_shrink(tiny_model: Path, r
     assert outcomes[-1].metrics["advantage/std"] < outcomes[0].metrics["advantage/std"]
 
 
+def test_the_optimizers_are_what_the_section_asks_for(tiny_model: Path, ranks: Ranks) -> None:
+    asked = {
+        "adam_betas": (0.8, 0.7), "adam_epsilon": 1e-5, "weight_decay": 0.3, "offload_optimizer": True,
+        "learning_rate": 2e-3, "warmup_steps": 4,
+    }  # fmt: skip
+    one = learner(tiny_model, ranks, spec(PPO, **asked))
+    metrics = step(one, batch(tiny_model), version=1).metrics
+    assert metrics["optim/learning_rate"] == pytest.approx(1e-3)  # the second of four steps of warm-up
+    assert metrics["optim/critic_learning_rate"] == pytest.approx(1.5e-3)
+    assert one.critic is not None
+    for optimizer, rate in ((one.optimizer, 1e-3), (one.critic.optimizer, 1.5e-3)):
+        assert isinstance(optimizer, OffloadedAdamW)
+        for group in optimizer.param_groups:
+            assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.8, 0.7), 1e-5, 0.3)
+            assert group["lr"] == pytest.approx(rate)
+
+
+def test_gradients_are_clipped_to_the_norms_of_the_spec(tiny_model: Path, ranks: Ranks) -> None:
+    """What the optimizers step with, while the norms that are told are those before."""
+    clipped = {**PPO, "critic": {**PPO["critic"], "max_grad_norm": 0.02}}  # type: ignore[dict-item]
+    one = learner(tiny_model, ranks, spec(clipped, max_grad_norm=0.01))
+    assert one.critic is not None
+    norms: list[float] = []
+    for optimizer, parameters in (
+        (one.optimizer, one.parameters),
+        (one.critic.optimizer, one.critic.parameters),
+    ):
+
+        def noted(optimizer: Any, *_: Any, parameters: Any = parameters) -> None:
+            norms.append(math.sqrt(sum(float(each.grad.to_local().square().sum()) for each in parameters)))
+
+        optimizer.register_step_pre_hook(noted)
+    outcome = step(one, batch(tiny_model))
+    assert norms == pytest.approx([0.01, 0.02], rel=1e-4)
+    assert outcome.grad_norms[0] > 0.1 and outcome.critic_grad_norms[0] > 0.1
+    assert outcome.metrics["optim/grad_norm_clipped_share"] == 1.0
+
+
 def test_while_the_critic_learns_alone_the_policy_stays_to_the_bit(tiny_model: Path, ranks: Ranks) -> None:
     alone = {**PPO, "critic": {**PPO["critic"], "alone_steps": 1}}  # type: ignore[dict-item]
     one = learner(tiny_model, ranks, spec(alone, weight_decay=0.1))
@@ -188,6 +228,9 @@ def test_kl_in_the_reward_lowers_the_return_of_tokens_that_left_the_reference(
     one = learner(tiny_model, ranks, spec(plus_plus))
     first, second = (step(one, batch(tiny_model), version=version) for version in range(2))
     assert first.finite and second.finite
+    # At first policy and reference are one: a KL of 0, whose gradient in the loss would not be 0.
+    without = step(learner(tiny_model, ranks, spec({"advantage": plus_plus["advantage"]})), batch(tiny_model))
+    assert first.grad_norms == pytest.approx(without.grad_norms, rel=1e-5)
     for outcome in (first, second):  # normalised over the batch's tokens
         assert outcome.metrics["advantage/mean"] == pytest.approx(0.0, abs=1e-5)
         assert outcome.metrics["advantage/std"] == pytest.approx(1.0, abs=1e-2)

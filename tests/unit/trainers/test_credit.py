@@ -1,0 +1,85 @@
+"""From rewards of the batch to advantages and returns of one rank's tokens, by hand.
+
+Two sequences in one microbatch: two tokens of group 0, member 1, whose reward is 1; one token of group 1, member 0,
+whose reward is 0. The others of their groups are on another rank.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from oolong.contracts.run_spec import AlgorithmSection
+from trainers.rl.columns import token_columns
+from trainers.rl.credit import Credit, Passes, gae_credit, outcome_credit
+from trainers.rl.plan import Microbatch, TrainingSequence
+
+REWARDS = [[9.0, 1.0], [0.0, 9.0]]
+COLUMNS = token_columns(
+    Microbatch(
+        [
+            TrainingSequence(
+                group=group, member=member, tokens=[7] * (length + 1), loss_at=list(range(1, length + 1)),
+                behaviour_logprobs=[0.0] * length, versions=[0] * length,
+            )
+            for group, member, length in ((0, 1, 2), (1, 0, 1))
+        ]
+    ),
+    version=0,
+    device=torch.device("cpu"),
+)  # fmt: skip
+PROXIMAL = torch.tensor([-1.0, -1.0, -2.0])
+REFERENCE = torch.tensor([-1.5, -1.0, -1.0])  # d = 0.5, 0, -1
+
+
+def credit(
+    passes: Passes, *, kl: dict[str, Any] | None = None, critic: bool = False, **advantage: Any
+) -> Credit:
+    section = {"estimator": "gae", "mean": "none", "std": "none", **advantage}
+    algorithm = AlgorithmSection.model_validate(
+        {"advantage": section, "kl": kl, "critic": {} if critic else None}
+    )
+    [found] = gae_credit([COLUMNS], [passes], REWARDS, algorithm, list)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("estimator", "returns"),
+    [
+        ("k1", [0.75, 1.0, 0.5]),
+        ("k2", [0.9375, 1.0, -0.25]),
+    ],  # beta 0.5: less (0.25, 0, -0.5), (0.0625, 0, 0.25)
+)
+def test_kl_in_the_reward_is_subtracted_at_every_token_and_the_reward_comes_at_the_last(
+    estimator: str, returns: list[float]
+) -> None:
+    kl = {"coefficient": 0.5, "estimator": estimator, "place": "reward"}
+    found = credit(Passes(proximal=PROXIMAL, reference=REFERENCE), kl=kl)
+    assert found.returns is not None
+    assert found.returns.tolist() == found.advantages.tolist() == pytest.approx(returns)
+
+
+def test_kl_in_the_loss_leaves_the_rewards_alone() -> None:
+    found = credit(Passes(proximal=PROXIMAL, reference=REFERENCE), kl={"coefficient": 0.5, "place": "loss"})
+    assert found.advantages.tolist() == [1.0, 1.0, 0.0]
+
+
+def test_values_gamma_and_lambda_are_the_runs_and_returns_are_not_normalised() -> None:
+    """gamma = lambda = 1/2: deltas 0.5 * 0.25 - 0.5, 1 - 0.25 and 0 - 0.1; the first carries 1/4 of the second."""
+    given = Passes(proximal=PROXIMAL, values=torch.tensor([0.5, 0.25, 0.1]))
+    found = credit(given, critic=True, gamma=0.5, gae_lambda=0.5, mean="group")
+    assert found.returns is not None
+    assert found.returns.tolist() == pytest.approx([0.5 - 0.1875, 1.0, 0.0])
+    middle = (0.75 - 0.1875) / 2
+    assert found.advantages.tolist() == pytest.approx([-0.1875 - middle, 0.75 - middle, 0.0])
+
+
+def test_every_token_has_the_outcome_of_its_own_trajectory() -> None:
+    plain = AlgorithmSection.model_validate({"advantage": {"mean": "none", "std": "none"}})
+    [found] = outcome_credit([COLUMNS], REWARDS, plain)
+    assert found.advantages.tolist() == [1.0, 1.0, 0.0] and found.returns is None
+    centred = AlgorithmSection.model_validate({"advantage": {"mean": "group", "std": "none"}})
+    [found] = outcome_credit([COLUMNS], REWARDS, centred)
+    assert found.advantages.tolist() == [-4.0, -4.0, -4.5]

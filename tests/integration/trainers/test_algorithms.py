@@ -70,6 +70,20 @@ def test_a_run_with_critic_reference_and_own_loss_tells_of_each(whole: Any) -> N
     assert parts == pytest.approx(seconds["step_total"], rel=0.02)
 
 
+def test_the_critic_learns_from_rewards_after_the_overlong_penalty(whole: Any) -> None:
+    """At first all values are 0: a token's return is the shaped reward, times 0.95 for each token after it."""
+    total, tokens = 0.0, 0
+    for group in BATCHES(0):
+        for one in group.trajectories:
+            length = len(one.token_ids)
+            shaped = one.reward - min(1.0, max(0.0, (length - (112 - 100)) / 100))
+            total += shaped * (1 - 0.95**length) / 0.05
+            tokens += length
+    first = whole.points()[1]
+    assert first["value/return_mean"] == pytest.approx(total / tokens, rel=1e-5)
+    assert first["optim/critic_learning_rate"] == 1e-3 != first["optim/learning_rate"]
+
+
 def test_a_resume_with_critic_and_reference_is_bit_equal(
     start_trainer: Callable[..., Any], whole: Any, own_loss: dict[str, str]
 ) -> None:
@@ -98,10 +112,12 @@ def test_a_loss_that_raises_ends_the_run_with_its_line(
 ) -> None:
     small = {
         **FULL,
-        "algorithm": {"loss_function": "mine@1"},
+        "algorithm": {"loss_function": "mine@1", "options": {"mood": 3.0}},
         "trainer": {**FULL["trainer"], "total_train_steps": 1},
     }
-    faulty = source(tmp_path, "def loss(tokens, settings):\n    return tokens.rewards\n")
+    faulty = source(
+        tmp_path, "def loss(tokens, settings, *, mood=0.0):\n    return mood and tokens.rewards\n"
+    )
     with ScriptedController(BATCHES) as controller:
         run = start_trainer(small, controller_url=controller.url, source_files=faulty)
         assert run.finish() == 1

@@ -17,6 +17,8 @@ from tests.integration.trainers.rank_program import OPTIONS
 from tests.integration.trainers.scripted_controller import ScriptedController, recorded_batches
 from tests.support.ports import reserve_port
 from trainers import checkpoint
+from trainers.models.flops import flops_of_model
+from trainers.rl.plan import flops_imbalance, plan_batch
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).with_name("rank_program.py")
@@ -153,7 +155,9 @@ def test_bfloat16_computes_the_same_losses_roughly_and_keeps_float32_masters(
     assert rough["masters"] == ["torch.float32"]
 
 
-def test_a_checkpoint_of_two_ranks_resumes_on_one(start_trainer: Callable[..., Any]) -> None:
+def test_a_checkpoint_of_two_ranks_resumes_on_one(
+    start_trainer: Callable[..., Any], tiny_model: Path
+) -> None:
     spec = {
         "rollout": {"group_size": 4},
         "trainer": {"total_train_steps": 2, "groups_per_step": 4, "minibatches": 2},
@@ -165,6 +169,13 @@ def test_a_checkpoint_of_two_ranks_resumes_on_one(start_trainer: Callable[..., A
         assert two.finish() == 0, two.log
     first = two.directory / "checkpoints" / "step-00000001"
     assert len(list((first / "state").glob("*.distcp"))) == 2
+    flops = flops_of_model(tiny_model)
+    for version in range(2):
+        plans = plan_batch(
+            batches(version), version=version, ranks=2, minibatches=2, token_budget=4096, flops=flops
+        )
+        told = two.points()[version + 1]["pack/flops_imbalance"]
+        assert told == pytest.approx(flops_imbalance(plans, flops)) and told > 1.0
     with ScriptedController(batches, trained=4) as controller:
         one = start_trainer(spec, controller_url=controller.url, resume_directory=str(first))
         assert one.finish() == 0, one.log

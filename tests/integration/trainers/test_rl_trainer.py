@@ -22,6 +22,7 @@ from oolong.contracts.metrics import METRICS
 from tests.integration.trainers.scripted_controller import ScriptedController, recorded_batches
 from tests.support.waiting import wait_until
 from trainers import checkpoint
+from trainers.models.export import write_json
 from trainers.rl.controller import ControllerClient, ControllerRefused
 
 SMALL: dict[str, Any] = {
@@ -81,6 +82,24 @@ def test_a_run_announces_trains_checkpoints_and_closes_its_account(
     )
 
 
+def test_a_run_checks_once_that_its_model_packs_and_tells_how_its_rows_were_filled(
+    whole: tuple[Any, ScriptedController],
+) -> None:
+    run, _ = whole
+    assert run.log.count("packing: log-probabilities of packed and lone sequences differ by at most") == 1
+    for step, values in run.points().items():
+        groups = BATCHES(step - 1)
+        lengths = [
+            [len(group.prompt_token_ids) + len(one.token_ids) for one in group.trajectories]
+            for group in groups
+        ]
+        halves = [sum(map(sum, lengths[:2])), sum(map(sum, lengths[2:]))]  # tokens of the two minibatches
+        assert values["pack/tokens"] == sum(halves)
+        assert values["pack/microbatches"] >= sum(-(-tokens // 256) for tokens in halves)
+        assert values["pack/bin_use"] == pytest.approx(sum(halves) / (values["pack/microbatches"] * 256))
+        assert values["pack/flops_imbalance"] == pytest.approx(1.0)
+
+
 def test_the_phases_of_each_step_add_up_to_the_time_between_its_records(
     whole: tuple[Any, ScriptedController],
 ) -> None:
@@ -118,7 +137,7 @@ def test_resume_is_bit_equal_on_recorded_batches(
     snapshot = msgspec.msgpack.decode((middle / "controller.msgpack").read_bytes())
     with ScriptedController(BATCHES, trained=snapshot["trained"]) as controller:
         resumed = start_trainer(
-            SMALL,
+            {**SMALL, "seed": 77},  # of no use to a resume: the random state is the checkpoint's
             controller_url=controller.url,
             resume_directory=str(middle),
             attempt_number=2,
@@ -139,7 +158,7 @@ def test_resume_is_bit_equal_on_recorded_batches(
     assert records[1].parent == checkpoint.verify(middle)[1]
 
 
-@pytest.mark.parametrize("damage", ["a byte of the state", "another ledger"])
+@pytest.mark.parametrize("damage", ["a byte of the state", "another ledger", "another kind"])
 def test_a_resume_from_something_else_than_its_checkpoint_is_refused(
     start_trainer: Callable[..., Any], whole: tuple[Any, ScriptedController], tmp_path: Path, damage: str
 ) -> None:
@@ -149,6 +168,12 @@ def test_a_resume_from_something_else_than_its_checkpoint_is_refused(
     if damage == "a byte of the state":
         flip_a_byte(next((resume / "state").glob("*.distcp")))
         trained, said = 12, "does not have the sha256 of its manifest"
+    if damage == "another kind":
+        record, _ = checkpoint.verify(resume)
+        write_json(resume / "trainer.json", msgspec.structs.replace(record, kind="sft"))
+        (resume / "MANIFEST.json").unlink()
+        write_json(resume / "MANIFEST.json", checkpoint.Manifest(step=3, files=checkpoint._table(resume)))
+        trained, said = 12, "is a checkpoint of kind 'sft', not of an rl run"
     with ScriptedController(BATCHES, trained=trained) as controller:
         run = start_trainer(SMALL, controller_url=controller.url, resume_directory=str(resume))
         assert run.finish() == 1

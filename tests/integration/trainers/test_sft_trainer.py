@@ -48,6 +48,7 @@ def test_it_stops_at_the_wanted_accuracy_and_greedy_decoding_agrees(
     run = start_trainer(spec(steps=400, stop_at_greedy_accuracy=1.0), dataset_file=str(dataset))
     assert run.finish() == 0, run.log
     [summary] = [line.value for line in run.lines() if type(line).__name__ == "Summary"]
+    assert run.log.count("packing: log-probabilities of packed and lone sequences differ") == 1
     assert summary["greedy_accuracy"] == 1.0 and summary["steps"] < 400 and summary["seed"] == 5
     [line] = [line for line in run.lines() if type(line).__name__ == "CheckpointLine"]
     record, _ = checkpoint.verify(Path(line.directory))

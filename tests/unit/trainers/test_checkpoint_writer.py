@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from trainers import checkpoint
-from trainers.checkpoint import CheckpointIncomplete, CheckpointWriter, TrainerRecord
+from trainers.checkpoint import CheckpointIncomplete, CheckpointWriter, NoValidCheckpoint, TrainerRecord
+from trainers.models.critic import load_critic
 from trainers.models.optimizer import make_adamw
 from trainers.models.policy import Policy, load_policy
 from trainers.models.shard import full_tensors, shard
@@ -130,3 +131,28 @@ def test_parts_that_other_nodes_wrote_elsewhere_are_missed(
         CheckpointIncomplete, match=r"1 of 1 parts are not in .* filesystem that all of them share"
     ):
         written.writer.finish()
+
+
+def test_the_newest_are_kept_and_no_more(written: Written, tmp_path: Path) -> None:
+    for step in (3, 4, 5):
+        written.begin(step)
+        written.writer.finish()
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == [
+        "step-00000004",
+        "step-00000005",
+    ]
+
+
+def test_a_run_with_a_critic_does_not_resume_from_a_checkpoint_without(
+    written: Written, tiny_model: Path
+) -> None:
+    written.begin(6)
+    committed = written.writer.close()
+    assert committed is not None
+    critic = shard(load_critic(tiny_model), written.ranks.mesh)
+    optimizer = make_adamw(critic.parameters(), learning_rate=0.1, betas=(0.9, 0.99))
+    with pytest.raises(NoValidCheckpoint, match="holds no critic, and the run has one"):
+        checkpoint.load_state(
+            committed.directory, policy=written.policy, optimizer=written.optimizer,
+            critic=(critic, optimizer), ranks=written.ranks,
+        )  # fmt: skip

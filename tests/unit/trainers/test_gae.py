@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 
@@ -81,3 +83,15 @@ def test_normalisation_over_groups_sees_its_own_group_alone_and_ranks_add_up() -
     found = normalised([mine, other], [0, 1], group_count=2, section=section, total=total)
     assert found[0].tolist() == [-1, 1]
     assert found[1].tolist() == pytest.approx([8 - 10 / 3])
+
+
+def test_the_spread_of_a_batch_is_that_of_all_ranks() -> None:
+    """Here one token of advantage 1, on another rank one of 3: mean 2, variance 1."""
+    section = AdvantageSection(estimator="gae", mean="batch", std="batch", epsilon=1e-9)
+    elsewhere = iter([[1.0], [3.0], [1.0]])  # its count, sum and sum of squares about the mean
+
+    def total(values: Sequence[float]) -> list[float]:
+        return [one + two for one, two in zip(values, next(elsewhere), strict=True)]
+
+    [found] = normalised([tensor(1)], [0], group_count=1, section=section, total=total)
+    assert found.tolist() == pytest.approx([-1.0])

@@ -16,6 +16,7 @@ from tests.unit.trainers.test_learner import batch, plain_logprobs
 from trainers.algorithms.losses import LossTokens, TokenLoss
 from trainers.models.critic import load_critic
 from trainers.models.optimizer import OffloadedAdamW
+from trainers.models.packing import pack
 from trainers.models.policy import Policy, load_policy
 from trainers.models.shard import full_tensors, shard
 from trainers.ranks import Ranks
@@ -103,6 +104,22 @@ def test_kl_entropy_bonus_and_sequence_means_come_out_as_written(tiny_model: Pat
     assert second.metrics["policy/reference_kl"] > 1e-3
 
 
+def test_weights_of_sequences_are_told_apart_across_microbatches(tiny_model: Path, ranks: Ranks) -> None:
+    groups, policy = batch(tiny_model), load_policy(tiny_model)
+    over = tokens = 0
+    for group in groups:
+        for one in group.trajectories:
+            own = plain_logprobs(policy, group.prompt_token_ids, one.token_ids).detach()
+            over += len(one.token_ids) * float(
+                (own - torch.tensor(one.behaviour_logprobs)).mean() > math.log(1.02)
+            )
+            tokens += len(one.token_ids)
+    capped = {"behaviour_weight": {"mode": "cap", "level": "sequence_mean", "limit": 1.02}}
+    outcome = step(learner(tiny_model, ranks, spec(capped)), groups)
+    assert outcome.metrics["pack/microbatches"] > 2 and 0.1 < over / tokens < 0.9
+    assert outcome.metrics["weight/masked_share"] == pytest.approx(over / tokens)
+
+
 def test_kl_and_entropy_also_pull_on_groups_that_teach_nothing(tiny_model: Path, ranks: Ranks) -> None:
     solved = batch(tiny_model)[2:3] * 4
     one = learner(tiny_model, ranks, spec({"kl": {"coefficient": 0.1}}))
@@ -141,6 +158,26 @@ def test_a_new_critic_values_everything_at_zero_and_its_first_loss_is_that_of_th
     assert outcome.metrics["value/return_mean"] == pytest.approx(sum(returns) / len(returns))
     assert outcome.metrics["value/explained_variance"] == pytest.approx(0.0, abs=1e-9)
     assert outcome.metrics["advantage/mean"] == pytest.approx(sum(returns) / len(returns))
+
+
+def test_a_value_is_of_the_state_before_its_token(tiny_model: Path) -> None:
+    critic = load_critic(tiny_model)
+    torch.nn.init.normal_(critic.value_head.weight, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        values, changed = (critic(pack([[5, 6, 7, last]], [[2, 3]])) for last in (8, 9))
+        earlier = critic(pack([[5, 6, 4, 8]], [[2, 3]]))
+    assert torch.equal(values, changed)
+    assert torch.equal(values[:1], earlier[:1]) and not torch.equal(values[1:], earlier[1:])
+
+
+def test_values_are_clipped_about_those_before_the_step(tiny_model: Path, ranks: Ranks) -> None:
+    """The second minibatch finds values that the first has moved, most of them towards their returns."""
+    for clip, clipped in ((1e-6, True), (1e3, False)):
+        near = {**PPO, "critic": {"learning_rate": 3e-3, "clip": clip}}
+        outcome = step(
+            learner(tiny_model, ranks, spec(near, minibatches=2)), batch(tiny_model), minibatches=2
+        )
+        assert (outcome.metrics["value/clip_share"] > 0.1) is clipped
 
 
 def test_the_critic_learns_the_returns_and_advantages_shrink(tiny_model: Path, ranks: Ranks) -> None:

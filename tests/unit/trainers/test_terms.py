@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.run_spec import AlgorithmSection, BehaviourWeightSection, OverlongSection
@@ -31,6 +33,19 @@ def test_a_weight_over_its_limit_is_masked_capped_or_kept() -> None:
     assert weights(mode="none", limit=2.5) == pytest.approx([3, 0.5, 2, 4, 1])
 
 
+def test_only_a_weight_over_the_limit_is_limited_and_none_where_nothing_is() -> None:
+    at_the_limit = torch.zeros(5, dtype=torch.float64)  # w = 1
+    for mode, limited in (("mask", False), ("cap", False), ("none", False)):
+        section = BehaviourWeightSection.model_validate({"mode": mode, "limit": 1.0})
+        found = behaviour_weights(at_the_limit, SEQUENCE, 2, section, list)
+        assert found.used.tolist() == [1.0] * 5 and bool(found.limited.any()) is limited
+    for mode, limited in (("mask", True), ("cap", True), ("none", False)):
+        section = BehaviourWeightSection.model_validate({"mode": mode, "limit": 1.5})
+        found = behaviour_weights(LOG_WEIGHT, SEQUENCE, 2, section, list)
+        assert found.limited.tolist() == [limited, False, limited, limited, False]
+        assert found.raw.tolist() == pytest.approx([3, 0.5, 2, 4, 1])
+
+
 def test_the_weight_of_a_sequence_is_the_product_of_its_tokens_or_its_root() -> None:
     assert weights(mode="none", level="sequence") == pytest.approx([1.5, 1.5, 8, 8, 8])
     assert weights(mode="none", level="sequence_mean") == pytest.approx([1.5**0.5] * 2 + [2.0] * 3)
@@ -49,6 +64,14 @@ def test_the_second_moment_is_brought_under_its_bound_by_as_few_tokens_as_will_d
     assert float(smallest_masked) >= float(kept.max())
     assert float(torch.cat([kept, smallest_masked[None]]).mean()) > 0.04
     assert bool((found.used[found.limited] == 0).all())
+
+    def with_many_fresh_ones_elsewhere(values: Sequence[float]) -> list[float]:
+        return [values[0] + 1e6, values[1]]
+
+    everywhere = behaviour_weights(
+        log_weight, torch.zeros(500, dtype=torch.long), 1, section, with_many_fresh_ones_elsewhere
+    )
+    assert not everywhere.limited.any()
 
 
 def test_a_batch_within_the_second_moment_bound_keeps_every_token() -> None:
@@ -160,6 +183,13 @@ def test_nearly_overlong_completions_lose_reward_and_the_batch_itself_is_left_al
     metrics = shaping_metrics([GROUP], algorithm, max_new_tokens=10)
     assert metrics["length/overlong_share"] == pytest.approx(2 / 3)
     assert metrics["reward/overlong_penalty_mean"] == pytest.approx(-0.5)
+
+
+def test_what_an_environment_wrote_makes_no_completion_overlong() -> None:
+    turns = replace(GROUP.trajectories[2], loss_mask=[1] * 4 + [0] * 3 + [1] * 3)
+    algorithm = AlgorithmSection(overlong=OverlongSection(margin_tokens=2))
+    [found] = shaped([replace(GROUP, trajectories=[turns])], algorithm, max_new_tokens=10)
+    assert found.trajectories[0].reward == 1.0
 
 
 def test_without_shaping_the_groups_are_the_groups() -> None:

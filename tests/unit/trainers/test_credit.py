@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from oolong.contracts.run_spec import AlgorithmSection
-from trainers.rl.columns import token_columns
+from trainers.rl.columns import StepColumns, heard, token_columns
 from trainers.rl.credit import Credit, Passes, gae_credit, outcome_credit
 from trainers.rl.plan import Microbatch, TrainingSequence
 
@@ -83,3 +83,14 @@ def test_every_token_has_the_outcome_of_its_own_trajectory() -> None:
     centred = AlgorithmSection.model_validate({"advantage": {"mean": "group", "std": "none"}})
     [found] = outcome_credit([COLUMNS], REWARDS, centred)
     assert found.advantages.tolist() == [-4.0, -4.0, -4.5]
+
+
+def test_a_sequence_is_heard_whole_as_soon_as_one_of_its_tokens_has_an_advantage() -> None:
+    values = torch.arange(3.0)
+    step = StepColumns(
+        proximal=values, behaviour=values, weights=values, advantages=torch.tensor([0.0, 1.0, 0.0]), scale=values,
+        lag=COLUMNS.lag, sequence=COLUMNS.sequence, reference=None,
+    )  # fmt: skip
+    row, part = heard(COLUMNS, step)
+    assert row.seqlens == [3] and row.targets.numel() == 2
+    assert part.advantages.tolist() == [0.0, 1.0] and part.weights.tolist() == [0.0, 1.0]

@@ -104,6 +104,18 @@ def test_kl_entropy_bonus_and_sequence_means_come_out_as_written(tiny_model: Pat
     assert second.metrics["policy/reference_kl"] > 1e-3
 
 
+def test_a_constant_denominator_is_of_sequences_and_the_length_limit_or_what_is_given(
+    tiny_model: Path, ranks: Ranks
+) -> None:
+    groups = batch(tiny_model)
+    tokens = sum(len(one.token_ids) for group in groups for one in group.trajectories)
+    [mean] = step(learner(tiny_model, ranks, spec({})), groups).minibatch_losses
+    for given, wanted in ((None, 50), (7, 7)):  # rollout.max_new_tokens is 50
+        constant = spec({"loss_normalisation": "constant", "loss_constant_tokens": given})
+        [loss] = step(learner(tiny_model, ranks, constant), groups).minibatch_losses
+        assert loss * 12 * wanted == pytest.approx(mean * tokens, rel=1e-4)
+
+
 def test_weights_of_sequences_are_told_apart_across_microbatches(tiny_model: Path, ranks: Ranks) -> None:
     groups, policy = batch(tiny_model), load_policy(tiny_model)
     over = tokens = 0

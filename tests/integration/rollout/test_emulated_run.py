@@ -6,8 +6,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from oolong.contracts.telemetry import Points
 from tests.bench.emulated import check
 from tests.bench.emulated_run import EmulatedSetting, run_emulated
+from tests.support.outboxes import written_lines
 from tests.tools.local_attempt import node_python, tiny_model
 
 SMALL = EmulatedSetting(
@@ -30,6 +34,17 @@ def test_a_small_emulated_run_is_interrupted_trains_and_accounts_for_its_time(tm
     # Of the whole run: in a window of three steps a load may find nothing that runs.
     readings = (tmp_path / "run").rglob("engine-readings.jsonl")
     assert any("re_prefill" in json.loads(file.read_text().splitlines()[-1])["seconds"] for file in readings)
+    # The window begins where the warm-up ends.
+    steps = {
+        line.x: line
+        for line in written_lines(tmp_path / "run" / "attempt" / "jobs" / "trainer-0")
+        if isinstance(line, Points) and "time/step_seconds" in line.values
+    }
+    first, last = SMALL.warm_steps, SMALL.warm_steps + SMALL.steps
+    real_seconds = steps[last].at - steps[first].at
+    assert measured.wall_seconds * SMALL.real_seconds_per_second == pytest.approx(real_seconds)
+    emitted = sum(steps[x].values["perf/trained_tokens"] for x in range(first + 1, last + 1))
+    assert measured.tokens == emitted * SMALL.emulation.device.tokens_per_emitted
     # The trainer cannot be faster than the device that it stands for.
     trajectories = SMALL.groups_per_step * SMALL.group_size * measured.steps
     device = SMALL.emulation.device

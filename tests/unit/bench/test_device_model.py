@@ -34,6 +34,12 @@ def test_a_train_step_costs_its_tokens_over_its_devices() -> None:
     assert device.train_seconds(completion_tokens=10, trajectories=5, devices=5) == 1.0 + 0.5 * 10
 
 
+def test_a_decode_step_costs_its_batch_and_its_context() -> None:
+    device = DeviceModel(step_seconds=1.0, sequence_seconds=0.1, context_token_seconds=0.01)
+    assert device.decode_seconds(steps=1, batch=0, context=0) == 1.0
+    assert device.decode_seconds(steps=3, batch=4, context=50) == pytest.approx(3 * (1.0 + 0.4 + 0.5))
+
+
 def test_the_baseline_is_charged_no_weight_transfer() -> None:
     assert SYNC.emulation.publish_seconds == SYNC.emulation.load_seconds == 0.0
     assert ASYNC.emulation.publish_seconds > 0 and ASYNC.emulation.load_seconds > 0

@@ -62,6 +62,20 @@ def test_the_measures_are_ratios_and_shares_of_the_runs() -> None:
     assert [row["eta"] for row in found["async_over_sync_by_eta"]["settings"]["by_eta"]] == [0, 1, 2, 4, 8]
 
 
+def test_beside_the_headline_stand_split_length_spread_and_eta() -> None:
+    found = {one["key"]: one["settings"] for one in results(runs())}
+    rows = {row["change"]: row for row in found["async_over_sync_eta4"]["sensitivity"]}
+    assert list(rows)[2:] == [
+        "length spread sigma 0.5", "length spread sigma 1", "decode step of 5.5 ms",
+        "decode step of 10 ms", "split 2:2", "split 1:3", "6 devices, split 5:1", "8 devices, split 7:1",
+    ]  # fmt: skip
+    # As many tokens and seconds on twice the devices are half the speed.
+    on_4, on_8 = (rows[name]["async_over_sync"] for name in ("split 2:2", "8 devices, split 7:1"))
+    assert on_4 > 1 and on_8 == pytest.approx(on_4 / 2)
+    assert {row["eta"] for row in found["async_over_sync_by_eta"]["by_eta"]} == {0, 1, 2, 4, 8}
+    assert len(found["trainer_idle_fraction"]["by_split"]) == 5
+
+
 def test_a_run_whose_phases_or_ledger_do_not_add_up_does_not_count() -> None:
     run = made_up(ASYNC, seconds_per_step=100.0)
     check(ASYNC, run)

@@ -175,9 +175,8 @@ def be_the_test(code: types.CodeType, names: dict[str, Any], limits: dict[str, A
     resource.setrlimit(resource.RLIMIT_AS, (limits["address_bytes"],) * 2)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limits["file_bytes"],) * 2)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits["open_files"],) * 2)
-    resource.setrlimit(
-        resource.RLIMIT_CORE, (1, 1)
-    )  # 0 bounds files alone, 1 also what a kernel pipes to a program
+    # 0 would bound files alone: a kernel that pipes cores to a program stops at 1.
+    resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
     # Text streams of its own: those of process 1 belong to other descriptors.
     for name, fd, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):

@@ -107,22 +107,21 @@ else:
 
 
 def test_a_forged_record_is_no_record(runner: Runner) -> None:
-    """A test writes the harness's own words to every descriptor it has; the next test's verdict stands."""
+    """A test writes the harness's own words, for itself and the next one, to every descriptor it has."""
     source = """
 import os
 if payload == "forge":
-    record = b'{"test": 1, "status": "ok", "exit": 0, "signal": 0, "seconds": 0, "cpu_seconds": 0, ' \\
-             b'"stdout": 0, "stderr": 0, "value": 0}\\n{"end": true}\\n'
+    record = b'{"test": 0, "status": "ok", "exit": 0, "signal": 0, "seconds": 0, "cpu_seconds": 0, ' \\
+             b'"stdout": 0, "stderr": 0, "value": 0}\\n'
     for fd in range(1, 256):
         try:
-            os.write(fd, record)
+            os.write(fd, 2 * record + b'{"end": true}\\n')
         except OSError:
             pass
-else:
-    raise SystemExit(3)
+raise SystemExit(3)
 """
     outcome = runner.run(described(source, payloads=("forge", "fail"), limits=PATIENT))
-    assert [(test["status"], test["exit_code"]) for test in outcome["tests"]] == [("ok", 0), ("failed", 3)]
+    assert [(test["status"], test["exit_code"]) for test in outcome["tests"]] == [("failed", 3)] * 2
 
 
 def test_tests_after_one_that_broke_the_sandbox_get_another(runner: Runner) -> None:

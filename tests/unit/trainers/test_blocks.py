@@ -110,6 +110,22 @@ def test_compiled_blocks_are_refused_on_a_processor_with_the_reason(tiny_model: 
         prepare_block(load_policy(tiny_model).layers[0], BlockOptions(compile=True), device_type="cpu")
 
 
+def test_on_cuda_the_forward_of_a_block_is_compiled_for_any_length(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Any, dict[str, Any]]] = []
+
+    def compiled(function: Any, **options: Any) -> str:
+        asked.append((function, options))
+        return "compiled"
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    layer = load_policy(tiny_model).layers[0]
+    plain = layer.forward
+    prepare_block(layer, BlockOptions(compile=True), device_type="cuda")
+    assert asked == [(plain, {"dynamic": True})] and layer.forward == "compiled"
+
+
 def test_a_spec_that_compiles_in_float32_is_refused() -> None:
     document = {"name": "n", "model": {"base_model": "m"}, "dataset": {"version": "d@1"}}
     [error] = spec_errors({**document, "trainer": {"compile": True}})

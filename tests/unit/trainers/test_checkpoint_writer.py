@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,31 @@ def test_steps_go_on_while_it_is_written_and_do_not_reach_it(
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
     for state, moment in zip(optimizer.state.values(), moments, strict=True):
         assert torch.equal(state["exp_avg"].to_local(), moment)
+
+
+def test_a_checkpoint_is_begun_without_waiting_for_its_files(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Event()
+    saved = checkpoint.dcp.async_save
+
+    def late(state: object, **more: object) -> Future[object]:
+        real, told = saved(state, **more), Future()
+
+        def tell() -> None:
+            if begun.wait(60):
+                told.set_result(real.result())
+            else:
+                told.set_exception(AssertionError("it waits for the files"))
+
+        threading.Thread(target=tell, daemon=True).start()
+        return told
+
+    monkeypatch.setattr(checkpoint.dcp, "async_save", late)
+    written.begin(8)
+    begun.set()
+    committed = written.writer.finish()
+    assert committed is not None and checkpoint.verify(committed.directory)[0].step == 8
 
 
 def test_a_step_that_is_written_again_takes_the_place_of_the_first(written: Written) -> None:

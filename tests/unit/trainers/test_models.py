@@ -73,6 +73,10 @@ def test_a_version_published_again_replaces_what_an_earlier_attempt_left(
     assert not list(tmp_path.glob(".tmp-*"))
 
 
+def test_a_rank_that_keeps_nothing_gathers_all_the_same_and_holds_nothing(tiny_model: Path) -> None:
+    assert full_tensors(load_policy(tiny_model), dtype=torch.float32, keep=False) == {}
+
+
 def test_an_untied_head_is_exported(tmp_path: Path) -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 

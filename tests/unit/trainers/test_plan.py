@@ -122,6 +122,17 @@ def test_tokens_that_the_environment_wrote_are_context_and_no_targets() -> None:
     assert len(one.behaviour_logprobs) == len(one.versions) == 2
 
 
+def test_a_completion_out_of_the_loss_is_in_no_denominator_and_its_reward_stays() -> None:
+    truncated = trajectory(4, mask=[0] * 4, reward=0.25)
+    plans = plan_batch(
+        [group(0, trajectory(3), truncated)], version=3, ranks=2, minibatches=1, token_budget=64
+    )
+    for plan in plans:
+        [minibatch] = plan.minibatches
+        assert (minibatch.loss_tokens, minibatch.loss_sequences) == (3, 1)
+        assert plan.rewards == [[1.0, 0.25]]
+
+
 def test_rewards_of_the_whole_batch_reach_every_rank() -> None:
     groups = [
         group(0, trajectory(3, reward=1.0), trajectory(3, reward=0.0)),

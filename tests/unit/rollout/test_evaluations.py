@@ -270,6 +270,12 @@ def test_one_that_was_asked_for_is_made_good_under_its_name() -> None:
     assert pending.task_id == "asked-7-v1"
 
 
+def test_one_of_the_start_asks_for_itself() -> None:
+    run = Run(replace(PLAN, at_start=True))
+    assert run.controller.evaluations.pending is not None
+    assert run.controller.snapshot(0).unfinished_evaluation == ""
+
+
 def test_where_one_is_due_anyway_and_at_the_end_nothing_is_made_good() -> None:
     due, last = Run(), Run()
     for _ in range(2):

@@ -13,6 +13,7 @@ from gpu_agents.rewards.reward import Completion
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluation_scores import bootstrap, pass_at_k, score_evaluation, wilson
 from gpu_agents.rollout.controller.evaluations import SAME_VERSION_SECONDS, EvaluationPlan
+from gpu_agents.rollout.controller.telemetry import evaluation_values
 from oolong.contracts.rollout import (
     AckRequest,
     ClaimRequest,
@@ -92,6 +93,13 @@ def test_an_evaluation_has_avg_at_k_pass_at_k_and_greedy() -> None:
     assert scores.sampled_interval == bootstrap([1.0, 0.25, 0.0, 0.5]), "over the prompts' averages"
     best = scores.pass_at[4]
     assert (best.low, best.high) == wilson([1.0, 1.0, 0.0, 0.0])
+    told = evaluation_values(scores)
+    assert (told["eval/pass_at_k"], told["eval/pass_at_k_low"], told["eval/pass_at_k_high"]) == (
+        0.5, best.low, best.high,
+    )  # fmt: skip
+    assert (told["eval/sampled_low"], told["eval/sampled_high"]) == scores.sampled_interval
+    assert (told["eval/greedy_low"], told["eval/greedy_high"]) == scores.greedy_interval
+    assert (told["eval/greedy"], told["eval/sampled"], told["eval/truncated_share"]) == (0.25, 7 / 16, 0.25)
 
 
 # --- who does it, and when -----------------------------------------------------------------------------------

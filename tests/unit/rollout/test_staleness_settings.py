@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from gpu_agents.rollout.controller.consumption import DroppedTotals, LengthBias, measure_batch, share_over
+from gpu_agents.rollout.controller.telemetry import summary
 from oolong.contracts.rollout import Group, Trajectory
 from tests.unit.rollout.simulated_world import (
     World,
@@ -80,6 +81,11 @@ def test_the_histogram_of_what_was_dropped_counts_every_token_and_shows_the_leng
     assert bias.mean_dropped > 2 * bias.mean_kept, "the long ones are those that are too late"
     assert bias.kept_over_finished is not None
     assert bias.kept_over_finished < 0.95
+    told = summary(world.controller)["staleness"]
+    assert (told["mean_tokens_dropped"], told["mean_tokens_kept"]) == (bias.mean_dropped, bias.mean_kept)
+    assert told["dropped_token_histogram"] == {"stale": {str(lag): stale[lag] for lag in sorted(stale)}}
+    consumed = world.controller.consumed.by_token
+    assert told["token_histogram"] == {str(lag): consumed[lag] for lag in sorted(consumed)}
 
 
 @pytest.mark.parametrize("policy", ["keep", "wait"])

@@ -20,6 +20,7 @@ from gpu_agents.rollout.worker.loading import WeightLoader
 from gpu_agents.rollout.worker.options import WorkerOptions
 from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.rollout import Group, PublishedWeights, ScoreReply
+from oolong.contracts.telemetry import Histogram
 from oolong.workflow import Episode
 from tests.unit.rollout.harness import Harness
 from tests.unit.rollout.model_files import SHAPES, publish, write_rows
@@ -461,5 +462,11 @@ async def test_what_the_controller_leaves_in_its_outbox(
     summaries = {line.name: line.value for line in lines if type(line).__name__ == "Summary"}
     assert summaries["controller"]["ledger"]["balances"] and summaries["controller"]["tokens"]["balances"]
     assert sum(summaries["controller"]["staleness"]["histogram"].values()) == 24
+    told: Counter[str] = Counter()
+    for line in lines:
+        if isinstance(line, Histogram):
+            told[line.name] += sum(line.counts.values())
+    assert told["staleness/consumed_trajectories"] == told["length/response_tokens"] == 24
+    assert told["staleness/consumed_tokens"] == run.controller.tokens.counts().trained
     sample = next(line for line in lines if type(line).__name__ == "TrajectoryLine")
     assert "".join(sample.version_texts) == sample.completion

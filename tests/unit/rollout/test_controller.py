@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from gpu_agents.rollout.controller.claims import CLAIM_TTL_SECONDS
 from gpu_agents.rollout.controller.controller import Controller, OutOfOrder
@@ -385,6 +386,10 @@ def test_a_group_of_a_wrong_shape_is_refused(controller: Controller) -> None:
     group = finished_group(claimed, [])
     with pytest.raises(ValueError, match="four lists"):
         controller.submit(SubmitRequest(worker_id=ALICE, claim_id=claimed.claim_id, group=group), now=0.0)
+    whole = finished_group(claimed, [0, 0])
+    unscored = replace(whole, trajectories=[replace(t, reward=None) for t in whole.trajectories])
+    with pytest.raises(ValueError, match="member 0 has no reward"):
+        controller.submit(SubmitRequest(worker_id=ALICE, claim_id=claimed.claim_id, group=unscored), now=0.0)
     assert controller.ledger.counts().running == 1
 
 

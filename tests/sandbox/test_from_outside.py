@@ -114,6 +114,21 @@ def test_a_program_has_no_right_no_name_and_no_environment_of_the_service(runnin
     assert running.end().only.status is Status.OK
 
 
+def test_sandboxes_of_one_time_share_no_uid(sandbox: Sandbox) -> None:
+    if not sandbox.means.own_uid:
+        pytest.skip("needs root: the service switches to a uid of its own for each sandbox")
+    watched = Watched(sandbox.parts, sandbox.means, slots=2, first_uid=FIRST_UID)
+    one = Running(watched)
+    try:
+        other = Running(watched)
+        uids = [status_of(running.test)["Uid"].split()[0] for running in (one, other)]
+        other.end()
+        other.close()
+    finally:
+        one.close()
+    assert uids == [str(FIRST_UID), str(FIRST_UID + 1)]
+
+
 def test_each_limit_of_a_program_is_what_was_asked_for(running: Running) -> None:
     wanted = {
         "cpu time": ("600", "601"),

@@ -286,6 +286,8 @@ def test_more_than_one_in_a_hundred_is_too_many_unless_the_spec_says_otherwise(t
     assert max_error_share(job_of(document, tmp_path)) == 0.01
     document["reward"] = {"max_error_share": 0.2}
     assert max_error_share(job_of(document, tmp_path)) == 0.2
+    tested = {**document, "kind": "bench", "bench": {"rows": 4}}
+    assert max_error_share(job_of(tested, tmp_path)) == 1.0, "a reward's test sees every error"
 
 
 @pytest.mark.parametrize("reward", [{"name": "code"}, {"function": "mine@1"}], ids=["code", "function"])

@@ -27,6 +27,9 @@ def of(text: str, answer: str = "4") -> Completion:
         ("<think>a</think><think>b</think><answer>4</answer>", 0.0),
         ("<think>a<answer>4</answer></think>", 0.0),
         ("<think>a</think>", 0.0),
+        ("<think>a<think></think><answer>4</answer>", 0.0),
+        ("first <think>a</think><answer>4</answer>", 0.0),
+        ("<think>a</think> so <answer>4</answer>", 0.0),
     ],
 )
 def test_format_wants_each_tag_once_and_in_order(text: str, wanted: float) -> None:

@@ -91,7 +91,8 @@ def test_the_table_compares_each_seed_with_its_own_lag_0() -> None:
         return {
             "setting": {"objective": objective, "lag": lag, "seed": seed, "learning_rate": 1.0, "prompts": 2,
                         "steps": 1},
-            "reward": [reward, reward], "largest_weight": [1.0], "mean_abs_log_weight": [0.0], "nonfinite_steps": 0,
+            "reward": [0.0] * 20 + [2 * reward] * 20, "largest_weight": [1.0, 2.0 * seed, 1.5],
+            "mean_abs_log_weight": [0.0, 0.2 * seed], "nonfinite_steps": 0,
         }  # fmt: skip
 
     curves = [
@@ -104,6 +105,9 @@ def test_the_table_compares_each_seed_with_its_own_lag_0() -> None:
         (8, "decoupled_ppo"),
         (8, "ppo"),
     ]
+    [first, *_] = rows
+    assert first["curve_means"] == [0.8, 0.5] and first["last_20_means"] == [1.6, 1.0]
+    assert first["largest_weight"] == 4.0 and first["mean_abs_log_weight"] == pytest.approx(0.15)
     assert over_lag_0(rows, lag=8, objective="decoupled_ppo") == {1: 0.5, 2: 1.0}
     assert over_lag_0(rows, lag=8, objective="ppo") == {1: 0.25}
 

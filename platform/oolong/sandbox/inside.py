@@ -175,8 +175,9 @@ def be_the_test(code: types.CodeType, names: dict[str, Any], limits: dict[str, A
     resource.setrlimit(resource.RLIMIT_AS, (limits["address_bytes"],) * 2)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limits["file_bytes"],) * 2)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits["open_files"],) * 2)
-    # 0 would bound files alone: a kernel that pipes cores to a program stops at 1.
-    resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
+    # 0 would bound files alone: a kernel that pipes cores to a program stops at 1. A service may have been given 0.
+    cores = 0 if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0 else 1
+    resource.setrlimit(resource.RLIMIT_CORE, (cores, cores))
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
     # Text streams of its own: those of process 1 belong to other descriptors.
     for name, fd, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -158,7 +159,7 @@ async def test_a_run_whose_every_group_is_filtered_ends_with_that_cause(
     async with new_harness(rollout=filtered) as run:
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
-        reason, message = await run.server.wait_until_hopeless()
+        reason, message = await asyncio.wait_for(run.server.wait_until_hopeless(), 600)
         assert reason is EndReason.ALL_FILTERED
         assert "filter.kind=success_rate" in message
         assert run.controller.ledger.counts().dropped["filtered"] >= 20

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,6 +50,12 @@ def free_ports(count: int) -> list[int]:
     return [reserve_port() for _ in range(count)]
 
 
+def read_result(job_directory: Path) -> dict[str, Any] | None:
+    """What the job left; None while it works, and where it was killed."""
+    file = job_directory / "result.json"
+    return json.loads(file.read_bytes()) if file.is_file() else None
+
+
 @dataclass
 class RunningJob:
     name: str
@@ -60,8 +67,7 @@ class RunningJob:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        file = self.directory / "result.json"
-        return json.loads(file.read_bytes()) if file.is_file() else None
+        return read_result(self.directory)
 
 
 @dataclass
@@ -255,7 +261,7 @@ def main() -> int:
     print(json.dumps({"results": results, "summaries": attempt.summaries()}, indent=1))
     print(f"{time.monotonic() - began:.1f} s", flush=True)
     decided = [results.get(name) for name in ("trainer", "controller")]
-    return 0 if all(result and result["reason"] == "completed" for result in decided) else 1
+    return 0 if all(is_completed(result) for result in decided) else 1
 
 
 def tiny_model(directory: Path, python: str) -> Path:
@@ -270,9 +276,11 @@ def tiny_model(directory: Path, python: str) -> Path:
 
 
 def warm_start(directory: Path, model: Path, dataset: Path, python: str) -> Path:
+    """The model after its supervised training on the task, made once under `directory`. Raises RuntimeError where the
+    training does not come to its end: a model that has learned half of it is another start."""
     attempt_directory = directory / "warm-start"
-    found = sorted(attempt_directory.glob("checkpoints/step-*/hf"))
-    if not found:
+    if not is_completed(read_result(attempt_directory / "jobs" / "trainer-0")):
+        shutil.rmtree(attempt_directory, ignore_errors=True)
         spec = RunSpec.model_validate(
             {"kind": "sft", "name": "warm start", "model": {"base_model": "local"},
              "dataset": {"version": "local", "split": "sft"}}
@@ -286,11 +294,17 @@ def warm_start(directory: Path, model: Path, dataset: Path, python: str) -> Path
         )
         try:
             attempt.start_all()
-            print("warm start:", attempt.wait(timeout=300), flush=True)
+            results = attempt.wait(timeout=1800)
         finally:
             attempt.stop()
-        found = sorted(attempt_directory.glob("checkpoints/step-*/hf"))
-    return found[-1]
+        print("warm start:", results, flush=True)
+        if not is_completed(results["trainer"]):
+            raise RuntimeError(f"the warm start did not complete: {results}")
+    return sorted(attempt_directory.glob("checkpoints/step-*/hf"))[-1]
+
+
+def is_completed(result: dict[str, Any] | None) -> bool:
+    return result is not None and result["reason"] == "completed"
 
 
 if __name__ == "__main__":

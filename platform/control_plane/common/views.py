@@ -14,8 +14,8 @@ from control_plane.common.refusals import shown
 
 
 class ApiView(APIView):
-    """Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-    must not answer with everything."""
+    # Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt must
+    # not answer with everything. (No docstring: the API's document would give it to each operation without its own.)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)  # who may not come in is told that first

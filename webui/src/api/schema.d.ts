@@ -13,10 +13,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["agent_artifact"];
         put?: never;
         post?: never;
@@ -35,10 +31,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["agent_announce_checkpoint"];
         delete?: never;
         options?: never;
@@ -89,10 +81,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["agent_begin_import"];
         delete?: never;
         options?: never;
@@ -109,10 +97,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["agent_complete_import"];
         delete?: never;
         options?: never;
@@ -129,10 +113,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["agent_fail_import"];
         delete?: never;
         options?: never;
@@ -148,10 +128,6 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         put: operations["agent_put_import_part"];
         post?: never;
         delete?: never;
@@ -169,10 +145,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["agent_report_import"];
         delete?: never;
         options?: never;
@@ -189,10 +161,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["agent_begin_import_upload"];
         delete?: never;
         options?: never;
@@ -243,10 +211,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["agent_job_secrets"];
         delete?: never;
         options?: never;
@@ -263,10 +227,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["agent_begin_model_check"];
         delete?: never;
         options?: never;
@@ -283,10 +243,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["agent_complete_model_check"];
         delete?: never;
         options?: never;
@@ -303,10 +259,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["agent_report_model_check"];
         delete?: never;
         options?: never;
@@ -344,10 +296,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["agent_complete_upload"];
         delete?: never;
         options?: never;
@@ -363,10 +311,6 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         put: operations["agent_upload_part"];
         post?: never;
         delete?: never;
@@ -382,10 +326,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_audit_entries"];
         put?: never;
         post?: never;
@@ -402,10 +342,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["export_audit_entries"];
         put?: never;
         post?: never;
@@ -422,10 +358,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_checkpoint_aliases"];
         put?: never;
         post?: never;
@@ -442,21 +374,9 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_checkpoint_alias"];
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         put: operations["set_checkpoint_alias"];
         post?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         delete: operations["delete_checkpoint_alias"];
         options?: never;
         head?: never;
@@ -504,10 +424,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_checkpoint_gates"];
         put?: never;
         /** @description Sets the gate of an alias; one that it had is replaced. */
@@ -525,17 +441,9 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_checkpoint_gate"];
         put?: never;
         post?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         delete: operations["delete_checkpoint_gate"];
         options?: never;
         head?: never;
@@ -583,15 +491,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_checkpoint_retention"];
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         put: operations["set_checkpoint_retention"];
         post?: never;
         delete?: never;
@@ -641,10 +541,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_checkpoints"];
         put?: never;
         post?: never;
@@ -661,20 +557,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_checkpoint"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         patch: operations["change_checkpoint"];
         trace?: never;
     };
@@ -685,10 +573,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_model_card"];
         put?: never;
         post?: never;
@@ -705,10 +589,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["download_checkpoint"];
         put?: never;
         post?: never;
@@ -725,10 +605,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_checkpoint_files"];
         put?: never;
         post?: never;
@@ -745,10 +621,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_checkpoint_lineage"];
         put?: never;
         post?: never;
@@ -767,10 +639,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["create_checkpoint_link"];
         delete?: never;
         options?: never;
@@ -785,10 +653,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["resolve_checkpoint"];
         put?: never;
         post?: never;
@@ -805,16 +669,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_dataset_validations"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["create_dataset_validation"];
         delete?: never;
         options?: never;
@@ -829,10 +685,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_dataset_validation"];
         put?: never;
         post?: never;
@@ -866,10 +718,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_dataset_version"];
         put?: never;
         post?: never;
@@ -888,10 +736,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["derive_dataset_version"];
         delete?: never;
         options?: never;
@@ -906,10 +750,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["diff_dataset_versions"];
         put?: never;
         post?: never;
@@ -926,10 +766,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_dataset_leaks"];
         put?: never;
         post?: never;
@@ -946,10 +782,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_dataset_rows"];
         put?: never;
         post?: never;
@@ -966,16 +798,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_dataset_statistics"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["measure_dataset_version"];
         delete?: never;
         options?: never;
@@ -990,10 +814,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["resolve_dataset_version"];
         put?: never;
         post?: never;
@@ -1010,16 +830,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_datasets"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["create_dataset"];
         delete?: never;
         options?: never;
@@ -1034,10 +846,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_dataset"];
         put?: never;
         post?: never;
@@ -1054,10 +862,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_dataset_aliases"];
         put?: never;
         post?: never;
@@ -1075,16 +879,8 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         put: operations["set_dataset_alias"];
         post?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         delete: operations["delete_dataset_alias"];
         options?: never;
         head?: never;
@@ -1100,10 +896,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["create_dataset_version"];
         delete?: never;
         options?: never;
@@ -1118,10 +910,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["download_function_source"];
         put?: never;
         post?: never;
@@ -1138,10 +926,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["resolve_function_version"];
         put?: never;
         post?: never;
@@ -1158,16 +942,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_functions"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["upload_function"];
         delete?: never;
         options?: never;
@@ -1182,10 +958,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_function"];
         put?: never;
         post?: never;
@@ -1202,10 +974,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["health"];
         put?: never;
         post?: never;
@@ -1222,16 +990,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_invitations"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["create_invitation"];
         delete?: never;
         options?: never;
@@ -1249,10 +1009,6 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         delete: operations["revoke_invitation"];
         options?: never;
         head?: never;
@@ -1300,10 +1056,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["me"];
         put?: never;
         post?: never;
@@ -1345,10 +1097,6 @@ export interface paths {
         delete: operations["remove_member"];
         options?: never;
         head?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         patch: operations["change_member"];
         trace?: never;
     };
@@ -1359,10 +1107,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["metric_catalogue"];
         put?: never;
         post?: never;
@@ -1379,16 +1123,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_model_imports"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["import_model"];
         delete?: never;
         options?: never;
@@ -1403,17 +1139,9 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_model_import"];
         put?: never;
         post?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         delete: operations["cancel_model_import"];
         options?: never;
         head?: never;
@@ -1427,16 +1155,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_models"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["register_model"];
         delete?: never;
         options?: never;
@@ -1451,17 +1171,9 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_model"];
         put?: never;
         post?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         delete: operations["remove_model"];
         options?: never;
         head?: never;
@@ -1475,10 +1187,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["resolve_model"];
         put?: never;
         post?: never;
@@ -1495,16 +1203,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_playgrounds"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["open_playground"];
         delete?: never;
         options?: never;
@@ -1519,10 +1219,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_playground"];
         put?: never;
         post?: never;
@@ -1540,10 +1236,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_pool"];
         put?: never;
         post?: never;
@@ -1562,10 +1254,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["create_enrolment_token"];
         delete?: never;
         options?: never;
@@ -1582,10 +1270,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["cordon_node"];
         delete?: never;
         options?: never;
@@ -1602,10 +1286,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["drain_node"];
         delete?: never;
         options?: never;
@@ -1622,10 +1302,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["uncordon_node"];
         delete?: never;
         options?: never;
@@ -1646,10 +1322,6 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         patch: operations["set_quota"];
         trace?: never;
     };
@@ -1660,10 +1332,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_pool_usage"];
         put?: never;
         post?: never;
@@ -1680,10 +1348,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_presets"];
         put?: never;
         post?: never;
@@ -1718,10 +1382,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_project_events"];
         put?: never;
         post?: never;
@@ -1756,16 +1416,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_reward_tests"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["create_reward_test"];
         delete?: never;
         options?: never;
@@ -1780,10 +1432,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_reward_test"];
         put?: never;
         post?: never;
@@ -1800,16 +1448,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_run_templates"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["create_run_template"];
         delete?: never;
         options?: never;
@@ -1824,17 +1464,9 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_run_template"];
         put?: never;
         post?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         delete: operations["delete_run_template"];
         options?: never;
         head?: never;
@@ -1850,10 +1482,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["add_run_template_version"];
         delete?: never;
         options?: never;
@@ -1868,16 +1496,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_run_views"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["create_run_view"];
         delete?: never;
         options?: never;
@@ -1892,24 +1512,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_run_view"];
         put?: never;
         post?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         delete: operations["delete_run_view"];
         options?: never;
         head?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         patch: operations["update_run_view"];
         trace?: never;
     };
@@ -1920,16 +1528,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_runs"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["create_run"];
         delete?: never;
         options?: never;
@@ -1944,24 +1544,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_run"];
         put?: never;
         post?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         delete: operations["delete_run"];
         options?: never;
         head?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         patch: operations["update_run"];
         trace?: never;
     };
@@ -1972,10 +1560,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_run_alerts"];
         put?: never;
         post?: never;
@@ -1992,10 +1576,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_run_attempts"];
         put?: never;
         post?: never;
@@ -2014,10 +1594,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["cancel_run"];
         delete?: never;
         options?: never;
@@ -2034,10 +1610,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["change_run"];
         delete?: never;
         options?: never;
@@ -2054,10 +1626,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["clone_run"];
         delete?: never;
         options?: never;
@@ -2072,10 +1640,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["documents"];
         put?: never;
         post?: never;
@@ -2092,10 +1656,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["document"];
         put?: never;
         post?: never;
@@ -2112,10 +1672,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_run_events"];
         put?: never;
         post?: never;
@@ -2134,10 +1690,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["force_stop_run"];
         delete?: never;
         options?: never;
@@ -2152,10 +1704,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["histograms"];
         put?: never;
         post?: never;
@@ -2172,10 +1720,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_run_jobs"];
         put?: never;
         post?: never;
@@ -2246,10 +1790,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["metric_names"];
         put?: never;
         post?: never;
@@ -2266,10 +1806,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["metrics"];
         put?: never;
         post?: never;
@@ -2288,10 +1824,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["pause_run"];
         delete?: never;
         options?: never;
@@ -2308,10 +1840,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["resume_run"];
         delete?: never;
         options?: never;
@@ -2328,10 +1856,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["retry_run"];
         delete?: never;
         options?: never;
@@ -2348,10 +1872,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["stop_run"];
         delete?: never;
         options?: never;
@@ -2368,10 +1888,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["submit_run"];
         delete?: never;
         options?: never;
@@ -2422,10 +1938,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["plan_run"];
         delete?: never;
         options?: never;
@@ -2442,10 +1954,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["validate_run"];
         delete?: never;
         options?: never;
@@ -2460,10 +1968,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_secrets"];
         put?: never;
         /** @description Keep a value under a name, instead of the one before. */
@@ -2484,10 +1988,6 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         delete: operations["delete_secret"];
         options?: never;
         head?: never;
@@ -2501,16 +2001,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_service_accounts"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["create_service_account"];
         delete?: never;
         options?: never;
@@ -2532,10 +2024,6 @@ export interface paths {
         delete: operations["remove_service_account"];
         options?: never;
         head?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         patch: operations["change_service_account"];
         trace?: never;
     };
@@ -2548,10 +2036,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["create_service_account_token"];
         delete?: never;
         options?: never;
@@ -2568,15 +2052,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["log_in"];
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         delete: operations["log_out"];
         options?: never;
         head?: never;
@@ -2590,10 +2066,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["csrf_token"];
         put?: never;
         post?: never;
@@ -2661,16 +2133,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_sweeps"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["create_sweep"];
         delete?: never;
         options?: never;
@@ -2685,10 +2149,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_sweep"];
         put?: never;
         post?: never;
@@ -2707,10 +2167,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["cancel_sweep"];
         delete?: never;
         options?: never;
@@ -2727,10 +2183,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["pause_sweep"];
         delete?: never;
         options?: never;
@@ -2747,10 +2199,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["resume_sweep"];
         delete?: never;
         options?: never;
@@ -2765,10 +2213,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_sweep_trials"];
         put?: never;
         post?: never;
@@ -2785,20 +2229,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_team"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         patch: operations["rename_team"];
         trace?: never;
     };
@@ -2812,10 +2248,6 @@ export interface paths {
         /** @description Those with a role in the whole team. */
         get: operations["list_team_members"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["add_team_member"];
         delete?: never;
         options?: never;
@@ -2837,10 +2269,6 @@ export interface paths {
         delete: operations["remove_team_member"];
         options?: never;
         head?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         patch: operations["change_team_member"];
         trace?: never;
     };
@@ -2869,16 +2297,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_tokens"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["create_token"];
         delete?: never;
         options?: never;
@@ -2896,10 +2316,6 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         delete: operations["revoke_token"];
         options?: never;
         head?: never;
@@ -2932,10 +2348,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["begin_upload_session"];
         delete?: never;
         options?: never;
@@ -2950,17 +2362,9 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_upload_session"];
         put?: never;
         post?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         delete: operations["abort_upload_session"];
         options?: never;
         head?: never;
@@ -2976,10 +2380,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["complete_upload_session"];
         delete?: never;
         options?: never;
@@ -2995,10 +2395,6 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         put: operations["put_upload_session_part"];
         post?: never;
         delete?: never;
@@ -3016,10 +2412,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["upload"];
         delete?: never;
         options?: never;
@@ -3036,10 +2428,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["fetch_upload"];
         delete?: never;
         options?: never;
@@ -3054,10 +2442,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_webhook_delivery"];
         put?: never;
         post?: never;
@@ -3076,10 +2460,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["redeliver_webhook"];
         delete?: never;
         options?: never;
@@ -3094,16 +2474,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_webhooks"];
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["create_webhook"];
         delete?: never;
         options?: never;
@@ -3118,24 +2490,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["get_webhook"];
         put?: never;
         post?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         delete: operations["delete_webhook"];
         options?: never;
         head?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         patch: operations["update_webhook"];
         trace?: never;
     };
@@ -3146,10 +2506,6 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         get: operations["list_webhook_deliveries"];
         put?: never;
         post?: never;
@@ -3168,10 +2524,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["rotate_webhook_secret"];
         delete?: never;
         options?: never;
@@ -3188,10 +2540,6 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * @description Refuses what the address says beside the parameters that its operation declares: a filter that is misspelt
-         *     must not answer with everything.
-         */
         post: operations["send_test_webhook"];
         delete?: never;
         options?: never;

@@ -287,7 +287,9 @@ class _One:
             elif killed_by_others and not self._ended:
                 self.error = "bubblewrap was killed, and not by this service"
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            self.error = self.error or f"{type(error).__name__}: {error}"
+            # A child that dies as it is taken up has said why; the number that is nobody's any more says nothing.
+            said = _read_some(files.messages_out)
+            self.error = self.error or said or f"{type(error).__name__}: {error}"
         finally:
             files.close()
             self._settle()

@@ -8,6 +8,7 @@ import resource
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -116,6 +117,19 @@ def test_bubblewrap_that_ends_before_it_has_made_its_sandbox_leaves_no_child_beh
     gone = select.poll()
     gone.register(frozen.child, select.POLLIN)
     assert gone.poll(60_000), "the child is alive"
+
+
+def test_a_service_that_may_leave_no_core_file_has_sandboxes_too() -> None:
+    """Its hard limit is 0, as under systemd's LimitCORE=0, and cannot be raised."""
+    program = """
+import resource
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+from oolong.sandbox import examine
+capabilities = examine(slots=1).capabilities
+print(capabilities.runs_code, capabilities.message)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "True \n", done
 
 
 def test_a_service_with_more_than_a_thousand_open_files_has_sandboxes_too(sandbox: Sandbox) -> None:

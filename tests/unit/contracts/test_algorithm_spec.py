@@ -36,6 +36,7 @@ def faults(**algorithm: Any) -> dict[str, str]:
         ({"advantage": {"leave_one_out": True, "mean": "batch"}},
          {"/algorithm/advantage/leave_one_out": "leave_one_out"}),
         ({"advantage": {"gamma": 0.9}}, {"/algorithm/advantage/gamma": "discount_needs_gae"}),
+        ({"advantage": {"gae_lambda": 0.9}}, {"/algorithm/advantage/gamma": "discount_needs_gae"}),
         ({"dual_clip": 3.0}, {}),
         ({"dual_clip": 1.0}, {"/algorithm/dual_clip": "greater_than"}),
         ({"dual_clip": 3.0, "objective": "cispo"}, {"/algorithm/dual_clip": "dual_clip_without_say"}),
@@ -55,9 +56,5 @@ def test_terms_combine_or_say_why_not(algorithm: dict[str, Any], expected: dict[
 def test_every_objective_has_its_line_of_options() -> None:
     field = AlgorithmSection.model_fields["objective"].annotation
     assert set(OBJECTIVE_OPTIONS) == set(field.__args__)  # type: ignore[union-attr]
-    assert (
-        AlgorithmSection(objective="sapo", options={"temperature_negative": 1.2}).option(
-            "temperature_positive"
-        )
-        == 1
-    )
+    given = AlgorithmSection(objective="sapo", options={"temperature_negative": 1.2})
+    assert (given.option("temperature_positive"), given.option("temperature_negative")) == (1.0, 1.2)

@@ -311,7 +311,7 @@ def wipe() -> None:
 
     Raises OSError when something stays.
     """
-    os.chmod(SCRATCH, 0o755)
+    os.chmod(SCRATCH, 0o700)
     for folder, folders, _ in os.walk(SCRATCH):
         for name in folders:
             path = os.path.join(folder, name)

@@ -58,7 +58,7 @@ class EmulatedSetting:
         mode = "" if self.interruptible else "-finishes-first"
         return (
             f"eta{self.max_staleness}-{split}{mode}-sigma{self.sigma:g}-t{self.step_seconds * 1e3:g}ms-"
-            f"seed{self.seed}-1in{1 / self.real_seconds_per_second:g}"
+            f"seed{self.seed}"
         )
 
     @property

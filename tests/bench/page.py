@@ -102,7 +102,7 @@ def _sensitivity(one: Entry) -> str:
         f"By seed: {by_seed}. A synchronous step takes {figure(ours['sync'])} emulated seconds (the paper: "
         f"{figure(published['sync'])}; the cost of a decode step was set by this one figure), an asynchronous one "
         f"{figure(ours['async'])} (the paper: {figure(published['async'])}; not fitted). Each row below changes one "
-        "thing, in both arms, at the quick scale.\n\n"
+        "thing, in both arms.\n\n"
         + table(
             ["change", "async / sync", "sync, s a step", "async, s a step", "trainer idle", "rollout idle"],
             rows,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -89,3 +90,17 @@ def test_a_programs_words_before_its_measures_are_left_out() -> None:
     assert parse('{"key": "b"}') == [{"key": "b"}]
     with pytest.raises(MeasureFailed, match="no measures"):
         parse("Traceback …")
+
+
+def test_the_ablations_table_has_every_lag_and_objective_by_two_seeds() -> None:
+    settings = read_results()["decoupled_eta8_over_eta0"]["settings"]
+    rows = {(row["lag"], row["objective"]): row for row in settings["table"]}
+    assert rows.keys() == {(0, "decoupled_ppo")} | {
+        (lag, objective) for lag in (1, 2, 4, 8, 16) for objective in ("decoupled_ppo", "ppo")
+    }
+    for row in (*rows.values(), *settings["too_high_learning_rate"]["table"]):
+        assert len(row["seeds"]) == len(row["curve_means"]) >= 2, row
+        assert row["largest_weight"] > 0 and row["mean_abs_log_weight"] >= 0
+    # At the other learning rate it goes the other way.
+    fast = {(row["lag"], row["objective"]): row for row in settings["too_high_learning_rate"]["table"]}
+    assert mean(fast[16, "decoupled_ppo"]["last_20_means"]) < mean(fast[16, "ppo"]["last_20_means"])

@@ -72,7 +72,7 @@ class Measure:
 
 IF_MISSED = {
     "async_over_sync_eta4": "The ratio hangs on the length of the tail and on what a decode step costs whatever its "
-    "batch: the sensitivity table spans it. With 3 engines the gate of η = 4 keeps about 110 of 256 places of an engine "
+    "batch: the sensitivity table spans it. With 3 engines the gate of η = 4 keeps about 117 of 256 places of an engine "
     "busy, because a group holds its place until its longest member is done; at η = 8 it keeps nearly all.",
     "interruptible_over_not": "The paper measured 1.12 for the model of this size and 1.17 for a larger one. An engine "
     "that may not be interrupted skips the versions that come while its longest request goes on; what it loses is the "

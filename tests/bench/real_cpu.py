@@ -14,7 +14,7 @@ from typing import Any
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Points
 from tests.bench.warm_policy import BENCH_DIRECTORY, warm_policy
-from tests.tools.local_attempt import LocalAttempt, node_python
+from tests.tools.local_attempt import LocalAttempt, complete, node_python
 
 STEPS, WARM_STEPS = 14, 4
 LAGS = (0, 1, 4)
@@ -49,14 +49,7 @@ def run(eta: int, *, steps: int, warm_steps: int) -> dict[str, Any]:
         directory=BENCH_DIRECTORY / "real" / f"eta{eta}-{time.strftime('%H%M%S')}", spec=spec,
         model_directory=policy.model_directory, dataset_file=policy.dataset, node_python=node_python(),
     )  # fmt: skip
-    try:
-        attempt.start_all()
-        results = attempt.wait(timeout=400)
-    finally:
-        attempt.stop()
-    trainer = results["trainer"]
-    if trainer is None or trainer["reason"] != "completed":
-        raise RuntimeError(f"the run with eta {eta} did not complete: {results}; see {attempt.directory}")
+    complete(attempt, f"the run with eta {eta}", timeout=400)
     lines = {
         line.x: line
         for line in attempt.jobs["trainer"].lines()

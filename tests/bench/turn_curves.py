@@ -23,7 +23,7 @@ from local_stack.letter_sum import LetterSum, rows, solution_text
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Points
 from tests.bench.warm_policy import BENCH_DIRECTORY, warm_policy
-from tests.tools.local_attempt import ROOT, LocalAttempt, node_python
+from tests.tools.local_attempt import ROOT, LocalAttempt, complete, node_python, trained_once
 
 SPECS = ROOT / "docs" / "benchmarks"
 TOLD = (
@@ -108,25 +108,11 @@ def write_rows(file: Path, name: str, *, feedback: str) -> Path:
 
 def warmed_up(directory: Path, dataset: Path) -> Path:
     """The letter-sum policy after demonstrations of this conversation; made once."""
-    found = sorted((directory / "warm-up").glob("checkpoints/step-*/hf"))
-    if not found:
-        spec = RunSpec.model_validate(
-            {"kind": "sft", "name": "warm-up", "model": {"base_model": "warm"},
-             "dataset": {"version": "local", "split": "sft"}, "sft": WARM_UP}
-        )  # fmt: skip
-        attempt = LocalAttempt(
-            directory=directory / "warm-up", spec=spec, model_directory=warm_policy().model_directory,
-            dataset_file=dataset, node_python=node_python(),
-        )  # fmt: skip
-        try:
-            attempt.start_all()
-            result = attempt.wait(timeout=1800)["trainer"]
-        finally:
-            attempt.stop()
-        if result is None or result["reason"] != "completed":
-            raise RuntimeError(f"the warm-up did not complete: {result}; see {attempt.directory}")
-        found = sorted((directory / "warm-up").glob("checkpoints/step-*/hf"))
-    return found[-1]
+    spec = RunSpec.model_validate(
+        {"kind": "sft", "name": "warm-up", "model": {"base_model": "warm"},
+         "dataset": {"version": "local", "split": "sft"}, "sft": WARM_UP}
+    )  # fmt: skip
+    return trained_once(directory / "warm-up", spec, warm_policy().model_directory, dataset, node_python())
 
 
 def run(name: str, *, seed: int) -> dict[str, Any]:
@@ -141,14 +127,7 @@ def run(name: str, *, seed: int) -> dict[str, Any]:
         node_python=node_python(),
     )  # fmt: skip
     began = time.monotonic()
-    try:
-        attempt.start_all()
-        results = attempt.wait(timeout=3600)
-    finally:
-        attempt.stop()
-    trainer = results["trainer"]
-    if trainer is None or trainer["reason"] != "completed":
-        raise RuntimeError(f"the run did not complete: {results}; see {attempt.directory}")
+    complete(attempt, "the run", timeout=3600)
     points = [line for job in attempt.jobs.values() for line in job.lines() if isinstance(line, Points)]
     by_step = [line.values for line in sorted(points, key=lambda one: one.x)]
     curves = {

@@ -276,31 +276,36 @@ def tiny_model(directory: Path, python: str) -> Path:
 
 
 def warm_start(directory: Path, model: Path, dataset: Path, python: str) -> Path:
-    """The model after its supervised training on the task, made once under `directory`. Raises RuntimeError where the
-    training does not come to its end: a model that has learned half of it is another start."""
-    attempt_directory = directory / "warm-start"
-    if not is_completed(read_result(attempt_directory / "jobs" / "trainer-0")):
-        shutil.rmtree(attempt_directory, ignore_errors=True)
-        spec = RunSpec.model_validate(
-            {"kind": "sft", "name": "warm start", "model": {"base_model": "local"},
-             "dataset": {"version": "local", "split": "sft"}}
-        )  # fmt: skip
+    """The model after its supervised training on the task, made once under `directory`."""
+    spec = RunSpec.model_validate(
+        {"kind": "sft", "name": "warm start", "model": {"base_model": "local"},
+         "dataset": {"version": "local", "split": "sft"}}
+    )  # fmt: skip
+    return trained_once(directory / "warm-start", spec, model, dataset, python)
+
+
+def trained_once(directory: Path, spec: RunSpec, model: Path, dataset: Path, python: str) -> Path:
+    """The model that this sft attempt makes in `directory`; it is kept, and found by the next call. Raises RuntimeError
+    where the training does not come to its end: a model that has learned half of it is another start."""
+    if not is_completed(read_result(directory / "jobs" / "trainer-0")):
+        shutil.rmtree(directory, ignore_errors=True)
         attempt = LocalAttempt(
-            directory=attempt_directory,
-            spec=spec,
-            model_directory=model,
-            dataset_file=dataset,
-            node_python=python,
+            directory=directory, spec=spec, model_directory=model, dataset_file=dataset, node_python=python
         )
-        try:
-            attempt.start_all()
-            results = attempt.wait(timeout=1800)
-        finally:
-            attempt.stop()
-        print("warm start:", results, flush=True)
-        if not is_completed(results["trainer"]):
-            raise RuntimeError(f"the warm start did not complete: {results}")
-    return sorted(attempt_directory.glob("checkpoints/step-*/hf"))[-1]
+        print(f"{spec.name}:", complete(attempt, f"the {spec.name}", timeout=1800), flush=True)
+    return sorted(directory.glob("checkpoints/step-*/hf"))[-1]
+
+
+def complete(attempt: LocalAttempt, what: str, *, timeout: float) -> dict[str, dict[str, Any] | None]:
+    """Run it to its end; the jobs' results. Raises RuntimeError unless its trainer completed."""
+    try:
+        attempt.start_all()
+        results = attempt.wait(timeout=timeout)
+    finally:
+        attempt.stop()
+    if not is_completed(results["trainer"]):
+        raise RuntimeError(f"{what} did not complete: {results}; see {attempt.directory}")
+    return results
 
 
 def is_completed(result: dict[str, Any] | None) -> bool:

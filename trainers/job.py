@@ -49,7 +49,7 @@ def run_job(arguments: argparse.Namespace, loop: Loop) -> int:
         LossUnusable: EndReason.CONFIG_REFUSED,
     }
     attempt, job = read_attempt(arguments.attempt), read_job(arguments.job)
-    ranks = join_ranks(attempt.device)
+    ranks = join_ranks(attempt.device, gpu_share=attempt.gpu_share)
     try:
         result = loop(attempt, job, arguments.job, ranks)
     except tuple(named_ends) as error:

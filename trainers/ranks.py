@@ -66,12 +66,17 @@ class Ranks:
         return tensor.tolist()
 
 
-def join_ranks(device: str) -> Ranks:
-    """Join the process group that torchrun's environment describes. `device` is cpu or cuda."""
+def join_ranks(device: str, *, gpu_share: float = 1.0) -> Ranks:
+    """Join the process group that torchrun's environment describes. `device` is cpu or cuda.
+
+    Below 1, `gpu_share` is how much of the GPU's memory this rank may allocate: engines hold the rest.
+    """
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     if device == "cuda":
         local = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(local)
+        if gpu_share < 1:
+            torch.cuda.set_per_process_memory_fraction(gpu_share, local)
     else:
         local = torch.device("cpu")
     dist.init_process_group("cpu:gloo,cuda:nccl" if device == "cuda" else "gloo", timeout=PATIENCE)

@@ -25,6 +25,7 @@ from oolong.tracing import TracingUnavailable, start_tracing, stop_tracing
 log = logging.getLogger("gpu_agents.agent")
 
 END_JOBS_GRACE_SECONDS = 10.0
+MAX_SLOTS_PER_GPU = 8
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -97,6 +98,7 @@ def _settings(options: argparse.Namespace) -> AgentSettings:
         name=options.name,
         device=options.device,
         slots=options.slots,
+        slots_per_gpu=options.slots_per_gpu,
         enrol_token=token,
         stop_jobs_on_exit=options.stop_jobs_on_exit,
         cache_limit_bytes=int(options.cache_limit_gb * 1024**3),
@@ -131,6 +133,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--slots", type=int, default=0, help="CPU slots to offer (default: one per core)")
     run.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    run.add_argument(
+        "--slots-per-gpu", type=int, default=1, choices=range(1, MAX_SLOTS_PER_GPU + 1), metavar="N",
+        help="slots on each GPU; with 2, one GPU serves a trainer and an engine (default: 1)",
+    )  # fmt: skip
     run.add_argument("--cache-limit-gb", type=float, default=50.0, help="size limit of the artifact cache")
     run.add_argument(
         "--model-root", action="append", default=[], metavar="DIRECTORY", type=_model_root,

@@ -54,7 +54,7 @@ async def enrol(settings: AgentSettings) -> Node:
 def inventory_of(settings: AgentSettings) -> Inventory:
     return take_inventory(
         settings.data_directory, device=settings.device, slots=settings.slots, version=agent_version(),
-        model_roots=settings.model_roots,
+        model_roots=settings.model_roots, slots_per_gpu=settings.slots_per_gpu,
     )  # fmt: skip
 
 

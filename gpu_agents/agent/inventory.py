@@ -11,8 +11,10 @@ from pathlib import Path
 
 from gpu_agents.agent.processes import boot_id
 from oolong.contracts.agent import Inventory, SlotInventory
+from oolong.gpu_slots import slot_names
 
 NVIDIA_SMI_SECONDS = 20.0
+GPU_FIELDS = "index,uuid,name,memory.total,mig.mode.current"
 
 
 class InventoryError(Exception):
@@ -20,7 +22,13 @@ class InventoryError(Exception):
 
 
 def take_inventory(
-    data_directory: Path, *, device: str, slots: int, version: str, model_roots: Sequence[str] = ()
+    data_directory: Path,
+    *,
+    device: str,
+    slots: int,
+    version: str,
+    model_roots: Sequence[str] = (),
+    slots_per_gpu: int = 1,
 ) -> Inventory:
     """Look at the machine. `slots` counts CPU slots (0: one per core) and is ignored for device=cuda."""
     return Inventory(
@@ -30,7 +38,7 @@ def take_inventory(
         cpu_count=usable_cores(),
         memory_bytes=memory_bytes(),
         disk_free_bytes=shutil.disk_usage(data_directory).free,
-        slots=gpu_slots() if device == "cuda" else cpu_slots(slots),
+        slots=gpu_slots(slots_per_gpu) if device == "cuda" else cpu_slots(slots),
         model_roots=list(model_roots),
     )
 
@@ -57,11 +65,11 @@ def cpu_slots(count: int) -> list[SlotInventory]:
     ]
 
 
-def gpu_slots() -> list[SlotInventory]:
-    """One slot per GPU, by UUID, as nvidia-smi lists them."""
+def gpu_slots(slots_per_gpu: int = 1) -> list[SlotInventory]:
+    """The slots of the GPUs that nvidia-smi lists and CUDA_VISIBLE_DEVICES, where it is set, names."""
     try:
         answer = subprocess.run(
-            ["nvidia-smi", "--query-gpu=uuid,name,memory.total", "--format=csv,noheader,nounits"],
+            ["nvidia-smi", f"--query-gpu={GPU_FIELDS}", "--format=csv,noheader,nounits"],
             capture_output=True, text=True, timeout=NVIDIA_SMI_SECONDS, check=True,
         )  # fmt: skip
     except FileNotFoundError as error:
@@ -76,24 +84,54 @@ def gpu_slots() -> list[SlotInventory]:
         raise InventoryError(
             f"nvidia-smi failed with status {error.returncode}: {error.stderr.strip() or error.stdout.strip()}"
         ) from error
-    return parse_gpus(answer.stdout)
+    return parse_gpus(
+        answer.stdout, slots_per_gpu=slots_per_gpu, visible=os.environ.get("CUDA_VISIBLE_DEVICES")
+    )
 
 
-def parse_gpus(text: str) -> list[SlotInventory]:
-    """Lines `GPU-<uuid>, <model>, <MiB>` → slots."""
-    slots = []
-    for line in filter(None, (line.strip() for line in text.splitlines())):
-        uuid, model, mebibytes = (part.strip() for part in line.split(","))
-        slots.append(
-            SlotInventory(slot=uuid, device="cuda", model=model, memory_bytes=int(mebibytes) * 1024**2)
-            if mebibytes.isdigit()
-            else SlotInventory(
-                slot=uuid, device="cuda", model=model, healthy=False, reason=f"memory reads {mebibytes!r}"
-            )
-        )
-    if not slots:
+def parse_gpus(text: str, *, slots_per_gpu: int = 1, visible: str | None = None) -> list[SlotInventory]:
+    """Lines `<index>, GPU-<uuid>, <model>, <MiB>, <MIG mode>` → slots of the visible GPUs.
+
+    `visible` reads as CUDA_VISIBLE_DEVICES does: indices or UUIDs (a prefix is enough); None means all. A GPU that is
+    cut into MIG instances is listed as unhealthy: its UUID cannot be computed on, and its memory is not one slot's.
+    """
+    gpus = [[part.strip() for part in line.split(",")] for line in text.splitlines() if line.strip()]
+    if not gpus:
         raise InventoryError("device=cuda, but nvidia-smi lists no GPU")
-    return slots
+    chosen = gpus if visible is None else [gpu for gpu in gpus if _is_visible(gpu[0], gpu[1], visible)]
+    if not chosen:
+        raise InventoryError(
+            f"device=cuda, but CUDA_VISIBLE_DEVICES={visible!r} names none of this machine's GPUs; they are "
+            + ", ".join(f"{index} ({uuid})" for index, uuid, *_ in gpus)
+        )
+    return [slot for gpu in chosen for slot in _slots_of_gpu(*gpu[1:], shares=slots_per_gpu)]
+
+
+def _is_visible(index: str, uuid: str, visible: str) -> bool:
+    named = [word.strip() for word in visible.split(",") if word.strip()]
+    return any(uuid.startswith(word) if word.startswith("GPU-") else word == index for word in named)
+
+
+def _slots_of_gpu(
+    uuid: str, model: str, mebibytes: str, mig_mode: str, *, shares: int
+) -> list[SlotInventory]:
+    reason = "" if mebibytes.isdigit() else f"memory reads {mebibytes!r}"
+    if mig_mode == "Enabled":
+        reason = (
+            "the GPU is cut into MIG instances, which are not supported: nvidia-smi -mig 0 joins them again"
+        )
+    memory_bytes = int(mebibytes) * 1024**2 // shares if not reason else 0
+    return [
+        SlotInventory(
+            slot=name,
+            device="cuda",
+            model=model,
+            memory_bytes=memory_bytes,
+            healthy=not reason,
+            reason=reason,
+        )
+        for name in slot_names(uuid, shares)
+    ]
 
 
 def _cpu_model() -> str:

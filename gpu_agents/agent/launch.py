@@ -21,10 +21,12 @@ from gpu_agents.agent import processes
 from gpu_agents.agent.job_supervisor import ALREADY_SUPERVISED
 from gpu_agents.agent.records import JobRecord, write_json
 from gpu_agents.agent.settings import DataDirectory
+from oolong import cuda_host
 from oolong.contracts.agent import DesiredAttempt
 from oolong.contracts.attempt import ATTEMPT_FILE, EXIT_FILE, JOB_FILE, AttemptFile, JobFile
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.live_changes import LIVE_FILE, LiveSettings
+from oolong.gpu_slots import visible_devices
 
 ROOT = Path(__file__).resolve().parents[2]  # holds gpu_agents/, trainers/ and platform/
 SUPERVISOR_PATH = f"{ROOT / 'platform'}:{ROOT}"
@@ -96,7 +98,13 @@ COMMANDS: Mapping[JobKind, Command] = {
 
 
 def write_attempt(
-    data: DataDirectory, attempt: DesiredAttempt, inputs: InputPaths, *, node_python: str, device: str
+    data: DataDirectory,
+    attempt: DesiredAttempt,
+    inputs: InputPaths,
+    *,
+    node_python: str,
+    device: str,
+    slots_per_gpu: int = 1,
 ) -> Path:
     """Make the attempt's directory and its `attempt.json` (mode 0600: it holds the attempt's token)."""
     directory = data.attempt(attempt.attempt_id)
@@ -128,6 +136,7 @@ def write_attempt(
             token=attempt.token,
             node_python=node_python,
             device=device,
+            gpu_share=1 / slots_per_gpu,
             evaluators=attempt.evaluators,
         ),
     )
@@ -185,10 +194,8 @@ def environment(data: DataDirectory, record: JobRecord, *, device: str) -> dict[
         processes.MARK: record.job_id,
     }
     if device == "cuda":
-        values["CUDA_VISIBLE_DEVICES"] = ",".join(record.slots)
-        for name in ("LD_LIBRARY_PATH", "CUDA_HOME"):  # where the machine's own driver and toolkit are
-            if name in os.environ:
-                values[name] = os.environ[name]
+        values["CUDA_VISIBLE_DEVICES"] = visible_devices(record.slots)
+        values |= cuda_host.environment(os.environ)
     return values
 
 

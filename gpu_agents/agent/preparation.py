@@ -89,6 +89,7 @@ class Preparer:
                 inputs,
                 node_python=self._settings.node_python,
                 device=self._settings.device,
+                slots_per_gpu=self._settings.slots_per_gpu,
             )
         except ModelUnusable as error:
             self.inputs[attempt.attempt_id] = Inputs(Preparation.FAILED, EndReason.MODEL_UNUSABLE, str(error))

@@ -17,6 +17,7 @@ class AgentSettings:
     name: str  # shown in the pool
     device: str = "cpu"  # cpu | cuda
     slots: int = 0  # CPU slots; 0: one per core
+    slots_per_gpu: int = 1  # above 1, trainer and engines of a run may share a GPU
     enrol_token: str = ""  # single use; needed until node.json exists
     stop_jobs_on_exit: bool = False
     cache_limit_bytes: int = 50 * 1024**3

@@ -11,6 +11,7 @@ from gpu_agents.job import Job, leave, read_arguments, stop_event
 from gpu_agents.playground.door import Engine, PlaygroundDoor
 from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
 from gpu_agents.rollout.engines.client import EngineClient
+from gpu_agents.rollout.engines.errors import EngineConfigRejected
 from gpu_agents.rollout.engines.launch import EngineProcess
 from gpu_agents.rollout.worker.__main__ import launch_plan, limits_of
 from oolong.contracts.lifecycle import EndReason
@@ -27,6 +28,8 @@ def main() -> int:
         return asyncio.run(serve(job))
     except ModelFilesUnusable as error:
         return leave(job, EndReason.MODEL_UNUSABLE, str(error))
+    except EngineConfigRejected as error:
+        return leave(job, EndReason.CONFIG_REFUSED, str(error))
 
 
 async def serve(job: Job) -> int:

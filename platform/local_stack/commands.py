@@ -40,7 +40,7 @@ usage: python3 manage.py COMMAND [OPTIONS]
   clean         delete this clone's data, after naming its size and asking (--yes, --all)
 
 Any other command is Django's, run in .venv against the services of this clone (`up` first).
-Environment: DEVICE=cpu|cuda, OOLONG_HOME, OOLONG_SLOTS, OOLONG_WEB_PORT, OOLONG_WEB_PROCESSES,
+Environment: DEVICE=cpu|cuda, OOLONG_HOME, OOLONG_SLOTS, OOLONG_SLOTS_PER_GPU, OOLONG_WEB_PORT, OOLONG_WEB_PROCESSES,
 OOLONG_WORKER_PROCESSES, DATABASE_URL, REDIS_URL.
 """
 
@@ -85,7 +85,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
 def _preflight(places: Places, rest: list[str]) -> int:
     options = _parser("preflight").parse_args(rest)
     ready = environments.node_environment(places, device=options.device).is_ready()
-    preflight.check(places, environments_ready=ready, say=print)
+    preflight.check(places, device=options.device, environments_ready=ready, say=print)
     print("This machine is fit for Oolong.")
     return 0
 

@@ -20,6 +20,10 @@ from local_stack import environments, postgres, valkey
 from local_stack.errors import StackError
 from local_stack.files import read_json, write_atomically, write_json
 from local_stack.places import Places
+from oolong import cuda_host
+
+# A run needs a trainer and an engine, and this machine may have one GPU.
+DEFAULT_SLOTS_PER_GPU = 2
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class StackConfiguration:
     device: str  # cpu | cuda
     node_python: str
     slots: int  # CPU slots that the agent offers
+    slots_per_gpu: int
     web_processes: int
     worker_processes: int
     embedded_postgres: bool
@@ -52,13 +57,13 @@ def cpu_slots(environ: Mapping[str, str]) -> int:
     return min(8, max(2, len(os.sched_getaffinity(0))))
 
 
-def processes(environ: Mapping[str, str], name: str, *, default: int) -> int:
-    """How many processes serve the API, or do the ticks: OOLONG_WEB_PROCESSES, OOLONG_WORKER_PROCESSES."""
+def processes(environ: Mapping[str, str], name: str, *, default: int, most: int = 64) -> int:
+    """A count from the environment: OOLONG_WEB_PROCESSES, OOLONG_WORKER_PROCESSES, OOLONG_SLOTS_PER_GPU."""
     wish = environ.get(name)
     if not wish:
         return default
-    if not wish.isdigit() or not 1 <= int(wish) <= 64:
-        raise StackError(f"{name}={wish!r}: give a whole number, 1 to 64")
+    if not wish.isdigit() or not 1 <= int(wish) <= most:
+        raise StackError(f"{name}={wish!r}: give a whole number, 1 to {most}")
     return int(wish)
 
 
@@ -185,7 +190,7 @@ def read_env_file(places: Places) -> dict[str, str]:
 
 def child_environment(places: Places, variables: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of our processes: little is inherited, so that all machines behave alike."""
-    kept = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "TZ", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
+    kept = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "TZ", "CUDA_VISIBLE_DEVICES", *cuda_host.PASSED_ON)
     inherited = {name: os.environ[name] for name in kept if name in os.environ}
     inherited |= {name: value for name, value in os.environ.items() if name.startswith("OOLONG_")}
     system_path = os.environ.get("PATH", "/usr/bin:/bin")
@@ -213,6 +218,7 @@ def decide(
         device=device,
         node_python=str(environments.node_environment(places, device=device).python),
         slots=cpu_slots(environ),
+        slots_per_gpu=processes(environ, "OOLONG_SLOTS_PER_GPU", default=DEFAULT_SLOTS_PER_GPU, most=8),
         web_processes=processes(environ, "OOLONG_WEB_PROCESSES", default=1),
         worker_processes=processes(environ, "OOLONG_WORKER_PROCESSES", default=2),
         embedded_postgres=embedded_postgres,

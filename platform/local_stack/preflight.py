@@ -16,6 +16,7 @@ from pathlib import Path
 from local_stack.errors import StackError
 from local_stack.files import human
 from local_stack.places import Places
+from oolong import cuda_host
 
 GIGABYTE = 10**9
 # A machine sold with 8 GB shows less: firmware and kernel keep some. Measured need of the demo is below this.
@@ -58,9 +59,10 @@ class Machine:
     has_apt: bool
     system_python: tuple[int, int] | None  # what /usr/bin/python3 is
     gpus: tuple[str, ...]
+    cuda: cuda_host.CudaHost | None = None  # read only where CUDA is asked for
 
 
-def inspect_machine(places: Places, *, environments_ready: bool) -> Machine:
+def inspect_machine(places: Places, *, device: str, environments_ready: bool) -> Machine:
     """Read the facts; never fails, a fact that cannot be read counts as missing."""
     memory = _memory()
     return Machine(
@@ -86,6 +88,7 @@ def inspect_machine(places: Places, *, environments_ready: bool) -> Machine:
         has_apt=shutil.which("apt-get") is not None,
         system_python=_system_python(),
         gpus=gpus(),
+        cuda=cuda_host.inspect_cuda(os.environ) if device == "cuda" else None,
     )
 
 
@@ -116,15 +119,16 @@ def findings(machine: Machine) -> list[Finding]:
             "found" if machine.has_lscpu else "not on PATH; the engine asks it for the processor's layout",
             "" if machine.has_lscpu else "apt-get install util-linux",
         ),
+        *_cuda(machine),
     ]
 
 
-def check(places: Places, *, environments_ready: bool, say: Callable[[str], None]) -> Machine:
+def check(places: Places, *, device: str, environments_ready: bool, say: Callable[[str], None]) -> Machine:
     """Report every check; install python3-venv where that is possible; StackError if something is missing."""
-    machine = inspect_machine(places, environments_ready=environments_ready)
+    machine = inspect_machine(places, device=device, environments_ready=environments_ready)
     if not machine.has_venv and machine.is_root and machine.has_apt:
         _install_venv(machine, say)
-        machine = inspect_machine(places, environments_ready=environments_ready)
+        machine = inspect_machine(places, device=device, environments_ready=environments_ready)
     results = findings(machine)
     failed = [finding for finding in results if not finding.ok]
     for finding in results:
@@ -138,7 +142,7 @@ def check(places: Places, *, environments_ready: bool, say: Callable[[str], None
         )
     for gpu in machine.gpus:
         say(f"  note GPU: {gpu}")
-    if machine.gpus:
+    if machine.gpus and machine.cuda is None:
         say("       It is not used unless you ask for it: make demo DEVICE=cuda")
     if failed:
         names = ", ".join(finding.name for finding in failed)
@@ -221,6 +225,15 @@ def _disk(machine: Machine) -> Finding:
     return Finding(
         "disk", not short, detail, "free space, or OOLONG_HOME=/path/on/another/disk python3 manage.py …"
     )
+
+
+def _cuda(machine: Machine) -> list[Finding]:
+    if machine.cuda is None:
+        return []
+    missing = cuda_host.missing(machine.cuda)
+    if not missing:
+        return [Finding("cuda", True, f"driver, compilers, and the toolkit in {machine.cuda.toolkit}")]
+    return [Finding("cuda", False, lack.what, lack.way_out) for lack in missing]
 
 
 def _path(machine: Machine) -> Finding:

@@ -148,6 +148,8 @@ def agent_arguments(places: Places, configuration: StackConfiguration) -> list[s
     words += ["--name", socket.gethostname(), "--device", configuration.device]
     if configuration.device == "cpu":
         words += ["--slots", str(configuration.slots)]
+    else:
+        words += ["--slots-per-gpu", str(configuration.slots_per_gpu)]
     return [*words, "--node-python", configuration.node_python]
 
 

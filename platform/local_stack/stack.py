@@ -48,7 +48,7 @@ def set_up(places: Places, *, device: str, say: Say, quiet_preflight: bool = Fal
     if ready and quiet_preflight:
         return
     say("Checking this machine …")
-    preflight.check(places, environments_ready=ready, say=say)
+    preflight.check(places, device=device, environments_ready=ready, say=say)
     for environment in wanted:
         environments.ensure(environment, places=places, say=say)
 

@@ -23,5 +23,9 @@ class EngineWouldBreak(EngineError):
     """The request was kept from the engine because it cannot serve it, or would die of it."""
 
 
-class EngineTooOld(Exception):
+class EngineConfigRejected(Exception):
+    """No engine can serve what the spec asks of this node. The message has the way out."""
+
+
+class EngineTooOld(EngineConfigRejected):
     """The engine lacks what the spec asks of it; no request will fare better. The message has the way out."""

@@ -19,11 +19,13 @@ import psutil
 
 from gpu_agents.rollout.engines.client import EngineClient
 from gpu_agents.rollout.engines.errors import EngineError, EngineGone
+from oolong import cuda_host
 
 log = logging.getLogger(__name__)
 
 STAND_IN = Path(__file__).parent / "cpu_kernel_stand_in"
 BOOT_SECONDS = 300.0
+CUDA_BOOT_SECONDS = 900.0  # a first boot on a GPU compiles kernels and captures graphs
 BOOT_VERSION = "boot"  # label of the weights it boots with; nothing is ever sampled from them
 _PR_SET_PDEATHSIG = 1
 
@@ -55,16 +57,25 @@ def command(plan: LaunchPlan) -> list[str]:
         "--max-total-tokens": plan.max_total_tokens,
         "--random-seed": plan.seed,
         "--weight-version": BOOT_VERSION,
-        "--log-level": "warning",
         "--config": plan.directory / "engine.yaml",
     }
+    flags = ["--sleep-on-idle"]
     if plan.device == "cpu":
         # Without sleep-on-idle the idle scheduler keeps a whole core busy.
-        arguments |= {"--attention-backend": "torch_native", "--mem-fraction-static": 0.3}
-    elif plan.memory_fraction is not None:
-        arguments |= {"--mem-fraction-static": plan.memory_fraction}
-    flags = [str(part) for pair in arguments.items() for part in pair]
-    return [plan.node_python, "-m", "sglang.launch_server", *flags, "--sleep-on-idle"]
+        arguments |= {
+            "--log-level": "warning",
+            "--attention-backend": "torch_native",
+            "--mem-fraction-static": 0.3,
+        }
+    else:
+        # The log names the backends and the size of the KV cache. torch's sampler, because one greedy request in a
+        # batch would send the whole batch through a kernel that is compiled in the middle of the run.
+        arguments |= {"--log-level": "info", "--sampling-backend": "pytorch"}
+        flags.append("--enable-fp32-lm-head")  # the trainer computes its logits in float32 too
+        if plan.memory_fraction is not None:
+            arguments |= {"--mem-fraction-static": plan.memory_fraction}
+    words = [str(part) for pair in arguments.items() for part in pair]
+    return [plan.node_python, "-m", "sglang.launch_server", *words, *flags]
 
 
 def environment(plan: LaunchPlan) -> dict[str, str]:
@@ -77,18 +88,18 @@ def environment(plan: LaunchPlan) -> dict[str, str]:
     }
     if plan.device == "cpu":
         return kept | common | {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(STAND_IN)}
-    # Where the machine's own driver and toolkit are: the agent gives them to the worker, and the engine needs them.
-    of_the_machine = {
-        name: os.environ[name] for name in ("LD_LIBRARY_PATH", "CUDA_HOME") if name in os.environ
-    }
-    return kept | of_the_machine | common | {"CUDA_VISIBLE_DEVICES": plan.visible_devices}
+    # SGLang compiles kernels with a bare `ninja`, which is installed beside the node environment's Python.
+    path = os.pathsep.join([str(Path(plan.node_python).parent), kept.get("PATH", os.defpath)])
+    on_gpu = {"PATH": path, "CUDA_VISIBLE_DEVICES": plan.visible_devices}
+    return kept | cuda_host.environment(os.environ) | common | on_gpu
 
 
 class EngineProcess:
     """One incarnation of an engine. It dies with its worker (parent-death signal), however that ends."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, *, boot_seconds: float = BOOT_SECONDS) -> None:
         self._process = process
+        self._boot_seconds = boot_seconds
 
     @classmethod
     async def start(cls, plan: LaunchPlan) -> EngineProcess:
@@ -110,7 +121,7 @@ class EngineProcess:
                 preexec_fn=_die_with_parent,
             )
         log.info("engine started: pid %d, port %d", process.pid, plan.port)
-        return cls(process)
+        return cls(process, boot_seconds=CUDA_BOOT_SECONDS if plan.device == "cuda" else BOOT_SECONDS)
 
     @property
     def pid(self) -> int:
@@ -125,7 +136,7 @@ class EngineProcess:
 
     async def wait_until_serving(self, client: EngineClient) -> None:
         """Until GET /model_info answers. Raises EngineGone when the process ends or the time is over."""
-        deadline = asyncio.get_running_loop().time() + BOOT_SECONDS
+        deadline = asyncio.get_running_loop().time() + self._boot_seconds
         while asyncio.get_running_loop().time() < deadline:
             if not self.alive:
                 raise EngineGone(f"the engine ended with status {self._process.returncode} while it booted")
@@ -134,7 +145,7 @@ class EngineProcess:
                 return
             except EngineError:
                 await asyncio.sleep(0.25)
-        raise EngineGone(f"the engine did not answer /model_info within {BOOT_SECONDS:g} s")
+        raise EngineGone(f"the engine did not answer /model_info within {self._boot_seconds:g} s")
 
     async def stop(self, *, grace_seconds: float = 5.0) -> None:
         """End it and every process it started."""

@@ -15,7 +15,7 @@ from gpu_agents.channel import Peer, PeerGone
 from gpu_agents.job import Job, leave, read_arguments, stop_event
 from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
 from gpu_agents.rollout.engines.client import ModelLimits
-from gpu_agents.rollout.engines.errors import EngineTooOld
+from gpu_agents.rollout.engines.errors import EngineConfigRejected
 from gpu_agents.rollout.engines.launch import LaunchPlan
 from gpu_agents.rollout.rows import DatasetUnusable, read_rows
 from gpu_agents.rollout.sessions.desk import SessionDesk
@@ -42,7 +42,10 @@ from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Outbox
 from oolong.contracts.user_source import SourceKind
+from oolong.gpu_slots import visible_devices
 from oolong.sandbox import SandboxRefused
+
+SHARED_ENGINE_STATIC = 0.8  # of its share of a GPU: weights and KV cache
 
 
 def main() -> int:
@@ -51,7 +54,7 @@ def main() -> int:
         return asyncio.run(work(job))
     except (ModelFilesUnusable, WeightsRefused) as error:
         return leave(job, EndReason.MODEL_UNUSABLE, str(error))
-    except (EngineTooOld, SandboxRefused, NoSandbox) as error:
+    except (EngineConfigRejected, SandboxRefused, NoSandbox) as error:
         return leave(job, EndReason.CONFIG_REFUSED, str(error))
     except DatasetUnusable as error:
         return leave(job, EndReason.DATASET_UNUSABLE, str(error))
@@ -233,7 +236,13 @@ def _options(job: Job, spec: RunSpec) -> WorkerOptions:
 
 
 def launch_plan(job: Job, spec: RunSpec) -> LaunchPlan:
+    """Raises EngineConfigRejected where the node's device cannot compute in the spec's dtype."""
     attempt = job.attempt
+    if attempt.device == "cuda" and spec.trainer.dtype == "float32":
+        raise EngineConfigRejected(
+            "trainer.dtype: float32 has no exact attention kernel on a GPU (Triton's may round to TF32), so the "
+            "engine's log-probabilities would not be the trainer's; use bfloat16"
+        )
     return LaunchPlan(
         node_python=attempt.node_python,
         model_directory=attempt.model_directory,
@@ -246,9 +255,21 @@ def launch_plan(job: Job, spec: RunSpec) -> LaunchPlan:
         # Engines of one run, and a restarted worker, must not sample the same noise again.
         seed=(spec.seed * 1009 + job.job.index * 101 + job.job.incarnation) % 2**31,
         directory=job.directory.resolve(),
-        visible_devices=",".join(job.job.slots),
-        memory_fraction=spec.rollout.engine_memory_fraction,
+        visible_devices=visible_devices(job.job.slots),
+        memory_fraction=engine_memory_fraction(
+            spec.rollout.engine_memory_fraction, gpu_share=attempt.gpu_share
+        ),
     )
+
+
+def engine_memory_fraction(asked: float | None, *, gpu_share: float) -> float | None:
+    """Of the memory that is free when the engine boots; None leaves it to the engine, which then takes a whole GPU.
+
+    On a shared GPU the slot's share, less what CUDA graphs and activations take beside weights and KV cache.
+    """
+    if asked is not None or gpu_share >= 1:
+        return asked
+    return round(gpu_share * SHARED_ENGINE_STATIC, 3)
 
 
 def limits_of(model_directory: str) -> ModelLimits:

@@ -40,6 +40,7 @@ class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
     token: str = ""  # bearer token of the controller and the reward service
     node_python: str = ""  # python of the node environment (torch, sglang)
     device: str = "cpu"  # cpu | cuda
+    gpu_share: float = 1.0  # of a GPU's memory that one slot stands for; below 1 where slots share GPUs
     evaluators: bool = False  # an evaluation may get an idle slot of this node, beside the run's engines
 
     @property

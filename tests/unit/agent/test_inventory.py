@@ -18,7 +18,7 @@ def test_a_machine_without_a_gpu_offers_a_slot_per_core(tmp_path: Path) -> None:
 
 
 def test_gpus_are_slots_by_uuid() -> None:
-    text = "GPU-2f1c, NVIDIA H100 80GB HBM3, 81559\nGPU-77aa, NVIDIA H100 80GB HBM3, [N/A]\n\n"
+    text = "0, GPU-2f1c, NVIDIA H100 80GB HBM3, 81559, Disabled\n1, GPU-77aa, NVIDIA H100 80GB HBM3, [N/A], [N/A]\n\n"
     good, odd = parse_gpus(text)
     assert (good.slot, good.device, good.memory_bytes, good.healthy) == (
         "GPU-2f1c",
@@ -27,6 +27,33 @@ def test_gpus_are_slots_by_uuid() -> None:
         True,
     )
     assert not odd.healthy and "[N/A]" in odd.reason
+
+
+TWO_GPUS = "0, GPU-2f1c, H100, 80000, Disabled\n1, GPU-77aa, H100, 80000, Disabled\n"
+
+
+def test_a_shared_gpu_is_several_slots_that_split_its_memory() -> None:
+    slots = parse_gpus(TWO_GPUS, slots_per_gpu=2)
+    assert [slot.slot for slot in slots] == ["GPU-2f1c/0", "GPU-2f1c/1", "GPU-77aa/0", "GPU-77aa/1"]
+    assert {slot.memory_bytes for slot in slots} == {40000 * 1024**2}
+
+
+@pytest.mark.parametrize("visible", ["1", "GPU-77aa", "GPU-77"])
+def test_only_visible_gpus_are_offered(visible: str) -> None:
+    assert [slot.slot for slot in parse_gpus(TWO_GPUS, visible=visible)] == ["GPU-77aa"]
+
+
+def test_visible_devices_that_name_no_gpu_are_an_error_that_lists_the_gpus() -> None:
+    with pytest.raises(
+        InventoryError, match=r"CUDA_VISIBLE_DEVICES='7' names none .* 0 \(GPU-2f1c\), 1 \(GPU-77aa\)"
+    ):
+        parse_gpus(TWO_GPUS, visible="7")
+
+
+def test_a_gpu_cut_into_mig_instances_is_unhealthy_and_offers_no_memory() -> None:
+    (slot,) = parse_gpus("0, GPU-2f1c, A100, 40960, Enabled\n")
+    assert not slot.healthy and slot.memory_bytes == 0
+    assert "MIG" in slot.reason and "nvidia-smi -mig 0" in slot.reason
 
 
 def test_a_machine_that_has_no_gpu_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

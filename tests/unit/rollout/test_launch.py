@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from gpu_agents.rollout.engines.launch import LaunchPlan, command, environment
+from gpu_agents.rollout.worker.__main__ import engine_memory_fraction
+from tests.support.cuda_toolkit import make_toolkit
 
 
 def plan(device: str, fraction: float | None) -> LaunchPlan:
@@ -29,12 +32,38 @@ def test_the_memory_fraction_of_an_engine(device: str, fraction: float | None, s
 
 
 def test_an_engine_on_a_gpu_finds_the_machines_own_driver_and_sees_its_slots_alone(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name, value in (("LD_LIBRARY_PATH", "/driver"), ("CUDA_HOME", "/cuda"), ("OOLONG_TOKEN", "secret")):
+    toolkit = make_toolkit(tmp_path / "cuda")
+    of_the_machine = {
+        "LD_LIBRARY_PATH": "/driver",
+        "CUDA_HOME": str(toolkit),
+        "CC": "gcc-12",
+        "CXX": "g++-12",
+    }
+    for name, value in {**of_the_machine, "OOLONG_TOKEN": "secret"}.items():
         monkeypatch.setenv(name, value)
     on_gpu, on_cpu = environment(plan("cuda", None)), environment(plan("cpu", None))
-    assert (on_gpu["LD_LIBRARY_PATH"], on_gpu["CUDA_HOME"]) == ("/driver", "/cuda")
+    assert {name: on_gpu[name] for name in of_the_machine} == of_the_machine
     assert on_gpu["CUDA_VISIBLE_DEVICES"] == "0" and "PYTHONPATH" not in on_gpu
-    assert not {"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES"} & set(on_cpu)
+    assert not {*of_the_machine, "CUDA_VISIBLE_DEVICES"} & set(on_cpu)
     assert "OOLONG_TOKEN" not in on_gpu.keys() | on_cpu.keys()
+
+
+def test_an_engine_on_a_gpu_finds_ninja_beside_its_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin")
+    on_gpu = dataclasses.replace(plan("cuda", None), node_python="/node/bin/python")
+    assert environment(on_gpu)["PATH"] == "/node/bin:/usr/bin"
+    assert environment(dataclasses.replace(on_gpu, device="cpu"))["PATH"] == "/usr/bin"
+
+
+def test_an_engine_on_a_gpu_samples_with_torch_and_computes_logits_in_float32() -> None:
+    on_gpu, on_cpu = command(plan("cuda", None)), command(plan("cpu", None))
+    assert on_gpu[on_gpu.index("--sampling-backend") + 1] == "pytorch"
+    assert "--enable-fp32-lm-head" in on_gpu and "--enable-fp32-lm-head" not in on_cpu
+
+
+def test_an_engine_on_a_shared_gpu_takes_its_share_unless_the_spec_says_otherwise() -> None:
+    assert engine_memory_fraction(None, gpu_share=1.0) is None
+    assert engine_memory_fraction(None, gpu_share=0.5) == 0.4
+    assert engine_memory_fraction(0.7, gpu_share=0.5) == 0.7

@@ -77,7 +77,7 @@ LANES = (
     Lane("api", paths=("tests/api",), part_of_the_suite=False),
     Lane("faults", paths=("tests/faults",), part_of_the_suite=False),
     Lane("sandbox", paths=("tests/sandbox",), part_of_the_suite=False),
-    Lane("sim", paths=("tests/unit/rollout",), part_of_the_suite=False),
+    Lane("sim", paths=("tests/unit/rollout", "tests/sim"), part_of_the_suite=False),
     Lane("gpu", paths=("tests/gpu",), in_node_environment=True, part_of_the_suite=False),
 )
 

@@ -16,7 +16,9 @@ class Candidate:
 
     group_id: str
     order: int  # claim order
-    oldest_version: int  # oldest version among its tokens
+    deadline: (
+        int  # last version at which it may be trained: oldest version among its tokens + its max staleness
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,31 +32,45 @@ def choose_batch(
     policy: StragglerPolicy,
     *,
     version: int,
-    max_staleness: int,
     groups: int,
     finished: Sequence[Candidate],
-    running_oldest_versions: Sequence[int],
+    unfinished_deadlines: Sequence[int],
 ) -> Choice:
     """The batch to train at `version`: the `groups` oldest finished ones, if the policy lets them go.
 
-    `running_oldest_versions` has one entry per group that is being generated, or waits with tokens: the oldest
-    version among its tokens, or its claim version before the first one.
+    `unfinished_deadlines` has one entry per group that is being generated, or waits with tokens. Its deadline counts
+    from the oldest version among its tokens, or from its claim version before the first one.
     """
     drop: list[str] = []
     if policy == "drop":
-        drop = [c.group_id for c in finished if version - c.oldest_version > max_staleness]
+        drop = [c.group_id for c in finished if version > c.deadline]
     left = set(drop)
-    order = _oldest_deadline_first if policy == "wait" else _oldest_claim_first
+    order = _earliest_deadline_first if policy == "wait" else _oldest_claim_first
     usable = sorted((c for c in finished if c.group_id not in left), key=order)
     if len(usable) < groups:
         return Choice(batch=[], drop=drop)
     chosen, rest = usable[:groups], usable[groups:]
     if policy == "wait":
-        deadlines = [c.oldest_version + max_staleness for c in rest]
-        deadlines += [oldest + max_staleness for oldest in running_oldest_versions]
+        deadlines = [c.deadline for c in rest] + list(unfinished_deadlines)
         if not _every_deadline_can_be_met(deadlines, version=version, groups=groups):
             return Choice(batch=[], drop=drop, straggler=True)
     return Choice(batch=[c.group_id for c in chosen], drop=drop)
+
+
+def missed_deadlines(finished: Sequence[Candidate], *, version: int, groups: int) -> list[str]:
+    """The fewest finished groups without which every other one can be trained in time, from `version` on.
+
+    Earliest deadline first is optimal for unit jobs: a group that finds no free place before its deadline in that
+    order finds none in any other order either.
+    """
+    missed: list[str] = []
+    placed = 0
+    for candidate in sorted(finished, key=_earliest_deadline_first):
+        if version + placed // groups > candidate.deadline:
+            missed.append(candidate.group_id)
+        else:
+            placed += 1
+    return missed
 
 
 def _every_deadline_can_be_met(deadlines: list[int], *, version: int, groups: int) -> bool:
@@ -74,7 +90,7 @@ def _oldest_claim_first(candidate: Candidate) -> tuple[int, int]:
     return candidate.order, 0
 
 
-def _oldest_deadline_first(candidate: Candidate) -> tuple[int, int]:
+def _earliest_deadline_first(candidate: Candidate) -> tuple[int, int]:
     # Nearly claim order. They differ for a group that was given back before its first token was old: its deadline
     # is later than that of one claimed after it, and taking it first would leave the other over its bound for ever.
-    return candidate.oldest_version, candidate.order
+    return candidate.deadline, candidate.order

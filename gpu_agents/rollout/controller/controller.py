@@ -6,21 +6,14 @@ for the trainer (`announce`). Everything here is called from one thread.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import msgspec
 
-from gpu_agents.rollout.controller.buffer import Candidate, choose_batch
-from gpu_agents.rollout.controller.consumption import (
-    BatchStaleness,
-    ConsumedTotals,
-    DroppedTotals,
-    LengthBias,
-    measure_batch,
-    version_span,
-)
+from gpu_agents.rollout.controller.batches import Batches, TrainedBatch
+from gpu_agents.rollout.controller.consumption import ConsumedTotals, version_span
+from gpu_agents.rollout.controller.counts import Counts
 from gpu_agents.rollout.controller.engines import Engine, Engines
 from gpu_agents.rollout.controller.evaluation_desk import EvaluationDesk
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
@@ -50,7 +43,6 @@ from oolong.contracts.rollout import (
     EvaluatorRequest,
     FailRequest,
     GiveBackRequest,
-    Group,
     LoadClaimReply,
     ProbesReply,
     PublishedWeights,
@@ -67,33 +59,6 @@ from oolong.contracts.rollout import (
 
 class OutOfOrder(Exception):
     """The trainer asked for something that the current version does not allow; the message names both."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainedBatch:
-    """What the announcement of a version says about the batch that led to it."""
-
-    version: int  # after the step
-    groups: list[Group]
-    staleness: BatchStaleness
-    dropped: DroppedTotals  # since the step before
-    length_bias: LengthBias  # of the run so far
-    filtered_share: float | None  # of the groups finished since the step before
-    bound: int  # max staleness at its take
-
-
-@dataclass(kw_only=True)
-class Counts:
-    """Plain counters for the summary."""
-
-    acks: int = 0
-    failed_loads: int = 0
-    versions_announced: int = 0
-    consecutive_reward_errors: int = 0
-    consecutive_workflow_errors: int = 0
-    workflow_errors: Counter[str] = field(default_factory=Counter)  # by FailRequest.kind
-    straggler_wait_seconds: float = 0.0
-    last_error: str = ""
 
 
 class Controller:
@@ -123,13 +88,11 @@ class Controller:
         self.counts = Counts()
         self.ending: str = ""  # the trainer's reason, once it has said that no batch will be taken any more
         self.ended = False
-        self._dropped_before = self.groups.dropped.copy()
         self._restored_version = restored.version if restored else None
-        self._older_bounds: list[tuple[int, int]] = []  # (last version it holds at, max staleness)
-        self._straggler_since: float | None = None
         self._probes: list[AckedProbe] = []
         self._all_stale_since: float | None = None
         self._notes: list[str] = []  # for the run's events, at the next tick
+        self._batches = Batches(self.groups, self.consumed, self.counts, notes=self._notes)
         self._evaluation_desk = EvaluationDesk(
             evaluation,
             restored.evaluations if restored else None,
@@ -295,10 +258,13 @@ class Controller:
         self._require_version(request.version, self.versions.number + 1, "versions are announced one by one")
         if request.weights is None:
             raise OutOfOrder(f"version {request.version} was announced without its weights")
-        batch = self._train_taken(request.version)
+        if not self.taken:
+            raise OutOfOrder(
+                f"version {request.version} was announced as trained, but no batch had been taken for it"
+            )
+        batch = self._batches.train(request.version, filtering=self.filtering)
         if self.rules.straggler_policy == "drop":
-            bound = self._straggler_bound(request.version)
-            self.groups.cancel_what_will_be_too_old(request.version, max_staleness=bound)
+            self.groups.cancel_what_will_be_too_old(request.version)
         self._publish(request.weights)
         self._evaluation_desk.request_if_due(last_version=self.rules.gate.total_train_steps)
         return batch
@@ -312,31 +278,8 @@ class Controller:
             return TakeReply(groups=[], ended=True)
         if self.taken:  # the reply was lost: the same batch again
             return TakeReply(groups=self.groups.taken_groups(), buffered=len(self.buffered))
-        choice = choose_batch(
-            self.rules.straggler_policy,
-            version=request.version,
-            max_staleness=self._straggler_bound(request.version),
-            groups=request.groups,
-            finished=[
-                Candidate(group_id=h.group_id, order=h.order, oldest_version=h.oldest_version)
-                for h in self.buffered.values()
-            ],
-            running_oldest_versions=[h.oldest_version for h in self.running.values()]
-            + [h.oldest_version for h in self.waiting if h.partial],
-        )
-        self.groups.drop_stale_buffered(choice.drop)
-        if not choice.batch:
-            if choice.straggler and self._straggler_since is None:
-                self._straggler_since = now
-            return TakeReply(groups=[], buffered=len(self.buffered))
-        waited = now - self._straggler_since if self._straggler_since is not None else 0.0
-        self._straggler_since = None
-        self.counts.straggler_wait_seconds += waited
-        self.groups.take(choice.batch)
-        return TakeReply(
-            groups=self.groups.taken_groups(),
-            straggler_wait_seconds=waited,
-            buffered=len(self.buffered),
+        return self._batches.take(
+            request, policy=self.rules.straggler_policy, last_chance=self.nothing_can_change, now=now
         )
 
     def snapshot(self, version: int) -> Snapshot:
@@ -353,8 +296,7 @@ class Controller:
     def change(self, live: LiveSettings) -> list[str]:
         """Take over what was changed while the run goes on. Returns sentences about it for the run's events.
 
-        The gate obeys at once. A lower max staleness binds the batches only when no group that was admitted under
-        the higher one can be left: waiting for those to be young enough would be waiting for ever.
+        The gate obeys at once. A group that was admitted under a higher max staleness keeps that one.
         """
         before = self.rules.gate
         gate = replace(
@@ -366,8 +308,6 @@ class Controller:
         if gate.max_staleness != before.max_staleness:
             # Before the first announcement, the version that the restored groups come from.
             version = max(self.versions.number, self._restored_version or 0)
-            until = version + self._straggler_bound(version)
-            self._older_bounds.append((until, before.max_staleness))
             notes.append(
                 f"max staleness is {gate.max_staleness} from version {version} on (it was {before.max_staleness})"
             )
@@ -376,6 +316,7 @@ class Controller:
                 f"at most {gate.max_concurrent_groups} groups run at once (it was {before.max_concurrent_groups})"
             )
         self.rules = replace(self.rules, gate=gate)
+        self.groups.raise_bounds(gate.max_staleness)
         return notes
 
     def evaluate_now(self, number: int) -> str:
@@ -477,13 +418,10 @@ class Controller:
         told += [evaluator.told_to_leave for evaluator in self.evaluations.evaluators.all()]
         return self.ended and all(told)
 
-    def _straggler_bound(self, version: int) -> int:
-        """Max staleness of what is trained at `version`: a bound that was lowered holds on for its last groups."""
-        return max(
-            self.rules.gate.max_staleness,
-            *(bound for until, bound in self._older_bounds if version <= until),
-            0,
-        )
+    @property
+    def nothing_can_change(self) -> bool:
+        """No group is generated, none waits to be, and the gate admits none: what is finished is all there will be."""
+        return not self.running and not self.waiting and not self.admission().groups
 
     # --- inside -------------------------------------------------------------------------------------------
 
@@ -522,7 +460,7 @@ class Controller:
         admission = self.admission()
         if admission.refusal is not None:
             return None, admission.refusal
-        return self.groups.draw(), None
+        return self.groups.draw(max_staleness=self.rules.gate.max_staleness), None
 
     def _hand_out(self, held: HeldGroup, request: ClaimRequest, *, now: float) -> ClaimedGroup:
         claim = self.groups.hand_out(
@@ -557,6 +495,7 @@ class Controller:
             )
         if request.weights is None:
             raise OutOfOrder(f"version {request.version} was announced without its weights")
+        self.groups.raise_bounds(self.rules.gate.max_staleness)
         self._publish(request.weights)
         if request.version == 0:
             self._evaluation_desk.request_at_start()
@@ -566,28 +505,6 @@ class Controller:
     def _publish(self, weights: PublishedWeights) -> None:
         self.versions.announce(weights)
         self.counts.versions_announced += 1
-
-    def _train_taken(self, version: int) -> TrainedBatch:
-        groups = self.groups.taken_groups()
-        if not groups:
-            raise OutOfOrder(
-                f"version {version} was announced as trained, but no batch had been taken for it"
-            )
-        staleness = measure_batch(groups, version=version - 1)
-        bound = self._straggler_bound(version - 1)
-        self.consumed.add(staleness, bound=bound)
-        self.groups.train_taken()
-        dropped = self.groups.dropped.since(self._dropped_before)
-        self._dropped_before = self.groups.dropped.copy()
-        return TrainedBatch(
-            version=version,
-            groups=groups,
-            staleness=staleness,
-            dropped=dropped,
-            length_bias=self.groups.length_bias,
-            filtered_share=self.filtering.share_since_last_step(),
-            bound=bound,
-        )
 
     @staticmethod
     def _require_version(given: int, expected: int, rule: str) -> None:

@@ -48,9 +48,9 @@ class Groups:
         if restored:
             self._restore(restored)
 
-    def draw(self) -> HeldGroup:
+    def draw(self, *, max_staleness: int) -> HeldGroup:
         """The next group of the seeded order, not yet in a place's container: hand it out at once."""
-        held = HeldGroup(draw=self.prompts.draw(), order=self._next_order)
+        held = HeldGroup(draw=self.prompts.draw(), order=self._next_order, max_staleness=max_staleness)
         self._next_order += 1
         self.ledger.draw()
         return held
@@ -60,6 +60,15 @@ class Groups:
         self.running[held.group_id] = held
         self.ledger.move(Place.WAITING, Place.RUNNING)
         return self.claims.make(held.group_id, worker_id, now=now)
+
+    def raise_bounds(self, max_staleness: int) -> None:
+        """Give every unfinished and untrained group at least this bound; none is ever lowered.
+
+        The gate admitted each group so that it can be trained within the bound of that moment. A lower bound that
+        applied to it later could not be kept any more, and `wait` would wait for ever.
+        """
+        for held in [*self.waiting, *self.running.values(), *self.buffered.values(), *self.taken.values()]:
+            held.max_staleness = max(held.max_staleness, max_staleness)
 
     def is_settled(self, claim_id: str) -> bool:
         return claim_id in self._settled
@@ -141,13 +150,13 @@ class Groups:
         for group_id in group_ids:
             self._drop_stale(self.buffered.pop(group_id), Place.BUFFERED, version=self._versions.number)
 
-    def cancel_what_will_be_too_old(self, version: int, *, max_staleness: int) -> None:
-        """Unfinished groups whose first tokens will be over the bound at `version`."""
-        for held in [h for h in self.running.values() if version - h.oldest_version > max_staleness]:
+    def cancel_what_will_be_too_old(self, version: int) -> None:
+        """Unfinished groups whose first tokens will be over their bound at `version`."""
+        for held in [h for h in self.running.values() if version > h.deadline]:
             self.claims.end_of_group(held.group_id)
             del self.running[held.group_id]
             self._drop_stale(held, Place.RUNNING, version=version)
-        for held in [h for h in self.waiting if h.partial and version - h.oldest_version > max_staleness]:
+        for held in [h for h in self.waiting if h.partial and version > h.deadline]:
             self.waiting.remove(held)
             self._drop_stale(held, Place.WAITING, version=version)
 

@@ -12,6 +12,9 @@ from oolong.contracts.rollout import Group, PartialTrajectory, Trajectory
 class HeldGroup:
     draw: Draw
     order: int  # claim order: the n-th drawn group; kept when it is claimed again
+    max_staleness: (
+        int  # the largest bound in force since it was drawn: lowering the run's bound does not lower this
+    )
     claim_version: int = -1  # version that its engine had loaded when it was claimed last
     partial: list[PartialTrajectory] = field(default_factory=list)  # given back by an earlier worker
     finished: Group | None = None
@@ -39,6 +42,11 @@ class HeldGroup:
         if self.finished is None:
             versions.append(self.claim_version)
         return min(versions) if versions else self.claim_version
+
+    @property
+    def deadline(self) -> int:
+        """The last version at which training on it keeps its bound."""
+        return self.oldest_version + self.max_staleness
 
 
 def group_tokens(group: Group) -> int:

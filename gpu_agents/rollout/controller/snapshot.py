@@ -16,6 +16,7 @@ class GroupImage(msgspec.Struct, frozen=True, kw_only=True):
     row: int
     repeat: int
     order: int
+    max_staleness: int
     claim_version: int
     partial: list[PartialTrajectory] = []
     finished: Group | None = None
@@ -59,6 +60,7 @@ def image_of(held: HeldGroup, *, keep_finished: bool) -> GroupImage:
         row=held.draw.row,
         repeat=held.draw.repeat,
         order=held.order,
+        max_staleness=held.max_staleness,
         claim_version=held.claim_version,
         partial=held.partial,
         finished=held.finished if keep_finished else None,
@@ -69,6 +71,7 @@ def held_group(image: GroupImage) -> HeldGroup:
     return HeldGroup(
         draw=Draw(epoch=image.epoch, row=image.row, repeat=image.repeat),
         order=image.order,
+        max_staleness=image.max_staleness,
         claim_version=image.claim_version,
         partial=list(image.partial),
         finished=image.finished,

@@ -12,6 +12,7 @@ import msgspec
 
 from gpu_agents.job import Job
 from gpu_agents.rollout.chat_template import ChatTemplate
+from gpu_agents.rollout.controller.batches import TrainedBatch
 from gpu_agents.rollout.controller.consumption import (
     BatchStaleness,
     mean,
@@ -19,7 +20,7 @@ from gpu_agents.rollout.controller.consumption import (
     share_over,
     version_span,
 )
-from gpu_agents.rollout.controller.controller import Controller, TrainedBatch
+from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
 from gpu_agents.rollout.controller.ledger import DropReason
 from oolong.contracts.rollout import Group, Trajectory

@@ -25,7 +25,9 @@ from oolong.contracts.rollout import (
     ClaimRequest,
     EvaluationPrompt,
     FailRequest,
+    GiveBackRequest,
     Group,
+    PartialTrajectory,
     PublishedWeights,
     RenewRequest,
     SubmitRequest,
@@ -122,7 +124,7 @@ class SimulatedGroup:
         self.sampled_until = now
 
 
-@dataclass
+@dataclass(eq=False)
 class SimulatedEngine:
     worker_id: str
     places: int
@@ -164,6 +166,33 @@ class World:
             event()
             self._settle()
 
+    def at(self, seconds: float, event: Callable[[], None]) -> None:
+        """Do this `seconds` from now, unless the run has got as far as it should before."""
+        self._after(seconds, event)
+
+    def replace_engine(self, index: int, *, crashed: bool) -> None:
+        """A new incarnation of an engine's job. One that crashed loses its tokens, one that stops releases its groups
+        with them."""
+        old = self.engines[index]
+        for claim_id, group in [] if crashed else list(old.groups.items()):
+            if group.started:
+                group.sample(old.version, now=self.now, tokens_per_second=self.tokens_per_second)
+            whole = finished_group(group.claimed, group.versions)
+            members = [
+                PartialTrajectory(index=i, finished=False, trajectory=t)
+                for i, t in enumerate(whole.trajectories)
+                if group.versions
+            ]
+            self.controller.give_back(
+                GiveBackRequest(worker_id=old.worker_id, claim_id=claim_id, members=members), now=self.now
+            )
+        old.groups.clear()
+        self.controller.leave(old.worker_id, now=self.now)
+        job, _, incarnation = old.worker_id.rpartition("/")
+        new = SimulatedEngine(f"{job}/{int(incarnation) + 1}", old.places, old.load_seconds)
+        self.engines[index] = new
+        self._after(new.load_seconds, lambda: self._load(new))
+
     def _after(self, seconds: float, event: Callable[[], None]) -> None:
         heapq.heappush(self._events, (self.now + seconds, next(self._ticket), event))
 
@@ -176,6 +205,8 @@ class World:
         self._settle()
 
     def _load(self, engine: SimulatedEngine) -> None:
+        if engine not in self.engines:
+            return  # its job has a new incarnation
         for group in engine.groups.values():
             if group.started:
                 group.sample(engine.version, now=self.now, tokens_per_second=self.tokens_per_second)
@@ -209,7 +240,8 @@ class World:
                 self._train(version, groups)
 
     def _start(self, engine: SimulatedEngine, claimed: ClaimedGroup) -> None:
-        group = engine.groups[claimed.claim_id] = SimulatedGroup(claimed)
+        begun = [v for member in claimed.partial for v in member.trajectory.policy_versions]
+        group = engine.groups[claimed.claim_id] = SimulatedGroup(claimed, versions=begun[:1])
         delay = self.rng.random() * self.first_token_seconds
 
         def first_token() -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from gpu_agents.rollout.controller.buffer import Candidate, Choice, StragglerPolicy, choose_batch
+from gpu_agents.rollout.controller.buffer import (
+    Candidate,
+    Choice,
+    StragglerPolicy,
+    choose_batch,
+    missed_deadlines,
+)
 
 
 def choose(
@@ -18,12 +24,12 @@ def choose(
     return choose_batch(
         policy,
         version=version,
-        max_staleness=max_staleness,
         groups=groups,
         finished=[
-            Candidate(group_id=str(order), order=order, oldest_version=oldest) for order, oldest in finished
+            Candidate(group_id=str(order), order=order, deadline=oldest + max_staleness)
+            for order, oldest in finished
         ],
-        running_oldest_versions=running or [],
+        unfinished_deadlines=[oldest + max_staleness for oldest in running or []],
     )
 
 
@@ -69,3 +75,24 @@ def test_too_few_groups_are_no_straggler() -> None:
     assert choose("wait", [(0, 0)], version=0, max_staleness=0, groups=2, running=[0]) == Choice(
         batch=[], drop=[]
     )
+
+
+def test_a_group_keeps_the_bound_it_was_admitted_under_beside_groups_of_a_lower_one() -> None:
+    """Both have tokens of version 0; the first was admitted under 6, the second under 1."""
+    finished = [
+        Candidate(group_id="under-6", order=0, deadline=6),
+        Candidate(group_id="under-1", order=1, deadline=1),
+    ]
+    choice = choose_batch("wait", version=1, groups=1, finished=finished, unfinished_deadlines=[])
+    assert choice == Choice(batch=["under-1"], drop=[])
+    choice = choose_batch("drop", version=2, groups=1, finished=finished, unfinished_deadlines=[])
+    assert choice == Choice(batch=["under-6"], drop=["under-1"])
+
+
+def test_only_the_groups_that_no_order_can_train_in_time_have_missed_their_deadlines() -> None:
+    deadlines = [5, 5, 5, 6, 6, 4]  # at version 5, two groups a step: one is late, four places until 6
+    finished = [Candidate(group_id=str(i), order=i, deadline=d) for i, d in enumerate(deadlines)]
+    assert missed_deadlines(finished, version=5, groups=2) == ["5", "2"]
+    rest = [candidate for candidate in finished if candidate.group_id not in {"5", "2"}]
+    assert missed_deadlines(rest, version=5, groups=2) == []
+    assert not choose_batch("wait", version=5, groups=2, finished=rest, unfinished_deadlines=[]).straggler

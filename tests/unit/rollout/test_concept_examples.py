@@ -31,16 +31,15 @@ def test_the_interrupted_completion() -> None:
 
 
 def test_wait() -> None:
-    finished = [Candidate(group_id=name, order=i, oldest_version=5) for i, name in enumerate("ab")]
+    finished = [Candidate(group_id=name, order=i, deadline=5 + 1) for i, name in enumerate("ab")]
 
     def choice(claimed_at: int):
         return choose_batch(
             "wait",
             version=5,
-            max_staleness=1,
             groups=2,
             finished=finished,
-            running_oldest_versions=[claimed_at],
+            unfinished_deadlines=[claimed_at + 1],
         )
 
     assert choice(4).straggler

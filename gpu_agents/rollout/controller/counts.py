@@ -1,0 +1,19 @@
+"""Plain counters of an attempt, for its summary and for the checks that end it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(kw_only=True)
+class Counts:
+    acks: int = 0
+    failed_loads: int = 0
+    versions_announced: int = 0
+    consecutive_reward_errors: int = 0
+    consecutive_workflow_errors: int = 0
+    workflow_errors: Counter[str] = field(default_factory=Counter)  # by FailRequest.kind
+    straggler_wait_seconds: float = 0.0
+    standstills: int = 0  # times that finished groups had to be dropped because nothing else could happen
+    last_error: str = ""

@@ -2,7 +2,8 @@
 
 group, group: group-relative advantages (arXiv 2402.03300). group, none: without its difficulty bias
 (arXiv 2503.20783); with leave-one-out, RLOO (arXiv 2402.14740). group, batch: LitePPO (arXiv 2508.08221).
-none, none: the rewards. All are over trajectories; advantages per token are in `gae`.
+none, none: the rewards. All are over rollouts, each of which has one reward however many trajectories it leaves;
+advantages per token are in `gae`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Literal
 import torch
 
 Level = Literal["batch", "group", "none"]
+StdOf = Literal["population", "sample"]
 Rewards = list[torch.Tensor]  # per group, float64 [G]; groups may differ in G
 
 
@@ -28,12 +30,17 @@ def _no_mean(rewards: Rewards) -> Rewards:
     return [torch.zeros_like(group) for group in rewards]
 
 
-def _batch_std(rewards: Rewards) -> Rewards:
-    return [torch.cat(rewards).std(correction=0).expand_as(group) for group in rewards]
+def _batch_std(rewards: Rewards, correction: int) -> Rewards:
+    return [_std(torch.cat(rewards), correction).expand_as(group) for group in rewards]
 
 
-def _group_std(rewards: Rewards) -> Rewards:
-    return [group.std(correction=0).expand_as(group) for group in rewards]
+def _group_std(rewards: Rewards, correction: int) -> Rewards:
+    return [_std(group, correction).expand_as(group) for group in rewards]
+
+
+def _std(values: torch.Tensor, correction: int) -> torch.Tensor:
+    """0 of a single value, whatever the correction."""
+    return values.std(correction=min(correction, len(values) - 1))
 
 
 MEANS: dict[Level, Callable[[Rewards], Rewards]] = {
@@ -41,7 +48,7 @@ MEANS: dict[Level, Callable[[Rewards], Rewards]] = {
     "group": _group_mean,
     "none": _no_mean,
 }
-STDS: dict[Level, Callable[[Rewards], Rewards] | None] = {
+STDS: dict[Level, Callable[[Rewards, int], Rewards] | None] = {
     "batch": _batch_std,
     "group": _group_std,
     "none": None,
@@ -54,13 +61,14 @@ def advantages(
     mean: Level,
     std: Level,
     epsilon: float,
+    std_of: StdOf = "population",
     leave_one_out: bool = False,
 ) -> list[list[float]]:
-    """One advantage per trajectory, (reward - mean) / (std + epsilon), in the shape of `rewards`.
+    """One advantage per rollout, (reward - mean) / (std + epsilon), in the shape of `rewards`.
 
-    std is the population's (divided by G, not G - 1). Under `leave_one_out` the mean is of the other members of the
-    group. Where all rewards of a group are equal, an advantage against the group's mean is exactly 0, so that a group
-    that teaches nothing is seen to teach nothing.
+    std divides by the count (`population`) or by one less (`sample`). Under `leave_one_out` the mean is of the other
+    rollouts of the group. Where all rewards of a group are equal, an advantage against the group's mean is exactly 0,
+    so that a group that teaches nothing is seen to teach nothing.
     """
     groups = [torch.tensor(group, dtype=torch.float64) for group in rewards]
     centred = [
@@ -72,6 +80,7 @@ def advantages(
     spread = STDS[std]
     if spread is not None:
         centred = [
-            value / (deviation + epsilon) for value, deviation in zip(centred, spread(groups), strict=True)
+            value / (deviation + epsilon)
+            for value, deviation in zip(centred, spread(groups, int(std_of == "sample")), strict=True)
         ]
     return [value.tolist() for value in centred]

@@ -62,16 +62,16 @@ def normalised(
     squares = [0.0] * group_count
     for one, group in zip(advantages, groups, strict=True):
         squares[group] += float((one.double() - about[group]).square().sum())
-    variance = _means(counts, total(squares), section.std)
+    variance = _means(counts, total(squares), section.std, correction=int(section.std_of == "sample"))
     return [
         one / (variance[group] ** 0.5 + section.epsilon) for one, group in zip(centred, groups, strict=True)
     ]
 
 
-def _means(counts: list[float], sums: list[float], level: str) -> list[float]:
-    """For each group, the mean over its own tokens, over all of the batch, or 0."""
+def _means(counts: list[float], sums: list[float], level: str, *, correction: int = 0) -> list[float]:
+    """For each group, the mean over its own tokens, over all of the batch, or 0. `correction`: see `std_of`."""
     if level == "none":
         return [0.0] * len(counts)
     if level == "batch":
-        return [sum(sums) / max(1.0, sum(counts))] * len(counts)
-    return [of / max(1.0, count) for of, count in zip(sums, counts, strict=True)]
+        return [sum(sums) / max(1.0, sum(counts) - correction)] * len(counts)
+    return [of / max(1.0, count - correction) for of, count in zip(sums, counts, strict=True)]

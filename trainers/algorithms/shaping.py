@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from oolong.contracts.rollout import Group, Trajectory
+from oolong.contracts.rollout import Group, Trajectory, rollout_indices, rollouts_of
 from oolong.contracts.run_spec import AlgorithmSection, OverlongSection
 
 
@@ -17,10 +17,7 @@ def shaped(groups: Sequence[Group], algorithm: AlgorithmSection, *, max_new_toke
     """
     if algorithm.overlong is None and not algorithm.mask_truncated:
         return list(groups)
-    return [
-        replace(group, trajectories=[_shaped(one, algorithm, max_new_tokens) for one in group.trajectories])
-        for group in groups
-    ]
+    return [_shaped(group, algorithm, max_new_tokens=max_new_tokens) for group in groups]
 
 
 def overlong_penalty(length: int, section: OverlongSection, *, max_new_tokens: int) -> float:
@@ -32,32 +29,61 @@ def overlong_penalty(length: int, section: OverlongSection, *, max_new_tokens: i
     return -section.penalty * min(1.0, max(0.0, over / section.margin_tokens))
 
 
+def rollout_penalty(
+    trajectories: Iterable[Trajectory], section: OverlongSection, *, max_new_tokens: int
+) -> float:
+    """The penalty of the rollout's longest turn. `max_new_tokens` limits each turn, so turns are not added up.
+
+    All trajectories of a rollout share the penalty, as they share the reward.
+    """
+    longest = max(length for trajectory in trajectories for length in turn_lengths(trajectory))
+    return overlong_penalty(longest, section, max_new_tokens=max_new_tokens)
+
+
+def turn_lengths(trajectory: Trajectory) -> list[int]:
+    """Tokens of each turn that the policy sampled; a trajectory without turns is one turn."""
+    return [turn.tokens for turn in trajectory.turns if turn.sampled] or [sum(trajectory.loss_mask)]
+
+
 def shaping_metrics(
     groups: Sequence[Group], algorithm: AlgorithmSection, *, max_new_tokens: int
 ) -> dict[str, float]:
     """By catalogue name, of what was switched on."""
-    trajectories = [one for group in groups for one in group.trajectories]
     metrics = {}
     if algorithm.overlong is not None:
         penalties = [
-            overlong_penalty(sum(one.loss_mask), algorithm.overlong, max_new_tokens=max_new_tokens)
-            for one in trajectories
+            penalty
+            for group in groups
+            for penalty in _penalties(group, algorithm.overlong, max_new_tokens=max_new_tokens)
         ]
         metrics["length/overlong_share"] = sum(penalty < 0 for penalty in penalties) / len(penalties)
         metrics["reward/overlong_penalty_mean"] = sum(penalties) / len(penalties)
     if algorithm.mask_truncated:
+        trajectories = [one for group in groups for one in group.trajectories]
         metrics["length/masked_share"] = sum(one.finish_reason == "length" for one in trajectories) / len(
             trajectories
         )
     return metrics
 
 
-def _shaped(trajectory: Trajectory, algorithm: AlgorithmSection, max_new_tokens: int) -> Trajectory:
-    if algorithm.overlong is not None and trajectory.reward is not None:
-        penalty = overlong_penalty(
-            sum(trajectory.loss_mask), algorithm.overlong, max_new_tokens=max_new_tokens
-        )
-        trajectory = replace(trajectory, reward=trajectory.reward + penalty)
-    if algorithm.mask_truncated and trajectory.finish_reason == "length":
-        trajectory = replace(trajectory, loss_mask=[0] * len(trajectory.loss_mask))
-    return trajectory
+def _shaped(group: Group, algorithm: AlgorithmSection, *, max_new_tokens: int) -> Group:
+    trajectories = list(group.trajectories)
+    if algorithm.overlong is not None:
+        penalties = _penalties(group, algorithm.overlong, max_new_tokens=max_new_tokens)
+        trajectories = [
+            one if one.reward is None else replace(one, reward=one.reward + penalties[rollout])
+            for one, rollout in zip(trajectories, rollout_indices(group), strict=True)
+        ]
+    if algorithm.mask_truncated:
+        trajectories = [
+            replace(one, loss_mask=[0] * len(one.loss_mask)) if one.finish_reason == "length" else one
+            for one in trajectories
+        ]
+    return replace(group, trajectories=trajectories)
+
+
+def _penalties(group: Group, section: OverlongSection, *, max_new_tokens: int) -> list[float]:
+    """One per rollout."""
+    return [
+        rollout_penalty(rollout, section, max_new_tokens=max_new_tokens) for rollout in rollouts_of(group)
+    ]

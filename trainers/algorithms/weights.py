@@ -25,7 +25,7 @@ class Weights:
 
     raw: torch.Tensor  # w as computed
     used: torch.Tensor  # after its limit
-    limited: torch.Tensor  # bool: w was masked or capped
+    limited: torch.Tensor  # bool: w was out of bounds, so it was masked or capped
 
 
 def behaviour_weights(
@@ -49,10 +49,15 @@ def behaviour_weights(
 
 
 def limited(log_weight: torch.Tensor, section: BehaviourWeightSection) -> Weights:
-    """w over the limit counts 0 (mask), counts as the limit (cap), or stays (none)."""
+    """w over the limit counts 0 (mask), counts as the limit (cap), or stays (none); mask may have a lower bound too.
+
+    The two-sided mask is IcePop's (arXiv 2510.18855): w inside [lower_limit, limit], 0 outside.
+    """
     weight = log_weight.exp()
     over = weight > section.limit
     if section.mode == "mask":
+        if section.lower_limit is not None:
+            over |= weight < section.lower_limit
         return Weights(weight, weight.masked_fill(over, 0.0), over)
     if section.mode == "cap":
         return Weights(weight, weight.clamp(max=section.limit), over)

@@ -41,18 +41,20 @@ class Passes:
 def outcome_credit(
     batch: Sequence[TokenColumns], rewards: list[list[float]], algorithm: AlgorithmSection
 ) -> list[Credit]:
+    """`rewards` [groups][rollouts]: every trajectory of a rollout has the rollout's advantage."""
     section = algorithm.advantage
     values = advantages(
         rewards,
         mean=section.mean,
         std=section.std,
+        std_of=section.std_of,
         epsilon=section.epsilon,
         leave_one_out=section.leave_one_out,
     )
     return [
         Credit(
             advantages=torch.tensor(
-                [values[one.group][one.member] for one in columns.sequences for _ in one.loss_at],
+                [values[one.group][one.rollout] for one in columns.sequences for _ in one.loss_at],
                 dtype=torch.float32,
                 device=columns.behaviour.device,
             ),
@@ -113,5 +115,5 @@ def token_rewards(
     for sequence in columns.sequences:
         if sequence.loss_at:
             end += len(sequence.loss_at)
-            earned[end - 1] += rewards[sequence.group][sequence.member]
+            earned[end - 1] += rewards[sequence.group][sequence.rollout]
     return earned

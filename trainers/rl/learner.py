@@ -284,6 +284,9 @@ class Learner:
             terms = self._kl_in_loss.coefficient * reference_kl(
                 logprobs, part.reference, estimator=self._kl_in_loss.estimator
             )
+            if self._kl_in_loss.importance_correction:
+                # w (proximal over behaviour) times u (current over proximal): the KL is under the current policy.
+                terms = terms * part.weights * (logprobs.detach() - part.proximal).exp()
         if self._algorithm.entropy_bonus:
             terms = terms - self._algorithm.entropy_bonus * entropy
         return terms

@@ -6,10 +6,11 @@ forward passes, because under FSDP2 each pass is a collective.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oolong.contracts.rollout import Group
+from oolong.contracts.rollout import Group, rollout_indices, rollouts_of
 from trainers.microbatches import Size, allocate, lockstep_flops
 from trainers.models.flops import OF_NO_MODEL, ForwardFlops
 
@@ -23,7 +24,7 @@ class TrainingSequence:
     """Prompt and completion of one trajectory, and its N loss tokens."""
 
     group: int  # place of its group in the batch
-    member: int  # place in the group
+    rollout: int  # of the group: its place in the group's rewards
     tokens: list[int]
     loss_at: list[int]  # [N] positions in `tokens` that the policy sampled
     behaviour_logprobs: list[float]  # [N]
@@ -60,18 +61,18 @@ class RankPlan:
 
     version: int  # policy version that the batch is trained at
     minibatches: list[Minibatch]
-    rewards: list[list[float]]  # of the whole batch, [groups][members], on every rank
+    rewards: list[list[float]]  # of the whole batch, [groups][rollouts], on every rank
 
 
 def training_sequences(groups: Sequence[Group]) -> list[list[TrainingSequence]]:
-    """[groups][members]; checks that every list of a trajectory has its completion's length."""
+    """[groups][trajectories]; checks that every list of a trajectory has its completion's length."""
     return [
-        [_sequence(group, number, member) for member in range(len(group.trajectories))]
+        [_sequence(group, number, member, rollout) for member, rollout in enumerate(rollout_indices(group))]
         for number, group in enumerate(groups)
     ]
 
 
-def _sequence(group: Group, number: int, member: int) -> TrainingSequence:
+def _sequence(group: Group, number: int, member: int, rollout: int) -> TrainingSequence:
     trajectory = group.trajectories[member]
     length = len(trajectory.token_ids)
     for field in ("loss_mask", "behaviour_logprobs", "policy_versions"):
@@ -92,7 +93,7 @@ def _sequence(group: Group, number: int, member: int) -> TrainingSequence:
     prompt = len(group.prompt_token_ids)
     return TrainingSequence(
         group=number,
-        member=member,
+        rollout=rollout,
         tokens=[*group.prompt_token_ids, *trajectory.token_ids],
         loss_at=[prompt + place for place in wanted],
         behaviour_logprobs=[trajectory.behaviour_logprobs[place] for place in wanted],
@@ -108,10 +109,17 @@ def plan_batch(
     minibatches: int,
     token_budget: int,
     flops: ForwardFlops = OF_NO_MODEL,
+    seed: int | None = None,
 ) -> list[RankPlan]:
-    """One plan per rank. Minibatch k holds the k-th run of groups, in the order in which they were taken."""
+    """One plan per rank. Minibatch k holds the k-th run of groups, in the order that `seed` and version give.
+
+    The controller takes the oldest groups first, so in the order of the batch the first minibatch would always be the
+    stalest, and long completions would cluster. None keeps the order given.
+    """
+    if seed is not None:
+        groups = shuffled(groups, seed=seed, version=version)
     sequences = training_sequences(groups)
-    rewards = [[float(trajectory.reward or 0.0) for trajectory in group.trajectories] for group in groups]
+    rewards = [[float(one[0].reward or 0.0) for one in rollouts_of(group)] for group in groups]
     per_minibatch = len(groups) // minibatches
     if per_minibatch * minibatches != len(groups):
         raise BatchUnusable(f"{len(groups)} groups do not divide into {minibatches} minibatches")
@@ -129,6 +137,13 @@ def plan_batch(
                 Minibatch(microbatches=microbatches, loss_tokens=loss_tokens, loss_sequences=len(members))
             )
     return [RankPlan(version=version, minibatches=share, rewards=rewards) for share in shares]
+
+
+def shuffled(groups: Sequence[Group], *, seed: int, version: int) -> list[Group]:
+    """In an order of the run's seed and the version alone, so that a resumed run has it again."""
+    order = list(groups)
+    random.Random(f"minibatches-{seed}-{version}").shuffle(order)
+    return order
 
 
 def flops_imbalance(plans: Sequence[RankPlan], flops: ForwardFlops = OF_NO_MODEL) -> float:
@@ -159,7 +174,7 @@ def _dummy(group: Group) -> Microbatch:
         [
             TrainingSequence(
                 group=0,
-                member=0,
+                rollout=0,
                 tokens=group.prompt_token_ids[:1],
                 loss_at=[],
                 behaviour_logprobs=[],

@@ -9,14 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
-from oolong.contracts.rollout import Group
+from oolong.contracts.rollout import Group, rollouts_of
 
 
 def batch_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Metrics of a batch, by catalogue name."""
+    """Metrics of a batch, by catalogue name. Rewards are of rollouts, lengths of trajectories."""
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
-    rewards = [float(trajectory.reward or 0.0) for trajectory in trajectories]
-    scores = [trajectory.score for trajectory in trajectories if trajectory.score is not None]
+    by_group = [[float(one[0].reward or 0.0) for one in rollouts_of(group)] for group in groups]
+    rewards = [reward for rewards_of_group in by_group for reward in rewards_of_group]
+    scores = [one[0].score for group in groups for one in rollouts_of(group) if one[0].score is not None]
     lengths = [sum(trajectory.loss_mask) for trajectory in trajectories]
     tokens = sum(len(trajectory.token_ids) for trajectory in trajectories)
     turns = [
@@ -24,7 +25,6 @@ def batch_metrics(groups: Sequence[Group]) -> dict[str, float]:
     ]
     best, worst = max(rewards), min(rewards)
     mean = sum(rewards) / len(rewards)
-    by_group = [[float(trajectory.reward or 0.0) for trajectory in group.trajectories] for group in groups]
     metrics = {
         "reward/mean": mean,
         "reward/std": _std(rewards),

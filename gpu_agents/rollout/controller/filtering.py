@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from oolong.contracts.rollout import Group
+from oolong.contracts.rollout import Group, rollouts_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,10 @@ def is_filtered(rules: FilterRules, group: Group) -> bool:
 
 
 def success_rate(group: Group, *, success_score: float) -> float:
-    """By the reward function's own value, before scale and bias."""
-    successes = sum((t.score if t.score is not None else 0.0) >= success_score for t in group.trajectories)
-    return successes / len(group.trajectories)
+    """By the reward function's own value, before scale and bias. A rollout counts once, whatever it leaves."""
+    scores = [trajectories[0].score for trajectories in rollouts_of(group)]
+    successes = sum((score if score is not None else 0.0) >= success_score for score in scores)
+    return successes / len(scores)
 
 
 @dataclass(kw_only=True)

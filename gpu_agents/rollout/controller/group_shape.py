@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from oolong.contracts.rollout import Group
+from oolong.contracts.rollout import Group, rollouts_of
 
 
 def check_group(group: Group, *, group_size: int, branching: bool = False) -> None:
-    """Raise ValueError unless the group is one that a step can train on."""
-    count = len(group.trajectories)
-    if count < group_size or (count > group_size and not branching):
-        raise ValueError(
-            f"group {group.group_id} has {len(group.trajectories)} trajectories, not {group_size}"
-        )
+    """Raise ValueError unless the group is one that a step can train on.
+
+    `branching`: a rollout may have several trajectories; each then names its rollout.
+    """
+    _check_rollouts(group, group_size=group_size, branching=branching)
     for index, trajectory in enumerate(group.trajectories):
         lengths = {
             len(trajectory.token_ids),
@@ -25,3 +24,22 @@ def check_group(group: Group, *, group_size: int, branching: bool = False) -> No
             )
         if trajectory.reward is None:
             raise ValueError(f"group {group.group_id}, member {index} has no reward")
+
+
+def _check_rollouts(group: Group, *, group_size: int, branching: bool) -> None:
+    count = len(group.trajectories)
+    named = [one.rollout for one in group.trajectories if one.rollout is not None]
+    if not branching or not named:
+        if count != group_size:
+            raise ValueError(f"group {group.group_id} has {count} trajectories, not {group_size}")
+        return
+    if len(named) != count or set(named) != set(range(group_size)):
+        raise ValueError(
+            f"group {group.group_id}: its {count} trajectories name the rollouts {sorted(set(named))}; "
+            f"each must name one, and every one of 0 to {group_size - 1} must have a trajectory"
+        )
+    for index, trajectories in enumerate(rollouts_of(group)):
+        if len({one.reward for one in trajectories}) != 1:
+            raise ValueError(
+                f"group {group.group_id}, rollout {index}: its trajectories have unequal rewards"
+            )

@@ -2,7 +2,8 @@
 
 `concatenated`: one trajectory per branch, from its root to its last turn. A turn that several branches share is
 trained on once, in the first of them; in the others it is read only. `individual`: one trajectory per call; what
-came before it is read only. Every trajectory of a session has the session's reward.
+came before it is read only. Every trajectory of a session has the session's reward and names its rollout, so that
+baselines and filters count each session once.
 
 The members of a group begin with different tokens, each with its agent's own conversation. The trainer knows one
 prompt per group: so the longest beginning that all share is the group's prompt, and what follows of each prompt is
@@ -48,8 +49,8 @@ class Strand:
         self.versions += turn.sampled.versions
         self.sampled.append(turn)
 
-    def trajectory(self, *, prompt_tokens: int, reward: float, score: float) -> Trajectory:
-        """Without the group's prompt, which is its first `prompt_tokens`."""
+    def trajectory(self, *, prompt_tokens: int, rollout: int, reward: float, score: float) -> Trajectory:
+        """Without the group's prompt, which is its first `prompt_tokens`. `rollout` is the session's member."""
         loss_mask = self.loss_mask[prompt_tokens:]
         last = self.sampled[-1].sampled
         return Trajectory(
@@ -63,6 +64,7 @@ class Strand:
             score=score,
             interruptions=sum(turn.sampled.interruptions for turn in self.sampled),
             generate_seconds=sum(turn.sampled.generate_seconds for turn in self.sampled),
+            rollout=rollout,
         )
 
 

@@ -143,7 +143,11 @@ class SessionGroup:
             score = session.reward
             assert score is not None
             reward = self._rules.reward_scale * score + self._rules.reward_bias
-            trajectories.append(strand.trajectory(prompt_tokens=len(prompt), reward=reward, score=score))
+            trajectories.append(
+                strand.trajectory(
+                    prompt_tokens=len(prompt), rollout=session.member, reward=reward, score=score
+                )
+            )
         return Group(
             group_id=self.claimed.group_id,
             row=self.claimed.row,

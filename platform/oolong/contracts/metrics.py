@@ -13,7 +13,7 @@ class Metric:
 
 
 _TABLE = """
-reward/mean | | mean reward of the trajectories of the batch trained on
+reward/mean | | mean reward of the rollouts of the batch trained on; a session counts once, however many calls it made
 reward/std | | standard deviation of those rewards
 reward/min | | smallest reward of the batch
 reward/max | | largest reward of the batch
@@ -21,9 +21,9 @@ reward/score_mean | | mean of the reward function's own value, before scale and 
 reward/overlong_penalty_mean | | mean overlong penalty of the batch, 0 or negative; the other reward metrics are before it
 group/reward_std_mean | | mean over groups of the standard deviation of a group's rewards: how much signal there is
 group/zero_variance_share | share | groups of the batch whose rewards are all equal: no gradient under group normalisation
-group/solved_all_share | share | groups whose every trajectory has the best reward seen in the batch
+group/solved_all_share | share | groups whose every rollout has the best reward seen in the batch
 group/filtered_share | share | groups finished since the step before that rollout.filter dropped
-group/solved_none_share | share | groups whose every trajectory has the worst reward seen in the batch
+group/solved_none_share | share | groups whose every rollout has the worst reward seen in the batch
 advantage/mean | | mean advantage over loss tokens
 advantage/std | | its standard deviation
 length/response_mean | tokens | mean completion length of the batch, in tokens that the policy sampled
@@ -37,7 +37,7 @@ workflow/turns_mean | | mean number of turns of the policy in a trajectory
 workflow/turns_max | | largest such number of the batch
 workflow/tool_calls_mean | | mean number of tool calls in a trajectory
 workflow/environment_tokens_share | share | tokens of the batch's trajectories that the environment wrote: they are read and not trained on
-length/overlong_share | share | completions with an overlong penalty
+length/overlong_share | share | rollouts whose longest turn has an overlong penalty
 length/masked_share | share | completions left out of the loss because they ended at the length limit
 length/kept_mean | tokens | mean sampled length of the trajectories taken for training so far
 length/dropped_mean | tokens | mean sampled length of the finished trajectories dropped as stale so far
@@ -58,7 +58,7 @@ weight/std | | standard deviation of w
 weight/effective_share | share | effective sample size of the batch's tokens under w, over their number: (sum w)^2 / (n sum w^2)
 weight/max | | largest w of the batch
 weight/abs_log_mean | nats | mean |log w|: how far staleness moved the policy
-weight/masked_share | share | loss tokens masked or capped because w exceeded its limit
+weight/masked_share | share | loss tokens whose w was masked or capped: above behaviour_weight.limit, or below lower_limit
 value/loss | | the critic's loss, token mean
 value/clip_share | share | loss tokens whose value has left its range
 value/mean | | mean value before the step

@@ -49,6 +49,9 @@ class Trajectory(Message, frozen=True, kw_only=True):
     interruptions: int = 0  # retractions > 0 or aborts with tokens, counted
     generate_seconds: float = 0.0
     reward_seconds: float = 0.0
+    rollout: int | None = (
+        None  # of its group, from 0, where a rollout may leave several; None: one of its own
+    )
 
 
 class Group(Message, frozen=True, kw_only=True):
@@ -60,6 +63,23 @@ class Group(Message, frozen=True, kw_only=True):
     prompt: str  # rendered text, for people
     answer: str
     trajectories: list[Trajectory]
+
+
+def rollout_indices(group: Group) -> list[int]:
+    """Of each trajectory, the rollout that it is part of: a session leaves one per branch, or one per call."""
+    return [
+        place if trajectory.rollout is None else trajectory.rollout
+        for place, trajectory in enumerate(group.trajectories)
+    ]
+
+
+def rollouts_of(group: Group) -> list[list[Trajectory]]:
+    """The trajectories of each rollout, in the rollouts' order. A rollout has one reward, whatever it leaves."""
+    indices = rollout_indices(group)
+    rollouts: list[list[Trajectory]] = [[] for _ in range(max(indices, default=-1) + 1)]
+    for index, trajectory in zip(indices, group.trajectories, strict=True):
+        rollouts[index].append(trajectory)
+    return rollouts
 
 
 class PartialTrajectory(Message, frozen=True, kw_only=True):

@@ -54,6 +54,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Facts]] = {
     "stale_without_correction": (
         {"algorithm": {"objective": "ppo"}}, {"algorithm": {"objective": "ppo"}, "staleness": {"max": 1}}, Facts(),
     ),
+    "token_weights_of_a_sequence_ratio": (
+        {"algorithm": {"objective": "gspo"}},
+        {"algorithm": {"objective": "gspo", "behaviour_weight": {"level": "sequence_mean"}}}, Facts(),
+    ),
     "loss_constant_odd": (
         {"algorithm": {"loss_normalisation": "constant", "loss_constant_tokens": 3000}},
         {"algorithm": {"loss_normalisation": "constant"}}, Facts(),

@@ -66,6 +66,16 @@ def test_success_is_the_reward_functions_own_value_before_scale_and_bias() -> No
     assert not is_filtered(FilterRules(kind="success_rate"), replace_fields(group, trajectories=scaled))
 
 
+def test_a_rollout_of_many_trajectories_counts_once_in_the_success_rate() -> None:
+    """One of two sessions succeeded, in nine calls: 1/2, and not 9/10."""
+    rewards = [1.0] * 9 + [0.0]
+    group = group_of(rewards)
+    calls = [replace_fields(t, rollout=int(place == 9)) for place, t in enumerate(group.trajectories)]
+    sessions = replace_fields(group, trajectories=calls)
+    within = FilterRules(kind="success_rate", low=0.25, high=0.75)
+    assert not is_filtered(within, sessions) and is_filtered(within, group)
+
+
 def solved_or_mixed(rng: random.Random) -> Sequence[float]:
     return (1.0, 1.0) if rng.random() < 0.5 else (0.0, 1.0)
 

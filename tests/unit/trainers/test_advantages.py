@@ -58,3 +58,18 @@ def test_a_group_of_one_has_nothing_to_be_compared_with(leave_one_out: bool) -> 
     std = "none" if leave_one_out else "group"
     found = advantages([[5.0], [1.0, 0.0]], mean="group", std=std, epsilon=1e-4, leave_one_out=leave_one_out)
     assert found[0] == [0.0] and found[1][0] > 0
+
+
+def test_the_standard_deviation_is_of_the_population_or_of_a_sample() -> None:
+    """Rewards 1, 0, 0, 0: squares add up to 3/4; divided by 4 that is a deviation of 0.4330, by 3 of 0.5."""
+    [population] = advantages(REWARDS[:1], mean="group", std="group", epsilon=0.0)
+    [sample] = advantages(REWARDS[:1], mean="group", std="group", std_of="sample", epsilon=0.0)
+    assert population == pytest.approx([3**0.5, *[-(3**0.5) / 3] * 3])
+    assert sample == pytest.approx([1.5, -0.5, -0.5, -0.5])
+    [of_batch, _] = advantages(REWARDS, mean="group", std="batch", std_of="sample", epsilon=0.0)
+    assert of_batch[0] == pytest.approx(0.75 / (8 * 0.625 * 0.375 / 7) ** 0.5)
+
+
+def test_a_sample_of_one_has_no_deviation_and_its_advantage_stays_finite() -> None:
+    [alone, _] = advantages([[5.0], [1.0, 0.0]], mean="none", std="group", std_of="sample", epsilon=0.5)
+    assert alone == [10.0]

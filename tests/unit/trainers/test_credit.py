@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 import torch
 
+from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.run_spec import AlgorithmSection
 from trainers.rl.columns import StepColumns, heard, token_columns
 from trainers.rl.credit import Credit, Passes, gae_credit, outcome_credit
-from trainers.rl.plan import Microbatch, TrainingSequence
+from trainers.rl.plan import Microbatch, TrainingSequence, plan_batch
 
 REWARDS = [[9.0, 1.0], [0.0, 9.0]]
 COLUMNS = token_columns(
     Microbatch(
         [
             TrainingSequence(
-                group=group, member=member, tokens=[7] * (length + 1), loss_at=list(range(1, length + 1)),
+                group=group, rollout=member, tokens=[7] * (length + 1), loss_at=list(range(1, length + 1)),
                 behaviour_logprobs=[0.0] * length, versions=[0] * length,
             )
             for group, member, length in ((0, 1, 2), (1, 0, 1))
@@ -94,3 +95,55 @@ def test_a_sequence_is_heard_whole_as_soon_as_one_of_its_tokens_has_an_advantage
     row, part = heard(COLUMNS, step)
     assert row.seqlens == [3] and row.targets.numel() == 2
     assert part.advantages.tolist() == [0.0, 1.0] and part.weights.tolist() == [0.0, 1.0]
+
+
+def sessions(*calls_and_reward: tuple[int, float]) -> Group:
+    """A group of sessions, each with a trajectory of two tokens per call."""
+    return Group(
+        group_id="0-0-0", row=0, prompt_token_ids=[1], prompt="", answer="",
+        trajectories=[
+            Trajectory(
+                token_ids=[7, 7], loss_mask=[1, 1], behaviour_logprobs=[0.0, 0.0], policy_versions=[0, 0],
+                finish_reason="stop", reward=reward, score=reward, rollout=rollout,
+            )
+            for rollout, (calls, reward) in enumerate(calls_and_reward)
+            for _ in range(calls)
+        ],
+    )  # fmt: skip
+
+
+def advantages_of_sessions(group: Group, **advantage: Any) -> list[float]:
+    """By session; all tokens of a session have the same."""
+    [plan] = plan_batch([group], version=0, ranks=1, minibatches=1, token_budget=64)
+    batch = [
+        token_columns(microbatch, version=0, device=torch.device("cpu"))
+        for microbatch in plan.minibatches[0].microbatches
+    ]
+    algorithm = AlgorithmSection.model_validate({"advantage": advantage})
+    found: dict[int, set[float]] = {}
+    for columns, earned in zip(batch, outcome_credit(batch, plan.rewards, algorithm), strict=True):
+        for sequence, values in zip(columns.sequences, columns.by_sequence(earned.advantages), strict=True):
+            found.setdefault(sequence.rollout, set()).update(values.tolist())
+    assert all(len(values) == 1 for values in found.values())
+    return [found[session].pop() for session in sorted(found)]
+
+
+TEN_CALLS_WON = sessions((10, 1.0), (1, 0.0), (1, 0.0), (1, 0.0))
+
+
+def test_a_session_counts_once_in_its_groups_baseline_however_many_calls_it_made() -> None:
+    """Mean 1/4 and deviation 0.4330 of the rewards 1, 0, 0, 0: +1.73 and -0.58. Over the 13 calls it would be a mean of
+    10/13 and a deviation of 0.4213: +0.55 for the only winner."""
+    found = advantages_of_sessions(TEN_CALLS_WON, mean="group", std="group", epsilon=1e-6)
+    assert found == pytest.approx([1.7320, *[-0.5774] * 3], abs=1e-3)
+
+
+def test_leave_one_out_leaves_out_all_calls_of_the_session_itself() -> None:
+    """The winner against three losers: 1 - 0. A loser against one winner and two losers: 0 - 1/3. Over calls, nine of
+    the winner's own would be among its others: 1 - 9/12."""
+    found = advantages_of_sessions(TEN_CALLS_WON, mean="group", std="none", leave_one_out=True)
+    assert found == pytest.approx([1.0, *[-1 / 3] * 3])
+
+
+def test_the_batchs_mean_is_over_sessions_too() -> None:
+    assert advantages_of_sessions(TEN_CALLS_WON, mean="batch", std="none") == [0.75, *[-0.25] * 3]

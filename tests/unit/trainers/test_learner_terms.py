@@ -104,6 +104,48 @@ def test_kl_entropy_bonus_and_sequence_means_come_out_as_written(tiny_model: Pat
     assert second.metrics["policy/reference_kl"] > 1e-3
 
 
+@pytest.mark.parametrize("limit", [1e6, 1.1])
+def test_the_corrected_kl_is_weighed_by_w_as_the_objective_bounds_it(
+    limit: float, tiny_model: Path, ranks: Ranks
+) -> None:
+    """One minibatch a step, so u is 1 and the factor is w; at the second step the reference is elsewhere."""
+    groups = batch(tiny_model)
+
+    def two_steps(*, corrected: bool) -> tuple[Policy, StepOutcome]:
+        wanted = spec(
+            {
+                "kl": {"coefficient": 0.3, "estimator": "k2", "importance_correction": corrected},
+                "behaviour_weight": {"mode": "mask", "limit": limit},
+            },
+            max_grad_norm=1e6, learning_rate=3e-3,
+        )  # fmt: skip
+        one = learner(tiny_model, ranks, wanted)
+        step(one, groups)
+        before = full_tensors(one.policy, dtype=torch.float32, keep=True)
+        outcome = step(one, groups)
+        policy = load_policy(tiny_model)
+        policy.causal_lm.load_state_dict(before, strict=False)
+        policy.causal_lm.tie_weights()
+        return policy, outcome
+
+    policy, outcome = two_steps(corrected=True)
+    reference = load_policy(tiny_model)
+    kl = weighed = masked = tokens = 0.0
+    for group in groups:
+        for one in group.trajectories:
+            current = plain_logprobs(policy, group.prompt_token_ids, one.token_ids).detach()
+            far = plain_logprobs(reference, group.prompt_token_ids, one.token_ids).detach()
+            weight = (current - torch.tensor(one.behaviour_logprobs)).exp()
+            masked += float((weight > limit).sum())
+            weight = weight.masked_fill(weight > limit, 0.0)
+            weighed += float((weight * 0.3 * (current - far).square() / 2).sum())
+            kl += float((0.3 * (current - far).square() / 2).sum())
+            tokens += len(one.token_ids)
+    assert (masked > 0) == (limit < 2) and abs(weighed - kl) / kl > 0.01
+    policy_loss = outcome.metrics["loss/policy"]
+    assert outcome.minibatch_losses[0] - policy_loss == pytest.approx(weighed / tokens, abs=2e-6)
+
+
 def test_a_constant_denominator_is_of_sequences_and_the_length_limit_or_what_is_given(
     tiny_model: Path, ranks: Ranks
 ) -> None:

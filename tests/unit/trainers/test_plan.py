@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from oolong.contracts.rollout import Group, Trajectory, Turn
 from trainers.models.flops import ForwardFlops
@@ -41,7 +42,7 @@ def test_every_sequence_is_in_exactly_one_microbatch_of_its_own_minibatch(ranks:
     plans = plan_batch(groups, version=5, ranks=ranks, minibatches=4, token_budget=256)
     for number in range(4):
         shares = [plan.minibatches[number] for plan in plans]
-        found = [(one.group, one.member) for one in sequences_of(shares)]
+        found = [(one.group, one.rollout) for one in sequences_of(shares)]
         assert sorted(found) == [
             (place, member) for place in (2 * number, 2 * number + 1) for member in range(4)
         ]
@@ -80,7 +81,7 @@ def test_ranks_are_balanced_by_the_flops_that_are_given() -> None:
     plans = plan_batch(
         [group(0, one, half, half)], version=3, ranks=2, minibatches=1, token_budget=64, flops=only_the_head
     )
-    members = [[one.member for one in sequences_of(plan.minibatches)] for plan in plans]
+    members = [[one.rollout for one in sequences_of(plan.minibatches)] for plan in plans]
     assert sorted(members) == [[0], [1, 2]] and flops_imbalance(plans, only_the_head) == 1.0
     assert flops_imbalance(plans) > 1.3
 
@@ -140,6 +141,42 @@ def test_rewards_of_the_whole_batch_reach_every_rank() -> None:
     ]
     plans = plan_batch(groups, version=3, ranks=2, minibatches=1, token_budget=64)
     assert [plan.rewards for plan in plans] == [[[1.0, 0.0], [0.5]]] * 2
+
+
+def test_a_rollout_of_several_trajectories_has_one_reward() -> None:
+    calls = [
+        replace(trajectory(2, reward=reward), rollout=rollout)
+        for rollout, reward in ((1, 0.5), (0, 1.0), (1, 0.5))
+    ]
+    [plan] = plan_batch([group(0, *calls)], version=3, ranks=1, minibatches=1, token_budget=64)
+    assert plan.rewards == [[1.0, 0.5]]
+    assert sorted(one.rollout for one in sequences_of(plan.minibatches)) == [0, 1, 1]
+    metrics = batch_metrics([group(0, *calls)])
+    assert metrics["reward/mean"] == 0.75 and metrics["group/zero_variance_share"] == 0.0
+
+
+def minibatches_of(groups: list[Group], *, version: int, seed: int | None) -> list[set[int]]:
+    """The groups in each minibatch, by the length that each of them alone has."""
+    [plan] = plan_batch(groups, version=version, ranks=1, minibatches=4, token_budget=64, seed=seed)
+    return [{len(one.loss_at) for one in sequences_of([minibatch])} for minibatch in plan.minibatches]
+
+
+def test_groups_are_shuffled_by_seed_and_version_before_minibatches_are_cut() -> None:
+    groups = [group(number, trajectory(number + 1)) for number in range(8)]
+    in_order = [{1, 2}, {3, 4}, {5, 6}, {7, 8}]
+    assert minibatches_of(groups, version=5, seed=None) == in_order
+    first = minibatches_of(groups, version=5, seed=1)
+    assert set.union(*first) == set(range(1, 9)) and first != in_order
+    assert minibatches_of(groups, version=5, seed=1) == first, "a resumed run cuts the same minibatches"
+    assert minibatches_of(groups, version=6, seed=1) != first
+    assert minibatches_of(groups, version=5, seed=2) != first
+
+
+def test_rewards_stay_with_their_groups_when_those_are_shuffled() -> None:
+    groups = [group(number, trajectory(number + 1, reward=float(number))) for number in range(8)]
+    [plan] = plan_batch(groups, version=5, ranks=1, minibatches=4, token_budget=64, seed=1)
+    for one in sequences_of(plan.minibatches):
+        assert plan.rewards[one.group] == [len(one.loss_at) - 1]
 
 
 def test_an_unscored_trajectory_is_refused_by_name() -> None:

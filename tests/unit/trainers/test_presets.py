@@ -75,7 +75,7 @@ def worked(spec: RunSpec) -> float:
     rewards = [[spec.reward.scale * score + spec.reward.bias for score in group] for group in scores]
     sequences = [
         TrainingSequence(
-            group=group, member=member, tokens=[7] * (length + 1), loss_at=list(range(1, length + 1)),
+            group=group, rollout=member, tokens=[7] * (length + 1), loss_at=list(range(1, length + 1)),
             behaviour_logprobs=[0.0] * length, versions=[0] * length,
         )
         for group, members in enumerate(lengths)
@@ -144,7 +144,9 @@ def test_by_hand_the_papers_recipe_gives_a_loss_of_minus_0_116() -> None:
                   "algorithm": {"clip_low": 0.2, "clip_high": 0.28,
                                 "overlong": {"margin_tokens": 4096, "penalty": 1.0}}}),
         ("cispo", {"trainer": {"adam_betas": (0.9, 0.95), "adam_epsilon": 1e-15}, "algorithm": {"clip_low": 1.0}}),
-        ("gspo", {"algorithm": {"clip_low": 3e-4, "clip_high": 4e-4}, "trainer": {"minibatches": 4}}),
+        ("gspo", {"algorithm": {"clip_low": 3e-4, "clip_high": 4e-4,
+                                "behaviour_weight": {"mode": "mask", "level": "sequence_mean"}},
+                  "trainer": {"minibatches": 4}}),
         ("rloo", {"trainer": {"minibatches": 1}, "algorithm": {"kl": None}}),
         ("reinforce-plus-plus", {"rollout": {"group_size": 1},
                                  "algorithm": {"kl": {"coefficient": 0.001, "estimator": "k1", "place": "reward"}}}),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from oolong.contracts.rollout import Group, Trajectory
+from oolong.contracts.rollout import Group, Trajectory, Turn
 from oolong.contracts.run_spec import AlgorithmSection, BehaviourWeightSection, OverlongSection
 from trainers.algorithms.advantages import advantages
 from trainers.algorithms.kl import KL_ESTIMATORS, reference_kl
@@ -44,6 +44,17 @@ def test_only_a_weight_over_the_limit_is_limited_and_none_where_nothing_is() -> 
         found = behaviour_weights(LOG_WEIGHT, SEQUENCE, 2, section, list)
         assert found.limited.tolist() == [limited, False, limited, limited, False]
         assert found.raw.tolist() == pytest.approx([3, 0.5, 2, 4, 1])
+
+
+def test_a_two_sided_mask_leaves_out_what_is_under_its_lower_limit_too() -> None:
+    """w = 3, 1/2, 2, 4, 1."""
+    assert weights(mode="mask", limit=3.5, lower_limit=0.75) == pytest.approx([3, 0, 2, 0, 1])
+    assert weights(mode="mask", limit=3.5, lower_limit=0.25) == pytest.approx([3, 0.5, 2, 0, 1])
+    section = BehaviourWeightSection(limit=3.5, lower_limit=0.75)
+    found = behaviour_weights(LOG_WEIGHT, SEQUENCE, 2, section, list)
+    assert found.limited.tolist() == [False, True, False, True, False]
+    of_sequences = {"mode": "mask", "level": "sequence_mean", "limit": 3.5, "lower_limit": 0.99}
+    assert weights(**of_sequences) == pytest.approx([1.5**0.5] * 2 + [2.0] * 3)
 
 
 def test_the_weight_of_a_sequence_is_the_product_of_its_tokens_or_its_root() -> None:
@@ -118,6 +129,27 @@ def test_as_losses_k1_does_nothing_k2_pulls_along_kl_and_k3_along_the_reverse_kl
     torch.testing.assert_close(expected("k3"), of((reference.exp() * (reference - current)).sum()))
 
 
+def test_weighted_by_current_over_behaviour_stale_tokens_pull_as_fresh_ones_do() -> None:
+    """Over tokens that another policy sampled, with w u = current / behaviour and without gradient: the gradients of k1
+    and k2 are those of fresh tokens. Without it k1 has a gradient, and k2 another one."""
+    logits, current, reference = categorical(2)
+    _, behaviour, _ = categorical(5)
+
+    def of(loss: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.grad(loss, logits, retain_graph=True)[0]
+
+    def expected(name: str, *, corrected: bool) -> torch.Tensor:
+        term = reference_kl(current, reference, estimator=name)
+        factor = (current.detach() - behaviour.detach()).exp() if corrected else 1.0
+        return of((behaviour.exp().detach() * factor * term).sum())
+
+    assert float(expected("k1", corrected=True).abs().max()) < 1e-15
+    assert float(expected("k1", corrected=False).abs().max()) > 1e-3
+    wanted = of((current.exp() * (current - reference)).sum())
+    torch.testing.assert_close(expected("k2", corrected=True), wanted)
+    assert not torch.allclose(expected("k2", corrected=False), wanted, rtol=1e-2)
+
+
 def test_a_value_that_has_moved_far_towards_its_return_gets_no_more_gradient() -> None:
     old, returns = torch.zeros(4, dtype=torch.float64), torch.tensor([1.0, 1.0, 1.0, -1.0]).double()
     values = torch.tensor([0.1, 0.5, -0.5, 0.5], dtype=torch.float64, requires_grad=True)
@@ -190,6 +222,41 @@ def test_what_an_environment_wrote_makes_no_completion_overlong() -> None:
     algorithm = AlgorithmSection(overlong=OverlongSection(margin_tokens=2))
     [found] = shaped([replace(GROUP, trajectories=[turns])], algorithm, max_new_tokens=10)
     assert found.trajectories[0].reward == 1.0
+
+
+def with_turns(*tokens: int, rollout: int | None = None) -> Trajectory:
+    """Turns of the policy with one token of the environment between them."""
+    turns = [
+        turn
+        for length in tokens
+        for turn in (Turn(tokens=length, sampled=True), Turn(tokens=1, sampled=False))
+    ]
+    mask = [int(turn.sampled) for turn in turns[:-1] for _ in range(turn.tokens)]
+    return Trajectory(
+        token_ids=[7] * len(mask), loss_mask=mask, behaviour_logprobs=[0.0] * len(mask),
+        policy_versions=[0] * len(mask), finish_reason="stop", turns=turns[:-1], reward=1.0, rollout=rollout,
+    )  # fmt: skip
+
+
+def test_each_turn_is_held_against_the_limit_of_a_turn_and_not_their_sum() -> None:
+    """Limit 10 and margin 2: three turns of 4 tokens are 12 together and free; one turn of 9 costs half."""
+    algorithm = AlgorithmSection(overlong=OverlongSection(margin_tokens=2))
+    group = replace(GROUP, trajectories=[with_turns(4, 4, 4), with_turns(4, 9, 3), with_turns(10)])
+    [found] = shaped([group], algorithm, max_new_tokens=10)
+    assert [one.reward for one in found.trajectories] == [1.0, 0.5, 0.0]
+    metrics = shaping_metrics([group], algorithm, max_new_tokens=10)
+    assert metrics["length/overlong_share"] == pytest.approx(2 / 3)
+
+
+def test_all_trajectories_of_a_rollout_share_the_penalty_of_its_longest_turn() -> None:
+    algorithm = AlgorithmSection(overlong=OverlongSection(margin_tokens=2))
+    group = replace(
+        GROUP, trajectories=[with_turns(3, rollout=0), with_turns(9, rollout=0), with_turns(3, rollout=1)]
+    )
+    [found] = shaped([group], algorithm, max_new_tokens=10)
+    assert [one.reward for one in found.trajectories] == [0.5, 0.5, 1.0]
+    metrics = shaping_metrics([group], algorithm, max_new_tokens=10)
+    assert metrics["length/overlong_share"] == 0.5 and metrics["reward/overlong_penalty_mean"] == -0.25
 
 
 def test_without_shaping_the_groups_are_the_groups() -> None:

@@ -5964,15 +5964,15 @@ export interface operations {
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m7zwfzetd7j8grm9k941xxgb",
+                     *             "id": "usr_01m81wczqj6hvt13b08g9ggn4a",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m7zwfzf3fbskm706fdzwkned"
+                     *             "token_id": "tok_01m81wczqqy9xgsn76p6z7ayhh"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m7zwfznq858ttsgj49a3fzkn",
+                     *           "request_id": "req_01m81wczxnde279ef5gb8t4gcv",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01m7zwfzq3dzwk4tcsvrgy4rrr",
+                     *             "id": "run_01m81wczzjfxp0s222jjt0j61e",
                      *             "name": "letters"
                      *           },
                      *           "message": "",
@@ -5996,7 +5996,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m7zwfzf3fbskm706fdzwkned",
+                     *             "id": "tok_01m81wczqqy9xgsn76p6z7ayhh",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -6618,15 +6618,15 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ckpt_01m7zwg06n74b11ywdw507h3xr",
+                     *           "id": "ckpt_01m81wd087b3xdt4yrmhy6jdhd",
                      *           "run": {
-                     *             "id": "run_01m7zwfzq3dzwk4tcsvrgy4rrr",
+                     *             "id": "run_01m81wczzjfxp0s222jjt0j61e",
                      *             "name": "letters"
                      *           },
                      *           "attempt_number": 1,
                      *           "step": 2,
                      *           "kind": "training",
-                     *           "sha256": "9575ce34853285dec471062fb778505b9344a7b2bf1c25577b85ba2cdbe8a6dc",
+                     *           "sha256": "df9fa083d0e7a81ed6e4217584a604f2cb6a10913649fd3f67afdab9e27ba057",
                      *           "tar_sha256": "",
                      *           "bytes": 1,
                      *           "state": "LOCAL",
@@ -6679,15 +6679,15 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m7zwg06n74b11ywdw507h3xr",
+                     *       "id": "ckpt_01m81wd087b3xdt4yrmhy6jdhd",
                      *       "run": {
-                     *         "id": "run_01m7zwfzq3dzwk4tcsvrgy4rrr",
+                     *         "id": "run_01m81wczzjfxp0s222jjt0j61e",
                      *         "name": "letters"
                      *       },
                      *       "attempt_number": 1,
                      *       "step": 2,
                      *       "kind": "training",
-                     *       "sha256": "9575ce34853285dec471062fb778505b9344a7b2bf1c25577b85ba2cdbe8a6dc",
+                     *       "sha256": "df9fa083d0e7a81ed6e4217584a604f2cb6a10913649fd3f67afdab9e27ba057",
                      *       "tar_sha256": "",
                      *       "bytes": 1,
                      *       "state": "LOCAL",
@@ -7394,16 +7394,16 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ds_01m7zwfzjhp08aakc5hfp6w2kz",
+                     *           "id": "ds_01m81wczstrjh77vytw6djyqyr",
                      *           "name": "sums",
                      *           "description": "",
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-21T20:24:19.281Z",
+                     *           "created_at": "2026-11-22T15:01:10.074Z",
                      *           "versions": [
                      *             {
-                     *               "id": "dsv_01m7zwfzjvp601knk8a56hgmez",
+                     *               "id": "dsv_01m81wczt1kjw6fb3yhmz49bq4",
                      *               "dataset": {
-                     *                 "id": "ds_01m7zwfzjhp08aakc5hfp6w2kz",
+                     *                 "id": "ds_01m81wczstrjh77vytw6djyqyr",
                      *                 "name": "sums"
                      *               },
                      *               "number": 1,
@@ -7426,13 +7426,13 @@ export interface operations {
                      *                 "completion_column": null
                      *               },
                      *               "derived": null,
-                     *               "created_at": "2026-11-21T20:24:19.292Z"
+                     *               "created_at": "2026-11-22T15:01:10.082Z"
                      *             }
                      *           ],
                      *           "latest": {
-                     *             "id": "dsv_01m7zwfzjvp601knk8a56hgmez",
+                     *             "id": "dsv_01m81wczt1kjw6fb3yhmz49bq4",
                      *             "dataset": {
-                     *               "id": "ds_01m7zwfzjhp08aakc5hfp6w2kz",
+                     *               "id": "ds_01m81wczstrjh77vytw6djyqyr",
                      *               "name": "sums"
                      *             },
                      *             "number": 1,
@@ -7455,7 +7455,7 @@ export interface operations {
                      *               "completion_column": null
                      *             },
                      *             "derived": null,
-                     *             "created_at": "2026-11-21T20:24:19.292Z"
+                     *             "created_at": "2026-11-22T15:01:10.082Z"
                      *           },
                      *           "aliases": {}
                      *         }
@@ -8072,15 +8072,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01m7zwfzetd7j8grm9k941xxgb",
+                     *         "id": "usr_01m81wczqj6hvt13b08g9ggn4a",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01m7zwfzeye2vfap6fzq4bk4qg",
+                     *         "id": "team_01m81wczqkh9ezvmdhax9dd4j1",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01m7zwfzf1xt8vjpxf7dny6nba",
+                     *         "id": "prj_01m81wczqnfa1ej6dwqesk96ca",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -8147,7 +8147,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01m7zwfzetd7j8grm9k941xxgb",
+                     *           "id": "usr_01m81wczqj6hvt13b08g9ggn4a",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
@@ -8459,7 +8459,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "bm_01m7zwfzjxve7s3sb2pqdchd0s",
+                     *           "id": "bm_01m81wczt39wmapb85y12vt1sr",
                      *           "name": "tiny",
                      *           "source": "path",
                      *           "number": 1,
@@ -8481,7 +8481,7 @@ export interface operations {
                      *           "dtypes": {},
                      *           "tokens": null,
                      *           "prompt": "",
-                     *           "created_at": "2026-11-21T20:24:19.293Z"
+                     *           "created_at": "2026-11-22T15:01:10.085Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -8786,7 +8786,7 @@ export interface operations {
                      * @example {
                      *       "nodes": [
                      *         {
-                     *           "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
+                     *           "id": "node_01m81wcztdd3jvrnchdzbywec5",
                      *           "name": "node-1",
                      *           "status": "READY",
                      *           "hostname": "node-1",
@@ -8798,16 +8798,16 @@ export interface operations {
                      *             "/models"
                      *           ],
                      *           "slots": 2,
-                     *           "enrolled_at": "2026-11-21T20:24:19.298Z",
+                     *           "enrolled_at": "2026-11-22T15:01:10.093Z",
                      *           "last_seen_at": "2026-01-01T12:00:01.000Z"
                      *         }
                      *       ],
                      *       "slots": [
                      *         {
-                     *           "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0:cpu-0",
+                     *           "id": "node_01m81wcztdd3jvrnchdzbywec5:cpu-0",
                      *           "name": "cpu-0",
                      *           "node": {
-                     *             "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
+                     *             "id": "node_01m81wcztdd3jvrnchdzbywec5",
                      *             "name": "node-1"
                      *           },
                      *           "device": "cpu",
@@ -8816,16 +8816,16 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m7zwfzq3dzwk4tcsvrgy4rrr",
+                     *             "run_id": "run_01m81wczzjfxp0s222jjt0j61e",
                      *             "run_name": "letters",
                      *             "job": "trainer"
                      *           }
                      *         },
                      *         {
-                     *           "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0:cpu-1",
+                     *           "id": "node_01m81wcztdd3jvrnchdzbywec5:cpu-1",
                      *           "name": "cpu-1",
                      *           "node": {
-                     *             "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
+                     *             "id": "node_01m81wcztdd3jvrnchdzbywec5",
                      *             "name": "node-1"
                      *           },
                      *           "device": "cpu",
@@ -8834,7 +8834,7 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m7zwfzq3dzwk4tcsvrgy4rrr",
+                     *             "run_id": "run_01m81wczzjfxp0s222jjt0j61e",
                      *             "run_name": "letters",
                      *             "job": "rollout-0"
                      *           }
@@ -8842,7 +8842,7 @@ export interface operations {
                      *       ],
                      *       "quota": {
                      *         "team": {
-                     *           "id": "team_01m7zwfzeye2vfap6fzq4bk4qg",
+                     *           "id": "team_01m81wczqkh9ezvmdhax9dd4j1",
                      *           "name": "red"
                      *         },
                      *         "limit_slots": null,
@@ -9241,10 +9241,10 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "prj_01m7zwfzf1xt8vjpxf7dny6nba",
+                     *           "id": "prj_01m81wczqnfa1ej6dwqesk96ca",
                      *           "name": "default",
                      *           "team": {
-                     *             "id": "team_01m7zwfzeye2vfap6fzq4bk4qg",
+                     *             "id": "team_01m81wczqkh9ezvmdhax9dd4j1",
                      *             "name": "red"
                      *           },
                      *           "trainer_code": false,
@@ -9783,7 +9783,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "run_01m7zwfzq3dzwk4tcsvrgy4rrr",
+                     *           "id": "run_01m81wczzjfxp0s222jjt0j61e",
                      *           "name": "letters",
                      *           "kind": "rl",
                      *           "status": "RUNNING",
@@ -9830,7 +9830,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "bench": null,
                      *             "model": {
-                     *               "base_model": "bm_01m7zwfzjxve7s3sb2pqdchd0s",
+                     *               "base_model": "bm_01m81wczt39wmapb85y12vt1sr",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -9849,7 +9849,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01m7zwfzjvp601knk8a56hgmez"
+                     *               "version": "dsv_01m81wczt1kjw6fb3yhmz49bq4"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -9928,6 +9928,7 @@ export interface operations {
                      *                 "std": "group",
                      *                 "mean": "group",
                      *                 "gamma": 1,
+                     *                 "std_of": "population",
                      *                 "epsilon": 0.0001,
                      *                 "estimator": "outcome",
                      *                 "gae_lambda": 1,
@@ -9942,7 +9943,8 @@ export interface operations {
                      *               "behaviour_weight": {
                      *                 "mode": "mask",
                      *                 "level": "token",
-                     *                 "limit": 5
+                     *                 "limit": 5,
+                     *                 "lower_limit": null
                      *               },
                      *               "loss_normalisation": "tokens",
                      *               "loss_constant_tokens": null
@@ -9969,12 +9971,12 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "id": "dsv_01m7zwfzjvp601knk8a56hgmez",
+                     *             "id": "dsv_01m81wczt1kjw6fb3yhmz49bq4",
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m7zwfzjxve7s3sb2pqdchd0s",
+                     *             "id": "bm_01m81wczt39wmapb85y12vt1sr",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
@@ -10079,7 +10081,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 14,
-                     *       "id": "run_01m7zwfzq3dzwk4tcsvrgy4rrr",
+                     *       "id": "run_01m81wczzjfxp0s222jjt0j61e",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "RUNNING",
@@ -10126,7 +10128,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m7zwfzjxve7s3sb2pqdchd0s",
+                     *           "base_model": "bm_01m81wczt39wmapb85y12vt1sr",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -10145,7 +10147,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m7zwfzjvp601knk8a56hgmez"
+                     *           "version": "dsv_01m81wczt1kjw6fb3yhmz49bq4"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -10224,6 +10226,7 @@ export interface operations {
                      *             "std": "group",
                      *             "mean": "group",
                      *             "gamma": 1,
+                     *             "std_of": "population",
                      *             "epsilon": 0.0001,
                      *             "estimator": "outcome",
                      *             "gae_lambda": 1,
@@ -10238,7 +10241,8 @@ export interface operations {
                      *           "behaviour_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5
+                     *             "limit": 5,
+                     *             "lower_limit": null
                      *           },
                      *           "loss_normalisation": "tokens",
                      *           "loss_constant_tokens": null
@@ -10265,12 +10269,12 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m7zwfzjvp601knk8a56hgmez",
+                     *         "id": "dsv_01m81wczt1kjw6fb3yhmz49bq4",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m7zwfzjxve7s3sb2pqdchd0s",
+                     *         "id": "bm_01m81wczt39wmapb85y12vt1sr",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -10427,12 +10431,12 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "att_01m7zwfztdq76tqq1h4v5b0pac",
+                     *           "id": "att_01m81wd01hse0f8kn43w9gngfh",
                      *           "number": 1,
                      *           "epoch": 1,
                      *           "status": "RUNNING",
                      *           "node": {
-                     *             "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
+                     *             "id": "node_01m81wcztdd3jvrnchdzbywec5",
                      *             "name": "node-1"
                      *           },
                      *           "reason": "",
@@ -10684,7 +10688,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m7zwfztjqhgvv2j16y1578fz",
+                     *               "id": "job_01m81wd01kv2bsa3m9wy0dc6wt",
                      *               "name": "trainer",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -10699,7 +10703,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m7zwfzthbnjj34z0ktf71s9a",
+                     *               "id": "job_01m81wd01kv2bsa3m951h871aa",
                      *               "name": "rollout-0",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -10714,7 +10718,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m7zwfztgnhb6sq52arq0v56a",
+                     *               "id": "job_01m81wd01kv2bsa3m8ew3xh65f",
                      *               "name": "reward",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -10729,7 +10733,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m7zwfztenjfjjkdrrhwjybj7",
+                     *               "id": "job_01m81wd01jgtxrq3r8h6w8p1nk",
                      *               "name": "controller",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -10863,13 +10867,13 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "job_01m7zwfztenjfjjkdrrhwjybj7",
+                     *           "id": "job_01m81wd01jgtxrq3r8h6w8p1nk",
                      *           "name": "controller",
                      *           "kind": "controller",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
+                     *             "id": "node_01m81wcztdd3jvrnchdzbywec5",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [],
@@ -10883,13 +10887,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m7zwfztgnhb6sq52arq0v56a",
+                     *           "id": "job_01m81wd01kv2bsa3m8ew3xh65f",
                      *           "name": "reward",
                      *           "kind": "reward",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
+                     *             "id": "node_01m81wcztdd3jvrnchdzbywec5",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [],
@@ -10903,13 +10907,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m7zwfzthbnjj34z0ktf71s9a",
+                     *           "id": "job_01m81wd01kv2bsa3m951h871aa",
                      *           "name": "rollout-0",
                      *           "kind": "rollout",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
+                     *             "id": "node_01m81wcztdd3jvrnchdzbywec5",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [
@@ -10925,13 +10929,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m7zwfztjqhgvv2j16y1578fz",
+                     *           "id": "job_01m81wd01kv2bsa3m9wy0dc6wt",
                      *           "name": "trainer",
                      *           "kind": "trainer",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m7zwfzk2x6c0t6j9tpfc8bn0",
+                     *             "id": "node_01m81wcztdd3jvrnchdzbywec5",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [
@@ -12500,13 +12504,13 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "tok_01m7zwfzf3fbskm706fdzwkned",
+                     *           "id": "tok_01m81wczqqy9xgsn76p6z7ayhh",
                      *           "name": "test",
-                     *           "prefix": "ool_fFtu77",
+                     *           "prefix": "ool_kSRWaw",
                      *           "scopes": [
                      *             "*"
                      *           ],
-                     *           "created_at": "2026-11-21T20:24:19.172Z",
+                     *           "created_at": "2026-11-22T15:01:10.007Z",
                      *           "expires_at": null,
                      *           "last_used_at": "2026-01-01T12:00:00.000Z",
                      *           "owner": "alice",

@@ -23,19 +23,32 @@ OBJECTIVE_OPTIONS: dict[str, dict[str, float]] = {
 
 
 class BehaviourWeightSection(Section):
-    """w = proximal / behaviour probability. Without a proximal pass w is 1 throughout."""
+    """The importance weight w = proximal / behaviour probability of what was sampled: it corrects for stale data and
+    for the engine's own rounding. w multiplies the loss, has no gradient, and is fixed for the train step. Under
+    `algorithm.proximal: none` there is no proximal policy and w is 1."""
 
     mode: Literal["mask", "cap", "none", "second_moment"] = Field(
         "mask",
-        description="tokens with w over the limit: left out, capped at it, or kept; second_moment leaves out those "
-        "furthest from 1 until the mean of (log w)^2 is at most the limit (M2PO)",
+        description="what happens to a w that is out of bounds. mask: the token leaves the loss and stays in its "
+        "denominator; cap: w is lowered to limit (truncated importance sampling); none: w is used as it is; "
+        "second_moment: the tokens with the largest (log w)^2 are masked until the batch's mean is at most limit "
+        "(M2PO, arXiv 2510.01161)",
     )
     level: Literal["token", "sequence", "sequence_mean"] = Field(
         "token",
-        description="w of each token, of its whole sequence (the product), or the sequence's geometric mean",
+        description="what w is computed over. token: each token has its own w; sequence: every token has the product "
+        "over its trajectory's loss tokens; sequence_mean: the geometric mean over them, which does not grow with the "
+        "length and matches the ratio of objective gspo",
     )
     limit: PositiveFloat = Field(
-        5.0, description="largest w that is used as it is; of second_moment the bound"
+        5.0,
+        description="upper bound of w; with mode none it does nothing, with second_moment it bounds the mean of "
+        "(log w)^2",
+    )
+    lower_limit: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None,
+        description="lower bound of w, mode mask only: with it tokens outside [lower_limit, limit] leave the loss "
+        "(IcePop, arXiv 2510.18855, with 0.5 to 5); none keeps every small w, which fades out by itself",
     )
 
     @model_validator(mode="after")
@@ -48,20 +61,50 @@ class BehaviourWeightSection(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _the_band_contains_one(self) -> Self:
+        if self.lower_limit is None:
+            return self
+        if self.mode != "mask":
+            raise refuse(
+                "lower_limit_of_mask",
+                f"lower_limit={self.lower_limit:g} works with mode: mask only, and mode is {self.mode}; take mask, or "
+                "leave lower_limit out",
+                "lower_limit",
+            )
+        if self.limit < 1:
+            raise refuse(
+                "band_without_one",
+                f"the band from lower_limit={self.lower_limit:g} to limit={self.limit:g} leaves out w = 1, which every "
+                "token of fresh data has; raise limit to 1 or more",
+                "limit",
+            )
+        return self
+
 
 class AdvantageSection(Section):
     estimator: Literal["outcome", "gae"] = Field(
         "outcome",
-        description="one advantage per trajectory from its reward, or one per token by generalised advantage "
+        description="one advantage per rollout from its reward, or one per token by generalised advantage "
         "estimation (with critic: none, values are 0)",
     )
     mean: Literal["batch", "group", "none"] = Field(
         "group", description="what is subtracted: from a reward (outcome) or from a token's advantage (gae)"
     )
-    std: Literal["batch", "group", "none"] = Field("group", description="what it is divided by")
+    std: Literal["batch", "group", "none"] = Field(
+        "group",
+        description="the standard deviation that it is divided by: of the batch, of the group, or nothing. Of rollouts "
+        "with outcome, of tokens with gae",
+    )
+    std_of: Literal["population", "sample"] = Field(
+        "population",
+        description="the standard deviation divides by the count n (population) or by n - 1 (sample, as torch.std "
+        "and with it TRL and verl do): for a group of 8, sample advantages are smaller by 6 percent",
+    )
     epsilon: PositiveFloat = Field(1e-4, description="added to the standard deviation")
     leave_one_out: bool = Field(
-        False, description="the group mean leaves out the trajectory itself (RLOO); needs mean: group"
+        False,
+        description="the mean is of the group's other rollouts (RLOO); needs mean: group",
     )
     gamma: UnitFloat = Field(1.0, description="discount per token; gae only")
     gae_lambda: UnitFloat = Field(1.0, description="lambda of gae")
@@ -73,6 +116,13 @@ class AdvantageSection(Section):
                 "leave_one_out",
                 f"leave_one_out needs estimator: outcome and mean: group; they are {self.estimator} and {self.mean}",
                 "leave_one_out",
+            )
+        if self.std == "none" and self.std_of != "population":
+            raise refuse(
+                "std_of_nothing",
+                f"std_of={self.std_of} says how the standard deviation is taken, and std: none divides by none; leave "
+                "std_of out, or take std: group or batch",
+                "std_of",
             )
         if self.estimator == "outcome" and (self.gamma, self.gae_lambda) != (1.0, 1.0):
             raise refuse(
@@ -95,6 +145,23 @@ class KlSection(Section):
         "loss",
         description="added to the loss, or subtracted from each token's reward (needs estimator: gae)",
     )
+    importance_correction: bool = Field(
+        False,
+        description="weigh each token's KL in the loss by current / behaviour probability, as behaviour_weight bounds "
+        "it and without gradient: on stale tokens the estimators otherwise measure the KL under the policy that "
+        "sampled them. place: loss only",
+    )
+
+    @model_validator(mode="after")
+    def _the_reward_is_corrected_with_the_objective(self) -> Self:
+        if self.importance_correction and self.place == "reward":
+            raise refuse(
+                "kl_corrected_twice",
+                "importance_correction is for place: loss; with place: reward the KL is part of the advantage, which "
+                "the objective's own w already weighs. Leave one of them out",
+                "importance_correction",
+            )
+        return self
 
 
 class CriticSection(Section):
@@ -111,10 +178,12 @@ class CriticSection(Section):
 
 
 class OverlongSection(Section):
-    """Soft penalty before the length limit (DAPO, arXiv 2503.14476, eq. 13)."""
+    """Soft penalty before the length limit (DAPO, arXiv 2503.14476, eq. 13). rollout.max_new_tokens limits each turn,
+    so the penalty of a rollout is that of its longest turn."""
 
     margin_tokens: PositiveInt = Field(
-        16, description="it starts this far below rollout.max_new_tokens and falls linearly"
+        16,
+        description="the penalty starts this far below rollout.max_new_tokens and grows linearly up to the limit",
     )
     penalty: PositiveFloat = Field(1.0, description="subtracted from the reward at the limit")
 

@@ -195,6 +195,15 @@ def _decoupled_without_weights(spec: RunSpec, facts: Facts) -> str | None:
     return f"behaviour_weight.mode=none keeps every importance weight, at max staleness {spec.staleness.max}"
 
 
+def _token_weights_of_a_sequence_ratio(spec: RunSpec, facts: Facts) -> str | None:
+    weight = spec.algorithm.behaviour_weight
+    if spec.algorithm.objective != "gspo" or spec.algorithm.loss_function or weight.level != "token":
+        return None
+    if weight.mode == "second_moment":
+        return None
+    return "objective gspo clips one ratio per sequence, and behaviour_weight.level=token weighs each of its tokens apart"
+
+
 def _stale_without_correction(spec: RunSpec, facts: Facts) -> str | None:
     algorithm, bound = spec.algorithm, spec.staleness.max
     if algorithm.objective != "ppo" or algorithm.loss_function or bound <= 1:
@@ -342,6 +351,7 @@ RULES: tuple[Rule, ...] = (
     Rule("wall_short", "warning", "any", "/budget/max_wall_seconds", _wall_short, "Give at least some minutes."),
     Rule("decoupled_without_weights", "warning", "rl", "/algorithm/behaviour_weight/mode", _decoupled_without_weights, "Take mask or cap: one token with a huge weight can undo a step."),
     Rule("stale_without_correction", "warning", "rl", "/algorithm/objective", _stale_without_correction, "Take decoupled_ppo, or lower staleness.max to 1."),
+    Rule("token_weights_of_a_sequence_ratio", "warning", "rl", "/algorithm/behaviour_weight/level", _token_weights_of_a_sequence_ratio, "Take level: sequence_mean, which is to w what the sequence's ratio is to the ratio of a token."),
     Rule("loss_constant_odd", "warning", "rl", "/algorithm/loss_constant_tokens", _loss_constant_odd, "Leave it out: it then is rollout.max_new_tokens."),
     Rule("loss_constant_unused", "warning", "rl", "/algorithm/loss_constant_tokens", _loss_constant_unused, "Leave it out, or take loss_normalisation: constant."),
     Rule("no_baseline", "warning", "rl", "/algorithm/advantage/mean", _no_baseline, "Take mean: group or batch; without a baseline the variance is high."),

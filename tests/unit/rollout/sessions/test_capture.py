@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gpu_agents.rollout.controller.group_shape import check_group
 from gpu_agents.rollout.sessions.capture import Capture, CapturedTurn, Sampled, canonical, history_of
 from gpu_agents.rollout.sessions.export import NothingShared, common_prompt, strands_of
 from gpu_agents.rollout.sessions.session import Session, shown
-from oolong.contracts.rollout import Group
+from oolong.contracts.rollout import Group, rollouts_of
 
 USER = {"role": "user", "content": "add"}
 
@@ -160,14 +161,18 @@ def test_individual_trains_every_call_as_a_trajectory_of_its_own() -> None:
 
 @pytest.mark.parametrize("export", ["concatenated", "individual"])
 def test_a_group_of_sessions_is_one_that_a_step_can_train_on(export: Any) -> None:
-    strands = [strand for _ in range(2) for strand in strands_of(conversation(), export)]
-    prompt = common_prompt(strands)
+    strands = [(member, strand) for member in range(2) for strand in strands_of(conversation(), export)]
+    prompt = common_prompt([strand for _, strand in strands])
     assert prompt == [1]
-    trajectories = [s.trajectory(prompt_tokens=1, reward=5.0, score=1.0) for s in strands]
+    trajectories = [
+        strand.trajectory(prompt_tokens=1, rollout=member, reward=5.0, score=1.0)
+        for member, strand in strands
+    ]
     group = Group(
         group_id="0-0-0", row=0, prompt_token_ids=prompt, prompt="", answer="", trajectories=trajectories
     )
     check_group(group, group_size=2, branching=True)
+    assert [len(rollout) for rollout in rollouts_of(group)] == [len(strands) // 2] * 2
     with pytest.raises(ValueError, match="trajectories, not 2"):
         check_group(group, group_size=2)
     for trajectory in trajectories:
@@ -178,9 +183,33 @@ def test_a_group_of_sessions_is_one_that_a_step_can_train_on(export: Any) -> Non
         assert set(trajectory.policy_versions) == own
 
 
+def test_a_group_of_sessions_has_every_rollout_with_one_reward_each() -> None:
+    (strand, *_) = strands_of(conversation(), "individual")
+
+    def group(*rollouts_and_rewards: tuple[int | None, float]) -> Group:
+        trajectory = strand.trajectory(prompt_tokens=1, rollout=0, reward=0.0, score=0.0)
+        return Group(
+            group_id="0-0-0", row=0, prompt_token_ids=[1], prompt="", answer="",
+            trajectories=[
+                replace(trajectory, rollout=rollout, reward=reward) for rollout, reward in rollouts_and_rewards
+            ],
+        )  # fmt: skip
+
+    check_group(group((0, 1.0), (1, 0.0), (0, 1.0)), group_size=2, branching=True)
+    for unusable, said in (
+        (group((0, 1.0), (0, 1.0)), r"rollouts \[0\].*every one of 0 to 1"),
+        (group((0, 1.0), (1, 0.0), (2, 0.0)), r"rollouts \[0, 1, 2\]"),
+        (group((0, 1.0), (1, 0.0), (None, 0.0)), "each must name one"),
+        (group((0, 1.0), (1, 0.0), (0, 0.0)), "rollout 0: its trajectories have unequal rewards"),
+        (group((None, 1.0), (None, 1.0), (None, 1.0)), "3 trajectories, not 2"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            check_group(unusable, group_size=2, branching=True)
+
+
 def test_the_log_probabilities_stay_with_their_tokens() -> None:
     (first, *_) = strands_of(conversation(), "concatenated")
-    trajectory = first.trajectory(prompt_tokens=1, reward=0.0, score=0.0)
+    trajectory = first.trajectory(prompt_tokens=1, rollout=0, reward=0.0, score=0.0)
     assert trajectory.token_ids == [2, 10, 11, 3, 12]
     assert trajectory.behaviour_logprobs == [0.0, -1.0, -1.1, 0.0, -1.2]
     assert trajectory.policy_versions == [0, 0, 0, 0, 1]

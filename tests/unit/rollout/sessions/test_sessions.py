@@ -373,4 +373,5 @@ async def test_individual_export_makes_a_trajectory_of_every_call(serve: Any) ->
             await agents.end(session, reward=reward)
         (group,) = await agents.run.trainer.take(0)
         assert [t.reward for t in group.trajectories] == [1.0, 1.0, 0.0, 0.0]
+        assert [t.rollout for t in group.trajectories] == [0, 0, 1, 1]
         assert [len([turn for turn in t.turns if turn.sampled]) for t in group.trajectories] == [1, 1, 1, 1]

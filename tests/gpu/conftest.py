@@ -202,11 +202,15 @@ def _wait(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path
 
 @pytest.fixture
 def report(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Print figures with their names, and keep them in the lane's report file."""
+    """Print figures with their names, keep them in the lane's report file, and append a line of JSON to the file that
+    OOLONG_GPU_RESULTS names, at once: a run that is cut short keeps what it has seen."""
 
     def tell(**figures: object) -> None:
         for name, value in figures.items():
             request.node.user_properties.append((name, value))
         print(f"\n{request.node.name}: {json.dumps(figures, default=str)}")
+        if results := os.environ.get("OOLONG_GPU_RESULTS"):
+            with open(results, "a") as file:
+                file.write(json.dumps({"test": request.node.name, **figures}, default=str) + "\n")
 
     return tell

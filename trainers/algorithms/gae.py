@@ -25,15 +25,21 @@ def gae(
     lengths = [len(one) for one in rewards]
     reward = torch.nn.utils.rnn.pad_sequence(list(rewards), batch_first=True)
     value = torch.nn.utils.rnn.pad_sequence(list(values), batch_first=True)
-    advantage = torch.zeros_like(reward)
-    carried = reward.new_zeros(len(lengths))
-    following = reward.new_zeros(len(lengths))  # padding has reward and value 0, so it carries 0
-    for t in range(reward.shape[1] - 1, -1, -1):
-        carried = reward[:, t] + gamma * following - value[:, t] + gamma * gae_lambda * carried
-        advantage[:, t] = carried
-        following = value[:, t]
+    following = torch.nn.functional.pad(
+        value[:, 1:], (0, 1)
+    )  # padding has reward and value 0, so it carries 0
+    advantage = _discounted_sums(reward + gamma * following - value, gamma * gae_lambda)
     cut = [advantage[number, :length] for number, length in enumerate(lengths)]
     return cut, [one + own for one, own in zip(cut, values, strict=True)]
+
+
+def _discounted_sums(deltas: torch.Tensor, discount: float) -> torch.Tensor:
+    """[B, T]: sum over k of discount^k delta_{t+k}, in log2(T) passes: each doubles how many deltas a sum holds."""
+    sums, held = deltas, 1
+    while held < deltas.shape[1]:
+        sums = sums + discount**held * torch.nn.functional.pad(sums[:, held:], (0, held))
+        held *= 2
+    return sums
 
 
 def normalised(

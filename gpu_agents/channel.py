@@ -121,9 +121,11 @@ class Door:
                     401, Refused(code="unauthorised", message="the attempt's token is missing or wrong")
                 )
             try:
-                return _answer(200, await handler(decoder.decode(await call.read())))
-            except msgspec.DecodeError as error:
+                asked = decoder.decode(await call.read())
+            except (msgspec.DecodeError, RecursionError) as error:  # RecursionError: it is nested too deeply
                 return _answer(400, Refused(code="malformed", message=f"/{name}: {error}"))
+            try:
+                return _answer(200, await handler(asked))
             except Refuse as refuse:
                 return _answer(refuse.status, refuse.refused)
 

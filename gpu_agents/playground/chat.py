@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
+
+from oolong.untrusted import parse_json
 
 PASSED = frozenset(
     {
@@ -28,7 +29,7 @@ class ChatRefused(Exception):
 def engine_request(body: bytes, *, model: str) -> dict[str, Any]:
     """The body for the engine. Raises ChatRefused, naming the parameter."""
     try:
-        document = json.loads(body)
+        document = parse_json(body)
     except ValueError as error:
         raise ChatRefused("", f"the body is not JSON: {error}") from error
     if not isinstance(document, dict):

@@ -12,7 +12,6 @@ Every request but the first counts as use. The bearer is the attempt's token: th
 from __future__ import annotations
 
 import hmac
-import json
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -25,6 +24,7 @@ from gpu_agents.channel import CallRefused, Peer, PeerGone
 from gpu_agents.playground.chat import ChatRefused, engine_request, error_document
 from gpu_agents.rollout.chat_template import ChatTemplate
 from oolong.contracts.rollout import ScoreReply, ScoreRequest
+from oolong.untrusted import parse_json
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ class PlaygroundDoor:
         if self._reward is None:
             return _error(409, "this playground was made without a reward", code="no_reward")
         try:
-            given: Any = json.loads(await request.read())
+            given: Any = parse_json(await request.read())
             prompt = self._template.render(given["messages"])
             asked = ScoreRequest(
                 prompt=prompt,

@@ -13,6 +13,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
+from gpu_agents.model_text import fenced_blocks
 from gpu_agents.rewards.code_compare import same_output, same_value
 from gpu_agents.rewards.code_rows import CodeTask, read_task
 from gpu_agents.rewards.reward import Completion, OptionsRefused, Score, refuse_unknown
@@ -31,13 +32,13 @@ _VERDICTS = {
     Status.OUTPUT_LIMIT: "output_limit",
 }
 _CANNOT_COMPILE = 113  # exit status; a program that takes it only gives itself another name for failing
-_FENCE = re.compile(r"^```[ \t]*(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 # What solutions of such tasks use without importing it. Imported once per sandbox, before the tests are forked.
 PRELUDE = (
     "bisect", "collections", "copy", "functools", "heapq", "itertools", "math", "operator", "random", "re", "string",
     "sys", "typing",
 )  # fmt: skip
+_PRELUDE_NAMES = re.compile(rf"\b(?:{'|'.join(PRELUDE)})\b")
 _PRELUDE_SOURCE = f"import {', '.join(PRELUDE)}\n" + "".join(
     f"from {name} import *\n"
     for name in ("typing", "collections", "itertools", "functools", "heapq", "bisect", "math")
@@ -143,7 +144,8 @@ def program_of(task: CodeTask, source: str, nonce: str, max_tests: int = 10_000)
     common: dict[str, Any] = {"source": source}
     if task.kind == "stream":
         tests = tuple(Test(stdin=test.stdin.encode()) for test in task.streams[:max_tests])
-        imports = tuple(name for name in PRELUDE if re.search(rf"\b{name}\b", source))
+        named = {found[0] for found in _PRELUDE_NAMES.finditer(source)}
+        imports = tuple(name for name in PRELUDE if name in named)
         return Program(source=_STREAM, common=common, tests=tests, imports=imports)
     common |= {"prelude": _PRELUDE_SOURCE, "function": task.function}
     if task.kind == "call":
@@ -167,10 +169,13 @@ def verdict_of(task: CodeTask, number: int, test: TestOutcome, nonce: str) -> st
 
 
 def extract_code(text: str) -> str:
-    """The last fenced block that says python, else the last one; "" when there is none."""
-    blocks = _FENCE.findall(text)
-    python = [body for language, body in blocks if language.lower() in ("python", "python3", "py")]
-    return python[-1] if python else blocks[-1][1] if blocks else ""
+    """Return the last fenced block that says python, else the last one; "" when there is none."""
+    last = python = ""
+    for block in fenced_blocks(text):
+        last = block.body
+        if block.language.lower() in ("python", "python3", "py"):
+            python = block.body
+    return python or last
 
 
 def _one_of(options: dict[str, Any], name: str, known: tuple[str, ...]) -> str:

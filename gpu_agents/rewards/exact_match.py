@@ -6,11 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from gpu_agents.model_text import boxed_at_end
 from gpu_agents.rewards.reward import Completion, OptionsRefused, Reward, refuse_unknown
-
-# The text must END with the box: a box anywhere would also pay for what is printed after it, and a policy
-# finds that out.
-_BOXED_AT_END = re.compile(r"\\boxed\{([^{}]*)\}\s*\Z")
 
 
 def build(options: dict[str, Any]) -> Reward:
@@ -39,7 +36,8 @@ def _extractor(options: dict[str, Any]) -> Callable[[str], str | None]:
     if kind != "regex" and "pattern" in options:
         raise OptionsRefused(f"option pattern goes with extract: regex, not with extract: {kind}")
     if kind == "boxed_at_end":
-        return lambda text: _first_group(_BOXED_AT_END.search(text))
+        # Not a box anywhere: that would also pay for what is printed after it, and a policy finds that out.
+        return boxed_at_end
     if kind == "whole":
         return lambda text: text
     if kind == "regex":
@@ -58,8 +56,10 @@ def _compile(pattern: object) -> re.Pattern[str]:
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    matches = list(pattern.finditer(text))
-    return matches[-1] if matches else None
+    last = None
+    for last in pattern.finditer(text):  # noqa: B007 - of many matches only the last is kept
+        pass
+    return last
 
 
 def _first_group(match: re.Match[str] | None) -> str | None:

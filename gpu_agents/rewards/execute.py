@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 from gpu_agents.rewards.sandboxes import Sandboxes
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest
 from oolong.sandbox import Limits, Program, Test
+from oolong.untrusted import parse_json
 
 MAX_CODE_BYTES = 256 * 1024
 # As a notebook cell: the value of a last expression is what the cell shows.
@@ -60,7 +59,7 @@ def _value(reported: bytes | None) -> str | None:
     if reported is None:
         return None
     try:
-        value = json.loads(reported)
-    except (ValueError, RecursionError):
+        value = parse_json(reported)
+    except ValueError:
         return reported.decode(errors="replace")
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else reported.decode()

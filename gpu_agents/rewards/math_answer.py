@@ -19,6 +19,7 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any, TypeVar
 
+from gpu_agents.model_text import last_boxed
 from gpu_agents.rewards.reward import Completion, NoScore, OptionsRefused, Reward, Score, refuse_unknown
 
 CPU_SECONDS = 5.0
@@ -87,21 +88,6 @@ def gold_of(answer: str) -> str:
     boxed = last_boxed(answer)
     text = answer if boxed is None else boxed
     return text.strip().strip("$").strip()
-
-
-def last_boxed(text: str) -> str | None:
-    """What the last \\boxed{…} (or \\fbox) of a text holds, with its braces matched; None without a whole one."""
-    start, end = max(text.rfind("\\boxed{"), text.rfind("\\fbox{")), len(text)
-    while start >= 0:
-        opening = text.index("{", start)
-        depth = 0
-        for place in range(opening, end):
-            depth += (text[place] == "{") - (text[place] == "}")
-            if depth == 0:
-                return text[opening + 1 : place]
-        end = start  # this box is never closed, so one before it is closed before it or not at all
-        start = max(text.rfind("\\boxed{", 0, start), text.rfind("\\fbox{", 0, start))
-    return None
 
 
 def why_unfit(text: str) -> str:

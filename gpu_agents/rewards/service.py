@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpu_agents.channel import Door, Refuse
+from gpu_agents.model_text import beside_the_loop
 from gpu_agents.rewards import execute
 from gpu_agents.rewards.budget import ErrorBudget
 from gpu_agents.rewards.reward import (
@@ -29,6 +30,7 @@ from gpu_agents.rewards.reward import (
 from gpu_agents.rewards.sandboxes import Sandboxes
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
 from oolong.sandbox import SandboxRefused
+from oolong.untrusted import clean_text
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ class InThisProcess:
 
     async def score(self, completion: Completion) -> Score:
         try:
-            return as_score(self._reward(completion))
+            return await beside_the_loop(completion.text, lambda: as_score(self._reward(completion)))
         except NoScore:
             raise
         except Exception as error:
@@ -199,6 +201,7 @@ class RewardService:
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _error(self, kind: str, message: str, started: float) -> ScoreReply:
+        message = clean_text(message)  # it may quote what code of users or the policy wrote
         self.counts.failed[kind] += 1
         if self.counts.failed.total() <= LOGGED_ERRORS:
             log.warning("no score (%s): %s", kind, message)

@@ -6,15 +6,16 @@ nothing is kept between two calls. An exception, a limit or another result is an
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 from gpu_agents.rewards.reward import Completion, NoScore, Score, VerifierFailed
 from gpu_agents.rewards.sandboxes import Sandboxes
 from oolong.sandbox import MEBIBYTE, Limits, Program, Status, Test
+from oolong.untrusted import label_error, parse_json
 
 MESSAGE_CHARACTERS = 600
+MOST_PARTS = 64
 _CALL = """
 space = {"__name__": "reward", "__builtins__": __builtins__}
 try:
@@ -68,18 +69,22 @@ def read_result(reported: bytes | None) -> Score:
     if reported is None:
         raise NoScore("the reward function returned nothing that can be written as JSON")
     try:
-        result = json.loads(reported)
-    except (ValueError, RecursionError) as error:
-        raise NoScore(
-            f"the reward function returned no JSON: {reported[:80].decode(errors='replace')}"
-        ) from error
+        result = parse_json(reported)
+    except ValueError as error:
+        said = reported[:80].decode(errors="replace")
+        raise NoScore(f"the reward function returned no JSON that can be kept: {said}: {error}") from error
     if isinstance(result, dict) and "score" in result:
         parts = result.get("parts", {})
         if not isinstance(parts, dict):
             raise NoScore(f"parts must be a mapping of names to numbers, got {parts!r:.80}")
+        if len(parts) > MOST_PARTS:
+            raise NoScore(f"parts has {len(parts)} names, at most {MOST_PARTS} are kept")
+        for name in parts:
+            if wrong := label_error(name):
+                raise NoScore(f"parts has the name {name!r:.80}: {wrong}")
         return Score(
             value=_number(result["score"], "score"),
-            parts={str(name): _number(value, f"parts[{name!r}]") for name, value in parts.items()},
+            parts={name: _number(value, f"parts[{name!r}]") for name, value in parts.items()},
         )
     return Score(value=_number(result, "the score"))
 

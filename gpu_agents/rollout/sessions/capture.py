@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from oolong.untrusted import parse_json
+
 Beginning = Literal[
     "started",  # the session's first call
     "continued",  # goes on from the newest turn of a branch
@@ -130,6 +132,6 @@ def arguments_of(call: Mapping[str, Any]) -> Any:
     if not isinstance(arguments, str):
         return arguments
     try:
-        return json.loads(arguments)
-    except json.JSONDecodeError:
+        return parse_json(arguments)
+    except ValueError:
         return arguments

@@ -7,13 +7,14 @@ the reason; nothing is silently left out.
 from __future__ import annotations
 
 import json
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gpu_agents.model_text import TaggedObject, tagged_objects
 from gpu_agents.rollout.sessions.capture import arguments_of
+from oolong.untrusted import parse_json
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 # Values that change nothing. Anything else is refused.
@@ -31,7 +32,9 @@ _WHY = {
     "tool_choice": "a forced tool call samples another distribution than the one that is trained",
 }
 _DISTRIBUTION = "the log-probabilities that are trained on are those of the full distribution"
-_TOOL_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
+
+
+MOST_CALLS = 128  # of one reply; with more it stays text
 
 
 class ChatRefused(Exception):
@@ -71,7 +74,7 @@ class Reply:
 def parse_request(body: bytes, *, temperature: float) -> ChatRequest:
     """Raises ChatRefused, naming the parameter."""
     try:
-        document = json.loads(body)
+        document = parse_json(body)
     except ValueError as error:
         raise ChatRefused("", f"the body is not JSON: {error}") from error
     if not isinstance(document, dict):
@@ -113,12 +116,18 @@ def reply_of(
     """The text up to a stop string; tool calls in the form that Qwen's and Hermes' templates teach."""
     cut = min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))
     text = text[:cut]
-    found = [_call(match[1]) for match in _TOOL_CALL.finditer(text)] if has_tools else []
-    calls = [call for call in found if call is not None]
-    if not calls or len(calls) < len(found):  # what is no call stays text, and then all of it does
+    found: list[TaggedObject] = []
+    calls: list[dict[str, Any]] = []
+    for written in tagged_objects(text, "tool_call") if has_tools else ():
+        call = _call(written.body)
+        if call is None or len(calls) == MOST_CALLS:  # what is no call stays text, and then all of it does
+            return Reply(text=text, finish_reason=finish_reason)
+        found.append(written)
+        calls.append(call)
+    if not calls:
         return Reply(text=text, finish_reason=finish_reason)
     return Reply(
-        text=_TOOL_CALL.sub("", text).strip(),
+        text=_without(text, found).strip(),
         tool_calls=calls,
         finish_reason="tool_calls" if finish_reason == "stop" else finish_reason,
     )
@@ -234,11 +243,17 @@ def _stops(stop: Any) -> list[str]:
     return stops
 
 
+def _without(text: str, parts: Sequence[TaggedObject]) -> str:
+    ends = [0, *(part.end for part in parts)]
+    starts = [*(part.start for part in parts), len(text)]
+    return "".join(text[end:start] for end, start in zip(ends, starts, strict=True))
+
+
 def _call(text: str) -> dict[str, Any] | None:
     """A tool call that the policy wrote; None when it is none, and stays text then."""
     try:
-        call = json.loads(text)
-    except json.JSONDecodeError:
+        call = parse_json(text)
+    except ValueError:
         return None
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
         return None

@@ -36,6 +36,7 @@ from gpu_agents.rollout.sessions.chat import (
 from gpu_agents.rollout.sessions.desk import NoPlace, NoSession, NotNow, SessionDesk
 from gpu_agents.rollout.sessions.session import Completed, shown
 from gpu_agents.rollout.worker.episode import Interrupted
+from oolong.untrusted import parse_json
 from oolong.workflow import WorkflowFailed
 
 log = logging.getLogger(__name__)
@@ -320,7 +321,7 @@ def _more(identity: str, completed: Completed) -> dict[str, Any]:
 async def _object(request: web.Request) -> dict[str, Any]:
     body = await request.read()
     try:
-        document = json.loads(body or b"{}")
+        document = parse_json(body or b"{}")
     except ValueError as error:
         raise ChatRefused("", f"the body is not JSON: {error}") from error
     if not isinstance(document, dict):

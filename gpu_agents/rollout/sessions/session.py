@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gpu_agents.model_text import beside_the_loop
 from gpu_agents.rollout.engines.errors import EngineError
 from gpu_agents.rollout.sessions.capture import Capture, CapturedTurn, Sampled, canonical, history_of
 from gpu_agents.rollout.sessions.chat import ChatRefused, ChatRequest, Reply, for_template, reply_of
@@ -83,7 +84,10 @@ class Policy:
         context = before + added
         sampled = await self._sample(session, request, prompt, member, context, said)
         text = template.decode(sampled.token_ids)
-        reply = reply_of(text, sampled.finish_reason, has_tools=bool(request.tools), stops=request.stops)
+        has_tools = bool(request.tools)
+        reply = await beside_the_loop(
+            text, lambda: reply_of(text, sampled.finish_reason, has_tools=has_tools, stops=request.stops)
+        )
         turn = session.capture.add(
             place, context_ids=added, sampled=sampled, history=history, reply=canonical(reply.message)
         )

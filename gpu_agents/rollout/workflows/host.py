@@ -20,6 +20,7 @@ import msgspec
 
 from gpu_agents.rollout.workflows import socket_messages as said
 from oolong import workflow as workflow_module
+from oolong.untrusted import clean_text
 from oolong.workflow import Episode, OutOfRoom, WorkflowFailed
 
 INSIDE = Path(__file__).with_name("inside.py")
@@ -123,7 +124,7 @@ class Host:
                 return message.worth
             if isinstance(message, said.Failed):
                 kind = message.kind if message.kind in KINDS_INSIDE else "user_code"
-                raise WorkflowFailed(kind, message.message)
+                raise WorkflowFailed(kind, clean_text(message.message))
             if isinstance(message, said.Hello | said.Ready | said.Unusable):
                 raise WorkflowFailed("protocol", "the process in the sandbox does not keep to the protocol")
             await self._send(episode=number, **await _answer(message, episode))
@@ -194,7 +195,7 @@ class Host:
     def _end(self, why: str) -> None:
         if self._over:
             return
-        self._over = why
+        self._over = why = clean_text(why)
         self._stop.set()
         assert self._ready is not None
         if not self._ready.done():

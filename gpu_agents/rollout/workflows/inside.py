@@ -155,7 +155,8 @@ def _said(error: BaseException) -> str:
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == SOURCE_NAME
     ]
     place = f"{SOURCE_NAME} line {lines[-1]}: " if lines else ""
-    return f"{place}{type(error).__name__}: {error}"[:2000]
+    said = f"{place}{type(error).__name__}: {error}"[:2000]
+    return said.encode(errors="replace").decode()  # half a character would break the line
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpu_agents.rollout.workflows.tool_calls import tool_calls
+from gpu_agents.model_text import beside_the_loop
+from gpu_agents.rollout.workflows.tool_calls import ToolCall, tool_calls
 from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.run_spec import WorkflowSection
 from oolong.workflow import Episode, OutOfRoom
@@ -10,6 +11,9 @@ from oolong.workflow import Episode, OutOfRoom
 
 def build(section: WorkflowSection) -> Workflow:
     role = "tool" if section.tool_format == "tool_call" else "user"
+
+    async def calls_of(text: str, *, most: int) -> list[ToolCall]:
+        return await beside_the_loop(text, lambda: tool_calls(text, section.tool_format, most=most))
 
     async def python_tool(episode: Episode) -> float:
         """Worth the score of the turn that asks for nothing to be run.
@@ -20,7 +24,7 @@ def build(section: WorkflowSection) -> Workflow:
         left = section.max_tool_calls
         while True:
             turn = await episode.sample()
-            calls = tool_calls(turn.text, section.tool_format)
+            calls = await calls_of(turn.text, most=left + 1)
             if not calls or len(calls) > left or turn.finish_reason == "length":
                 break
             left -= len(calls)

@@ -79,4 +79,13 @@ AnyMessage = (
     | Failed
 )
 
-decode_line = msgspec.json.Decoder(AnyMessage).decode
+_decoder = msgspec.json.Decoder(AnyMessage)
+
+
+def decode_line(line: bytes) -> AnyMessage:
+    """Raise ValueError for what is no message; nesting that the decoder gives up on is none."""
+    try:
+        message: AnyMessage = _decoder.decode(line)
+    except RecursionError as error:
+        raise ValueError("the line is nested too deeply") from error
+    return message

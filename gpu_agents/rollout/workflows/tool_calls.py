@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
+from gpu_agents.model_text import fenced_programs, tagged
 from oolong.contracts.run_spec import WorkflowSection
+from oolong.untrusted import parse_json
 
 ToolFormat = Literal["tool_call", "fenced"]
 
@@ -25,8 +27,6 @@ PYTHON_TOOL: dict[str, Any] = {
         },
     },
 }
-_TOOL_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-_FENCED = re.compile(r"^```python[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,24 @@ def tools_of(section: WorkflowSection) -> list[dict[str, Any]]:
     return [PYTHON_TOOL] if calls else []
 
 
-def tool_calls(text: str, form: ToolFormat) -> list[ToolCall]:
-    """In the order in which the turn makes them; none in a turn that only answers."""
-    if form == "fenced":
-        return [ToolCall(code=match) for match in _FENCED.findall(text)]
-    return [_read(match) for match in _TOOL_CALL.findall(text)]
+def tool_calls(text: str, form: ToolFormat, *, most: int | None = None) -> list[ToolCall]:
+    """Return the calls in the order in which the turn makes them, at most `most`; none in a turn that only answers."""
+    return list(islice(_calls(text, form), most))
+
+
+def _calls(text: str, form: ToolFormat) -> Iterator[ToolCall]:
+    if form == "tool_call":
+        yield from map(_read, tagged(text, "tool_call"))
+        return
+    for program in fenced_programs(text):
+        yield ToolCall(code=program)
 
 
 def _read(body: str) -> ToolCall:
-    """{"name": "python", "arguments": {"code": "..."}}, as Qwen's templates teach it."""
+    """Read {"name": "python", "arguments": {"code": "..."}}, as Qwen's templates teach it."""
     try:
-        call = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        call = parse_json(body)
+    except ValueError as error:
         return ToolCall(fault=f"the tool call is not JSON: {error}")
     if not isinstance(call, dict) or call.get("name") != "python":
         return ToolCall(fault="there is one tool, python; the call must be an object with this name")

@@ -14,6 +14,7 @@ import msgspec
 from oolong.contracts.lifecycle import EndReason, JobKind
 from oolong.contracts.run_spec import RunSpec
 from oolong.redaction import of_this_job
+from oolong.untrusted import clean_text
 
 
 class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +109,7 @@ def write_result(job_directory: str | Path, result: JobResult) -> None:
     """Leave the job's own verdict where its agent looks for it, without the secrets that its message may quote."""
     import os
 
-    result = msgspec.structs.replace(result, message=of_this_job().text(result.message))
+    result = msgspec.structs.replace(result, message=clean_text(of_this_job().text(result.message)))
     target = Path(job_directory) / RESULT_FILE
     temporary = target.with_suffix(".tmp")
     with temporary.open("wb") as file:

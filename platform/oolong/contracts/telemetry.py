@@ -16,6 +16,7 @@ from typing import IO, Any, Literal
 import msgspec
 
 from oolong.redaction import of_this_job
+from oolong.untrusted import clean_text
 
 LONGEST_TOKENS = (
     16_384  # of a sampled trajectory whose tokens are told one by one: a line must fit one shipment
@@ -113,6 +114,24 @@ AnyLine = Points | Histogram | CheckpointLine | TrajectoryLine | Progress | Docu
 decode_line = msgspec.json.Decoder(AnyLine).decode
 
 
+def _encoded(line: AnyLine) -> bytes:
+    """As UTF-8: a half character in what code of users or the policy wrote is replaced, and its line is kept."""
+    try:
+        return msgspec.json.encode(line)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(line)))
+
+
+def _without_surrogates(value: object) -> object:
+    if isinstance(value, str):
+        return clean_text(value, max_characters=len(value))
+    if isinstance(value, Mapping):
+        return {_without_surrogates(name): _without_surrogates(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_surrogates(inner) for inner in value]
+    return value
+
+
 class Outbox:
     """Append-only writer of one outbox file, in whole lines: a reader takes what ends in a newline."""
 
@@ -125,9 +144,9 @@ class Outbox:
     def write(self, line: AnyLine) -> None:
         if not line.at:
             line = msgspec.structs.replace(line, at=time.time())
-        data = msgspec.json.encode(line)
+        data = _encoded(line)
         if (redactor := of_this_job()).found_in(data):
-            data = msgspec.json.encode(redactor.strings(msgspec.to_builtins(line)))
+            data = msgspec.json.encode(redactor.strings(msgspec.json.decode(data)))
         data += b"\n"
         written = os.write(self._file.fileno(), data)
         if written != len(data):

@@ -73,6 +73,26 @@ async def test_what_is_no_number_is_no_score(sandboxes: Sandboxes, result: str) 
         await judge(sandboxes, f"def score(prompt, completion, answer):\n    return {result}")
 
 
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ("{'\\ud800': 1}", "can't encode|surrogate"),
+        ("{'a\\0b': 1}", "printable"),
+        ("{'x' * 61: 1}", "at most 60 characters"),
+        ("{'': 1}", "not empty"),
+        ("{str(n): 1 for n in range(65)}", "has 65 names, at most 64"),
+    ],
+)
+async def test_a_part_with_a_name_that_no_document_keeps_is_no_score(
+    sandboxes: Sandboxes, parts: str, says: str
+) -> None:
+    with pytest.raises(NoScore, match=says):
+        await judge(
+            sandboxes,
+            f"def score(prompt, completion, answer):\n    return {{'score': 1, 'parts': {parts}}}",
+        )
+
+
 # --- /execute ---------------------------------------------------------------------------------------------
 
 
@@ -104,6 +124,11 @@ async def test_code_gives_its_output_and_the_value_of_its_last_expression(served
     reply = await served.execute("x = 6\nprint('seen', input())\nx * 7", stdin="this\n")
     assert (reply.status, reply.stdout, reply.value) == ("ok", "seen this\n", "42")
     assert (await served.execute("y = 1")).value is None
+
+
+async def test_half_a_character_that_code_reports_comes_back_as_it_was_written(served: Served) -> None:
+    code = "import os; os.write(3, b'\"' + bytes([92]) + b'ud800\"'); None"
+    assert (await served.execute(code)).value == '"\\ud800"'
 
 
 async def test_an_exception_comes_back_as_a_traceback_of_the_code_alone(served: Served) -> None:

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+from gpu_agents.model_text import last_boxed
 from gpu_agents.rewards import math_answer
-from gpu_agents.rewards.math_answer import gold_of, in_time, last_boxed, why_unfit
+from gpu_agents.rewards.math_answer import gold_of, in_time, why_unfit
 from gpu_agents.rewards.reward import Completion, NoScore, OptionsRefused, Reward, Score
 from gpu_agents.rewards.table import build_reward
 

@@ -165,6 +165,13 @@ async def run(episode):
         ("    import os; os._exit(3)", "sandbox", "ended with 3"),
         ("    await episode._line.send(type='logprobs', episode=1)", "sandbox", "protocol"),
         ("    await episode._line.send(type='hello', key='')", "sandbox", "second hello"),
+        (
+            "    episode._line._writer.write(b'{\"a\":' * 100000 + b'\\n'); await episode.score()",
+            "sandbox",
+            "nested too deeply",
+        ),
+        ("    raise ValueError('a' + chr(0) + 'b')", "user_code", "ValueError: a\ufffdb"),
+        ("    raise ValueError(chr(0xd800) + 'c')", "user_code", "ValueError: ?c"),
         ("    while True: await episode.score('x')", "too_many_calls", "30 calls"),
         ("    import asyncio; await asyncio.sleep(60)", "silent", "asked for nothing"),
     ],

@@ -93,8 +93,7 @@ def test_upload_start_watch_and_stop(
     page.get_by_test_id("store").click()
     faults = page.get_by_test_id("row-errors").filter(has_text="Nothing was stored")
     expect(faults).to_be_visible()
-    expect(faults.get_by_role("row").nth(1).get_by_role("cell").nth(0)).to_have_text("16")
-    expect(faults).to_contain_text("line 17")
+    expect(faults.get_by_role("row").nth(1)).to_contain_text("line 17: ")
     assert all(dataset["versions"] == [] for dataset in api(plane, token, "/datasets")["data"])
 
     # The mended file: rendered preview, then a version.

@@ -78,7 +78,10 @@ class MeasurementSerializer(serializers.Serializer[Any]):
     version_id = serializers.CharField()
     model = NamedSerializer()
     vocabulary = serializers.IntegerField()
-    duplicates = serializers.IntegerField(help_text="rows whose prompt an earlier row had")
+    duplicates = serializers.IntegerField(help_text="rows whose prompt and answer an earlier row had")
+    conflicts = serializers.IntegerField(
+        help_text="rows whose prompt an earlier row had, with another answer"
+    )
     without_completion = serializers.IntegerField(help_text="rows without a demonstration")
     prompts = serializers.DictField(
         child=LengthsSerializer(),
@@ -115,7 +118,10 @@ def measurement_as_json(found: DatasetMeasurement, *, over: int | None) -> dict[
         "message": found.message,
         "version_id": found.version_id,
         "model": {"id": found.model_id, "name": found.model.name},
-        **{name: result.get(name, 0) for name in ("vocabulary", "duplicates", "without_completion")},
+        **{
+            name: result.get(name, 0)
+            for name in ("vocabulary", "duplicates", "conflicts", "without_completion")
+        },
         **{
             kind: {split: _lengths(one, over) for split, one in result.get(kind, {}).items()}
             for kind in ("prompts", "completions")

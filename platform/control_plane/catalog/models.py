@@ -144,6 +144,10 @@ class DatasetValidation(models.Model):
     stop_after = models.PositiveIntegerField(null=True)
     state = models.CharField(max_length=8, default=ValidationState.QUEUED)
     message = models.TextField(default="", blank=True)
+    bytes_seen = models.BigIntegerField(
+        default=0
+    )  # of the upload, while it is RUNNING; all of them at its end
+    rows_seen = models.BigIntegerField(default=0)
     result = models.JSONField(default=dict)  # parsing.job.ParseResult
     canonical_sha256 = models.CharField(max_length=64, default="", blank=True)
     report_sha256 = models.CharField(max_length=64, default="", blank=True)

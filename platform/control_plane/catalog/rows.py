@@ -1,6 +1,6 @@
-"""Rows of an uploaded JSONL file: checked one by one, mapped, rendered, and written as canonical rows.
+"""Decoded rows of an uploaded file: checked one by one, mapped, rendered, and written as canonical rows.
 
-Nothing of a file with a fault is kept. A fault says which row, which column, what was wrong and shows the value.
+Nothing of a file with a fault is kept. A fault says which line, which column, what was wrong and shows the value.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import json
 import math
 import string
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import IO, Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -53,6 +53,14 @@ class Mapping:
         return asdict(self)
 
 
+class DecodedRow(NamedTuple):
+    """One row of a file, as the decoder found it."""
+
+    place: int  # the line of the file that it begins on; of a Parquet file the row, from 1
+    data: bytes  # a JSON object, if nothing is wrong
+    fault: RowFault | None = None  # why it could not be read
+
+
 @dataclass
 class Written:
     rows: int = 0
@@ -61,6 +69,7 @@ class Written:
     offsets: list[int] = field(default_factory=list)
     errors: list[FieldError] = field(default_factory=list)
     samples: list[str] = field(default_factory=list)  # of each error: how its row begins
+    places: list[int] = field(default_factory=list)  # of each error: DecodedRow.place
 
 
 class RowFault(Exception):
@@ -104,30 +113,34 @@ def mapping_faults(mapping: Mapping) -> list[FieldError]:
 
 
 def write_canonical(
-    source: IO[bytes],
+    source: Iterable[DecodedRow],
     mapping: Mapping,
     target: Target,
     *,
     errors_kept: int = ERRORS_SHOWN,
     seen: Callable[[dict[str, Any], CanonicalRow], None] | None = None,
     mapping_at: Callable[[int], Mapping] | None = None,
+    name_place: Callable[[int, int], str] | None = None,
 ) -> Written:
     """Stream `source` into canonical rows. With any error the caller must drop what was written.
 
-    Stops after `errors_kept` errors. `seen` is told every good row, as it came and as it is kept. `mapping_at`
-    says the mapping of a row where rows of several files follow each other.
+    Stops after `errors_kept` errors. `seen` gets every good row, as it came and as it is kept. `mapping_at` gives the
+    mapping of a row where rows of several files follow each other; `name_place(number, place)` says where a row
+    is, as faults name it.
     """
     written = Written()
-    for number, line in numbered_lines(source):
-        if number >= MAX_ROWS:
-            _note(written, FieldError(f"/rows/{number}", "too_many_rows", f"more than {MAX_ROWS} rows"), line)
-            break
+    name_place = name_place or (lambda _number, place: f"line {place}")
+    for number, decoded in enumerate(source):
         try:
-            raw = read_row(line)
+            if number >= MAX_ROWS:
+                raise RowFault("", "too_many_rows", f"more than {MAX_ROWS} rows; split the file")
+            if decoded.fault is not None:
+                raise decoded.fault
+            raw = read_row(decoded.data)
             row = canonical(raw, mapping_at(number) if mapping_at else mapping, number)
         except RowFault as fault:
-            _note(written, fault_of_row(fault, number), line)
-            if len(written.errors) >= errors_kept:
+            _note(written, fault_of_row(fault, number, name_place(number, decoded.place)), decoded)
+            if len(written.errors) >= errors_kept or number >= MAX_ROWS:
                 break
             continue
         if seen is not None:
@@ -145,55 +158,50 @@ def write_canonical(
             message = (
                 f"more than {MAX_SPLITS} different splits; is {mapping.split_column!r} the split column?"
             )
-            _note(written, FieldError("/mapping/split_column", "too_many_splits", message), line)
+            _note(written, FieldError("/mapping/split_column", "too_many_splits", message), decoded)
             break
     if not written.rows and not written.errors:
-        _note(written, FieldError("/rows", "empty", "the file has no rows"), b"")
+        _note(written, FieldError("/rows", "empty", "the file has no rows"), DecodedRow(0, b""))
     return written
 
 
-def fault_of_row(fault: RowFault, number: int) -> FieldError:
-    """The pointer counts rows from 0, as JSON pointers do; the message names the line, as editors do."""
+def fault_of_row(fault: RowFault, number: int, place: str) -> FieldError:
+    """The pointer counts rows from 0, as JSON pointers do; the message names the place in the file."""
     pointer = f"/rows/{number}/{_escape(fault.column)}" if fault.column else f"/rows/{number}"
-    return FieldError(pointer, fault.code, f"line {number + 1}: {fault}")
+    return FieldError(pointer, fault.code, f"{place}: {fault}")
 
 
-def _note(written: Written, error: FieldError, line: bytes) -> None:
+def _note(written: Written, error: FieldError, row: DecodedRow) -> None:
     written.errors.append(error)
-    written.samples.append(line[: 2 * SAMPLE_CHARACTERS].decode("utf-8", "replace").strip())
-
-
-def numbered_lines(source: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Lines with their 0-based number, never more than the limit in memory. A blank last line is no row."""
-    number = 0
-    while line := source.readline(MAX_LINE_BYTES + 1):
-        if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
-            while (rest := source.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
-                pass
-            line = line[: MAX_LINE_BYTES + 1]
-        elif not line.strip() and not source.peek(1):  # type: ignore[attr-defined]
-            return
-        yield number, line
-        number += 1
+    written.samples.append(row.data[: 2 * SAMPLE_CHARACTERS].decode("utf-8", "replace").strip())
+    written.places.append(row.place)
 
 
 def read_row(line: bytes) -> dict[str, Any]:
-    if len(line) > MAX_LINE_BYTES:
-        raise RowFault("", "line_too_large", f"the line is longer than {MAX_LINE_BYTES} bytes")
     try:
-        row = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
-    except UnicodeDecodeError as error:
-        raise RowFault("", "not_utf8", f"byte {error.start} of the line is not UTF-8") from error
+        row = json.loads(
+            line.decode("utf-8", "surrogatepass"), parse_constant=_refuse_constant, object_pairs_hook=_object
+        )
     except (ValueError, _NotJson, RecursionError) as error:  # ValueError: also a number of too many digits
         # The decoder counts lines within the row; the caller knows which line of the file this is.
         why = (
             f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
         )
-        raise RowFault(
-            "", "not_json", f"not a JSON object: {why}; found {_sample(line.decode('utf-8'))}"
-        ) from error
+        found = _sample(line.decode("utf-8", "replace"))
+        raise RowFault("", "not_json", f"not a JSON object: {why}; found {found}") from error
     if not isinstance(row, dict):
         raise RowFault("", "not_an_object", f"a row is a JSON object with columns; found {_sample(row)}")
+    return row
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RowFault(
+            twice, "duplicate_key", f"the key {twice!r} is there {names.count(twice)} times; keep one of them"
+        )
     return row
 
 
@@ -255,6 +263,10 @@ def _text(row: dict[str, Any], column: str, *, numbers: bool = False) -> str:
         )
     value = row[column]
     if numbers and isinstance(value, int | float) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise RowFault(
+                column, "not_finite", f"column {column!r} holds a number that is too large for JSON"
+            )
         value = json.dumps(value)
     if not isinstance(value, str):
         wanted = "text or a number" if numbers else "text"

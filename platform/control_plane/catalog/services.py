@@ -50,7 +50,10 @@ def take_upload(
         with store.new_blob(limit=limit) as writer:
             for chunk in store.read_chunks(stream):
                 writer.write(chunk)
-            _refuse_empty(writer, f"{filename!r} has no bytes; what is uploaded is the body of the request")
+            _refuse_empty(
+                writer,
+                f"{filename!r} has no bytes; the body of the request is the file, and a file has at least one row",
+            )
             if sha256 is not None and writer.blob.sha256 != sha256.lower():
                 raise _Rejected
     except store.TooLarge as error:

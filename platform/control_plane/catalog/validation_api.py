@@ -15,10 +15,10 @@ from control_plane.accounts.caller import caller_of
 from control_plane.catalog import selectors
 from control_plane.catalog import validation_services as services
 from control_plane.catalog.api import ColumnSerializer, MappingSerializer, RenderedSerializer
-from control_plane.catalog.models import DatasetValidation
+from control_plane.catalog.models import DatasetValidation, ValidationState
 from control_plane.catalog.serve import blob_response
 from control_plane.common.clock import rfc3339
-from control_plane.common.errors import not_found
+from control_plane.common.errors import Problem
 from control_plane.common.idempotency import idempotent
 from control_plane.common.long_poll import WAIT_PARAMETERS
 from control_plane.common.pagination import paginate, read_page
@@ -55,6 +55,11 @@ class ValidationCreateSerializer(StrictSerializer):
     )
 
 
+class ConflictSerializer(serializers.Serializer[Any]):
+    row = serializers.CharField(help_text="where it is: 'line 7', 'row 7' of a Parquet file")
+    earlier = serializers.CharField(help_text="where the row with the same prompt and another answer is")
+
+
 class DatasetValidationSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     state = serializers.ChoiceField(choices=STATES)
@@ -69,6 +74,10 @@ class DatasetValidationSerializer(serializers.Serializer[Any]):
     )
     mapping = MappingSerializer(allow_null=True)
     isolation = serializers.CharField(help_text="where the file was decoded: sandbox, or process (text only)")
+    bytes = serializers.IntegerField(help_text="size of the upload")
+    bytes_seen = serializers.IntegerField(help_text="read of it so far")
+    rows_seen = serializers.IntegerField(help_text="rows checked so far")
+    delimiter = serializers.CharField(help_text="of CSV: what separates the cells, as its first line has it")
     rows = serializers.IntegerField(help_text="rows decoded")
     faults = serializers.IntegerField(help_text="lines of the report")
     faults_by_code = serializers.DictField(child=serializers.IntegerField())
@@ -78,7 +87,11 @@ class DatasetValidationSerializer(serializers.Serializer[Any]):
     sample = serializers.ListField(child=serializers.DictField(), help_text="first rows as they came")
     rendered = RenderedSerializer(many=True, help_text="first rows as the policy would see them")
     splits = serializers.DictField(child=serializers.IntegerField())
-    duplicates = serializers.IntegerField(help_text="rows whose prompt an earlier row had")
+    duplicates = serializers.IntegerField(help_text="rows whose prompt and answer an earlier row had")
+    conflicts = serializers.IntegerField(
+        help_text="rows whose prompt an earlier row had, with another answer"
+    )
+    first_conflicts = ConflictSerializer(many=True, help_text="at most 20 of them")
     leaks = serializers.DictField(
         child=serializers.IntegerField(),
         help_text="'eval in train': rows whose prompt was in another split before",
@@ -91,8 +104,8 @@ class DatasetValidationSerializer(serializers.Serializer[Any]):
 def validation_as_json(validation: DatasetValidation) -> dict[str, Any]:
     empty: dict[str, Any] = {
         "isolation": "", "files": [], "rows": 0, "faults": 0, "faults_by_code": {}, "faults_cut": False, "errors": [],
-        "columns": [], "sample": [], "rendered": [], "splits": {}, "duplicates": 0, "leaks": {},
-        "prompt_characters": {},
+        "columns": [], "sample": [], "rendered": [], "splits": {}, "duplicates": 0, "conflicts": 0,
+        "first_conflicts": [], "leaks": {}, "prompt_characters": {}, "delimiter": "",
     }  # fmt: skip
     return {
         "id": validation.pk,
@@ -104,6 +117,9 @@ def validation_as_json(validation: DatasetValidation) -> dict[str, Any]:
         "compression": validation.compression,
         "config": validation.config,
         "mapping": validation.mapping,
+        "bytes": validation.upload.bytes,
+        "bytes_seen": validation.bytes_seen,
+        "rows_seen": validation.rows_seen,
         **{name: validation.result.get(name, value) for name, value in empty.items()},
         "created_at": rfc3339(validation.created_at),
         "ended_at": rfc3339(validation.ended_at),
@@ -157,10 +173,21 @@ class ValidationReportView(ApiView):
     @extend_schema(
         operation_id="download_validation_report",
         responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
-        description="JSON lines: row (from 0), line (from 1), column, pointer, code, message, sample.",
+        description="JSON lines: row and line (both from 1; a Parquet file has no lines, a fault of the whole file "
+        "has neither), column, pointer, code, message, sample, and of a dataset directory file.",
     )
     def get(self, request: Request, validation_id: str) -> HttpResponseBase:
         validation = selectors.validation_for(caller_of(request), validation_id)
         if not validation.report_sha256:
-            raise not_found("report of validation", validation_id)
+            raise Problem(404, "not_found", _why_no_report(validation))
         return blob_response(request._request, validation.report_sha256, filename=f"{validation.pk}.jsonl")
+
+
+def _why_no_report(validation: DatasetValidation) -> str:
+    if validation.state in (ValidationState.QUEUED, ValidationState.RUNNING):
+        return f"validation {validation.pk} is {validation.state}; its report is there when it has ended"
+    if validation.state == ValidationState.FAILED:
+        return (
+            f"validation {validation.pk} could not check the file, so it has no report: {validation.message}"
+        )
+    return f"validation {validation.pk} looked at columns only; validate with a mapping for a report"

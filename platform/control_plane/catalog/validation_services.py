@@ -21,12 +21,14 @@ from control_plane.catalog.fair_shares import next_of, refuse_too_many_checks
 from control_plane.catalog.models import Dataset, DatasetValidation, DatasetVersion, Upload, ValidationState
 from control_plane.catalog.parsing.job import (
     CANONICAL_FILE,
+    FILE_POINTER,
     FORMATS,
     JOB_FILE,
     REPORT_FILE,
     ParseJob,
     ParseResult,
     format_of,
+    read_progress,
     read_result,
 )
 from control_plane.common.apart import apart, unforeseen
@@ -66,7 +68,9 @@ def ask_validation(
 def advance_validations(*, now: datetime) -> None:
     """One tick: settle what has ended, end what takes too long, start what waits. Safe to lose and to repeat."""
     here = socket.gethostname()
-    for validation in DatasetValidation.objects.filter(state=ValidationState.RUNNING):
+    for validation in DatasetValidation.objects.filter(state=ValidationState.RUNNING).select_related(
+        "upload"
+    ):
         with _apart(validation, now=now):
             _look_after(validation, here=here, now=now)
     running = DatasetValidation.objects.filter(state=ValidationState.RUNNING)
@@ -139,7 +143,7 @@ def _start(validation: DatasetValidation, *, here: str, now: datetime) -> None:
     job = ParseJob(
         source=store.lend(validation.upload.sha256), format=validation.format,
         compression=validation.compression, mapping=validation.mapping, stop_after=validation.stop_after,
-        config=validation.config,
+        config=validation.config, filename=validation.upload.filename,
     )  # fmt: skip
     (folder / JOB_FILE).write_bytes(msgspec.json.encode(job))
     DatasetValidation.objects.filter(pk=validation.pk).update(pid=processes.start(MODULE, folder))
@@ -162,13 +166,19 @@ def _look_after(validation: DatasetValidation, *, here: str, now: datetime) -> N
         if validation.host == here and validation.pid and processes.is_alive(validation.pid, folder):
             processes.kill(validation.pid)
         _fail(validation, f"it took longer than {LONGEST.total_seconds():.0f} s", now=now)
+    elif (progress := read_progress(folder)) is not None:
+        DatasetValidation.objects.filter(pk=validation.pk, state=ValidationState.RUNNING).update(
+            bytes_seen=min(progress.bytes_seen, validation.upload.bytes), rows_seen=progress.rows_seen
+        )
 
 
 def _settle(validation: DatasetValidation, result: ParseResult, folder: Path, *, now: datetime) -> None:
     """Adopt what the process left: the canonical rows and the report become blobs, the numbers a row."""
     # What it quotes of the file may hold what no database takes, and then no later tick would get past it.
     document = rows.presentable(msgspec.to_builtins(result), depth=40)
-    kept: dict[str, Any] = {"result": document, "ended_at": now}
+    kept: dict[str, Any] = {
+        "result": document, "ended_at": now, "bytes_seen": validation.upload.bytes, "rows_seen": result.rows,
+    }  # fmt: skip
     if result.canonical_sha256:
         _adopt_once(folder / CANONICAL_FILE, store.Blob(result.canonical_sha256, result.canonical_bytes))
         kept["canonical_sha256"] = result.canonical_sha256
@@ -178,7 +188,7 @@ def _settle(validation: DatasetValidation, result: ParseResult, folder: Path, *,
             kept["report_sha256"] = store.put(store.read_chunks(file)).sha256
     if result.refused is not None:
         kept |= {"state": ValidationState.INVALID, "message": document["refused"]["message"]}
-        kept["result"]["errors"] = [{"pointer": "/upload_id", **document["refused"]}]
+        kept["result"]["errors"] = [{"pointer": FILE_POINTER, **document["refused"]}]
     elif result.faults:
         many = f"{result.faults}{' or more' if result.faults_cut else ''} rows are"
         kept["state"] = ValidationState.INVALID

@@ -10,8 +10,10 @@ from typer.exceptions import TyperException
 
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.mapping import with_mapping
-from oolong.cli.output import JsonOption, byte_progress, notes, show_json, show_table
+from oolong.cli.output import JsonOption, dataset_progress, notes, show_json, show_table
 from oolong.client import Client
+from oolong.client.models import DatasetValidation
+from oolong.contracts.run_spec import SpecError
 
 app = typer.Typer(no_args_is_help=True, help="Datasets: immutable versions of prompts with answers.")
 
@@ -35,8 +37,8 @@ def upload(
     json: JsonOption = False,
 ) -> None:
     """Upload a file as the next version. The same content gives the version that has it already."""
-    with Client() as client, byte_progress(file.name) as progress:
-        version = client.datasets.upload(file, name=name, mapping=mapping, progress=progress)
+    with Client() as client, dataset_progress(file.name) as progress:
+        version = client.datasets.upload(file, name=name, mapping=mapping, **progress)
     if json:
         show_json(version)
         return
@@ -54,23 +56,53 @@ def validate(
     json: JsonOption = False,
 ) -> None:
     """Check every row of a file against a mapping; exits 2 when one is wrong. No dataset is made."""
-    with Client() as client, byte_progress(file.name) as progress:
-        found = client.datasets.validate(file, mapping=mapping, progress=progress)
+    with Client() as client, dataset_progress(file.name) as progress:
+        found = client.datasets.validate(file, mapping=mapping, **progress)
         if report is not None:
             report.write_bytes(client.datasets.report(found.id))
     if json:
         show_json(found)
     else:
         for error in found.errors:
-            print(f"{error.pointer or '/'}: {error.message}")
-        for where, count in found.leaks.items():
-            print(f"warning: {count} prompts are in two splits ({where})")
-        print(
-            f"{'valid' if found.valid else 'not valid'}, {found.rows} rows checked, {found.faults} faults, "
-            f"{found.duplicates} duplicates"
-        )
+            print(_fault(error, file))
+        if found.faults > len(found.errors):
+            more = f"{found.faults - len(found.errors)}{' or more' if found.faults_cut else ''}"
+            print(f"… and {more} faults; --report FILE writes all of them")
+        _print_warnings(found)
+        print(_summary(found))
     if not found.valid:
         raise typer.Exit(ExitCode.USAGE)
+
+
+def _fault(error: SpecError, file: Path) -> str:
+    """The message of a fault of a row says where it is; others are about the file or the mapping."""
+    if error.pointer.startswith("/rows/"):
+        return error.message
+    return f"{file.name if error.pointer in ('/upload_id', '/rows') else error.pointer}: {error.message}"
+
+
+def _print_warnings(found: DatasetValidation) -> None:
+    for where, count in found.leaks.items():
+        print(f"warning: {count} prompts are in two splits ({where})")
+    if found.conflicts:
+        print(f"warning: {found.conflicts} rows have the prompt of an earlier row and another answer:")
+        for conflict in found.first_conflicts:
+            print(f"  {conflict.row} differs from {conflict.earlier}")
+        if found.conflicts > len(found.first_conflicts):
+            print(f"  … and {found.conflicts - len(found.first_conflicts)} more")
+
+
+def _summary(found: DatasetValidation) -> str:
+    by_cell = {
+        ";": ", cells separated by semicolons",
+        "\t": ", cells separated by tabs",
+        "|": ", cells separated by |",
+    }
+    return (
+        f"{'valid' if found.valid else 'not valid'}, {found.rows} rows checked{by_cell.get(found.delimiter, '')}, "
+        f"{found.faults or len(found.errors)} faults, {found.duplicates} duplicates, "
+        f"{found.conflicts} conflicting answers"
+    )
 
 
 @app.command()
@@ -82,8 +114,8 @@ def preview(
     json: JsonOption = False,
 ) -> None:
     """Columns of a file, and its first rows as the model would see them."""
-    with Client() as client, byte_progress(file.name) as progress:
-        found = client.datasets.validate(file, mapping=mapping, stop_after=limit, progress=progress)
+    with Client() as client, dataset_progress(file.name) as progress:
+        found = client.datasets.validate(file, mapping=mapping, stop_after=limit, **progress)
     if json:
         show_json(found)
         return
@@ -96,7 +128,7 @@ def preview(
         for message in row.messages:
             print(f"[{message['role']}] {message['content']}")
     for error in found.errors:
-        notes.print(f"{error.pointer or '/'}: {error.message}", markup=False)
+        notes.print(_fault(error, file), markup=False)
 
 
 @app.command("import")
@@ -119,9 +151,9 @@ def import_dataset(
     """Make the next version of what lies at an address, which the server fetches, or in a folder."""
     if not source.startswith("https://") and not Path(source).is_dir():
         raise TyperException(f"{source}: neither an https:// address nor a folder")
-    with Client() as client, byte_progress(Path(source).name) as progress:
+    with Client() as client, dataset_progress(Path(source).name) as progress:
         version = client.datasets.upload(
-            source, name=name, mapping=mapping, config=config, secret=secret, progress=progress
+            source, name=name, mapping=mapping, config=config, secret=secret, **progress
         )
     if json:
         show_json(version)
@@ -183,7 +215,8 @@ def stats(
         ),
     )  # fmt: skip
     notes.print(
-        f"{found.duplicates} duplicate prompts, {found.without_completion} rows without a completion",
+        f"{found.duplicates} duplicates, {found.conflicts} conflicting answers, "
+        f"{found.without_completion} rows without a completion",
         markup=False,
     )
 

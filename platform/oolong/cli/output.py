@@ -18,6 +18,7 @@ from rich.text import Text
 from typer.exceptions import TyperException
 
 from oolong.client.errors import ApiError
+from oolong.client.models import DatasetValidation
 
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
 
@@ -77,6 +78,32 @@ def byte_progress(label: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bars:
         task = bars.add_task(label, total=None)
         yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+@contextmanager
+def dataset_progress(label: str) -> Iterator[dict[str, Callable[..., None]]]:
+    """The arguments `progress` and `checking` of the client's datasets: one bar on stderr, first of the upload, then of
+    the check of its rows; silent where stderr is no terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bars:
+        task = bars.add_task(f"uploading {label}", total=None)
+
+        def checking(found: DatasetValidation) -> None:
+            bars.update(
+                task, description=check_state(label, found), completed=found.bytes_seen, total=found.bytes
+            )
+
+        yield {
+            "progress": lambda done, total: bars.update(task, completed=done, total=total),
+            "checking": checking,
+        }
+
+
+def check_state(label: str, found: DatasetValidation) -> str:
+    """How far the check of an upload has come, in a few words."""
+    if found.state == "QUEUED":
+        return f"{label} waits for its check"
+    return f"checking {label}, {found.rows_seen} rows checked" if found.rows_seen else f"reading {label}"
 
 
 def _text(value: object) -> str:

@@ -701,7 +701,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description JSON lines: row (from 0), line (from 1), column, pointer, code, message, sample. */
+        /** @description JSON lines: row and line (both from 1; a Parquet file has no lines, a fault of the file as a whole has neither), column, pointer, code, message, sample, and of a dataset directory file. */
         get: operations["download_validation_report"];
         put?: never;
         post?: never;
@@ -2794,6 +2794,12 @@ export interface components {
             /** @description previewed rows without a value */
             missing: number;
         };
+        Conflict: {
+            /** @description where it is: 'line 7', 'row 7' of a Parquet file */
+            row: string;
+            /** @description where the row with the same prompt and another answer is */
+            earlier: string;
+        };
         CreateRunRequest: {
             /** @description a RunSpec; its fields are in the RunSpec reference */
             spec: {
@@ -2951,6 +2957,14 @@ export interface components {
             mapping: components["schemas"]["Mapping"] | null;
             /** @description where the file was decoded: sandbox, or process (text only) */
             isolation: string;
+            /** @description size of the upload */
+            bytes: number;
+            /** @description read of it so far */
+            bytes_seen: number;
+            /** @description rows checked so far */
+            rows_seen: number;
+            /** @description of CSV: what separates the cells, as its first line has it */
+            delimiter: string;
             /** @description rows decoded */
             rows: number;
             /** @description lines of the report */
@@ -2972,8 +2986,12 @@ export interface components {
             splits: {
                 [key: string]: number;
             };
-            /** @description rows whose prompt an earlier row had */
+            /** @description rows whose prompt and answer an earlier row had */
             duplicates: number;
+            /** @description rows whose prompt an earlier row had, with another answer */
+            conflicts: number;
+            /** @description at most 20 of them */
+            first_conflicts: components["schemas"]["Conflict"][];
             /** @description 'eval in train': rows whose prompt was in another split before */
             leaks: {
                 [key: string]: number;
@@ -3571,8 +3589,10 @@ export interface components {
             version_id: string;
             model: components["schemas"]["Named"];
             vocabulary: number;
-            /** @description rows whose prompt an earlier row had */
+            /** @description rows whose prompt and answer an earlier row had */
             duplicates: number;
+            /** @description rows whose prompt an earlier row had, with another answer */
+            conflicts: number;
             /** @description rows without a demonstration */
             without_completion: number;
             /** @description by split: tokens of all messages, without what a chat template adds */
@@ -5025,6 +5045,7 @@ export type CheckpointPage = components['schemas']['CheckpointPage'];
 export type CheckpointStateEnum = components['schemas']['CheckpointStateEnum'];
 export type CloneRequest = components['schemas']['CloneRequest'];
 export type Column = components['schemas']['Column'];
+export type Conflict = components['schemas']['Conflict'];
 export type CreateRunRequest = components['schemas']['CreateRunRequest'];
 export type CreatedInvitation = components['schemas']['CreatedInvitation'];
 export type CreatedTeam = components['schemas']['CreatedTeam'];

@@ -1,6 +1,6 @@
-/** "/rows/17/answer" is column `answer` of row 17; other pointers are not about a row. */
-export function rowOf(pointer: string): { row: number | null; column: string } {
-  const match = /^\/rows\/(\d+)(?:\/(.*))?$/.exec(pointer);
-  if (match === null) return { row: null, column: "" };
-  return { row: Number(match[1]), column: (match[2] ?? "").replaceAll("~1", "/").replaceAll("~0", "~") };
+/** "/rows/17/answer" is about column `answer`, "/upload_id" about the file as a whole; other pointers say themselves what they are about. */
+export function columnOf(pointer: string): string {
+  const match = /^\/rows(?:\/\d+(?:\/(.*))?)?$/.exec(pointer);
+  if (match === null) return pointer === "/upload_id" ? "" : pointer;
+  return (match[1] ?? "").replaceAll("~1", "/").replaceAll("~0", "~");
 }

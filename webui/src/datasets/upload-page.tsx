@@ -12,6 +12,7 @@ import { DropZone } from "../common/drop-zone.tsx";
 import { grouped } from "../common/format.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
+import { checkState, conflictNote } from "./check-state.ts";
 import { guessMapping } from "./guess-mapping.ts";
 import { RowErrors } from "./row-errors.tsx";
 import { RowsTable } from "./rows-table.tsx";
@@ -39,7 +40,7 @@ export function UploadPage() {
 function Columns({ upload }: { upload: Upload }) {
   const raw = useQuery({
     queryKey: ["preview", upload.id],
-    queryFn: ({ signal }) => validate(upload.id, null, PREVIEW_ROWS, signal),
+    queryFn: ({ signal }) => validate(upload.id, null, PREVIEW_ROWS, { signal }),
     staleTime: Infinity,
     retry: false,
   });
@@ -63,7 +64,7 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
   const [settled] = useDebouncedValue(mapping, 350);
   const rendered = useQuery({
     queryKey: ["preview", upload.id, settled],
-    queryFn: ({ signal }) => validate(upload.id, settled, PREVIEW_ROWS, signal),
+    queryFn: ({ signal }) => validate(upload.id, settled, PREVIEW_ROWS, { signal }),
     enabled: settled.prompt_column !== "" && settled.answer_column !== "",
     placeholderData: keepPreviousData,
     staleTime: Infinity,
@@ -71,18 +72,22 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
   });
 
   const [refused, setRefused] = useState<DatasetValidation | null>(null);
+  const [checking, setChecking] = useState<DatasetValidation | null>(null);
   const store = useMutation({
     mutationFn: async () => {
-      const checked = await validate(upload.id, mapping, null);
+      const checked = await validate(upload.id, mapping, null, { onProgress: setChecking });
       if (checked.state !== "VALID") return setRefused(checked);
       const known = datasets?.data.find((dataset) => dataset.name === name);
       const dataset = known ?? (await post("/api/v1/datasets", { body: { name, description } }));
       return post("/api/v1/datasets/{dataset_id}/versions", { path: { dataset_id: dataset.id }, body: { validation_id: checked.id } });
     },
-    onMutate: () => setRefused(null),
+    onMutate: () => {
+      setRefused(null);
+      setChecking(null);
+    },
     onSuccess: (version) => {
       if (version === undefined) return;
-      notifications.show({ message: `${version.ref} is stored with ${grouped(version.rows)} rows` });
+      notifications.show({ message: `${version.ref} is stored with ${grouped(version.rows)} rows${conflictNote(checking)}` });
       void navigate(`/datasets/${version.dataset.id}?version=${version.id}`);
     },
     onSettled: () => void client.invalidateQueries({ queryKey: queries.datasets.queryKey }),
@@ -132,7 +137,8 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
       </Panel>
       <Panel title="3. Store it">
         <ProblemNotice error={store.error} />
-        {refused !== null && <RowErrors errors={refused.errors} refused={refused.message} report={refused.faults > 0 ? `/api/v1/dataset-validations/${refused.id}/report` : undefined} />}
+        {store.isPending && <Waiting label={checkState(checking)} />}
+        {refused !== null && <RowErrors errors={refused.errors} refused={refused.message} report={refused.state === "INVALID" ? `/api/v1/dataset-validations/${refused.id}/report` : undefined} />}
         <Group align="flex-end" gap={12}>
           <TextInput label="Name" description={knownVersions ? `becomes ${name}@${(knownVersions.latest?.number ?? 0) + 1}` : "a new dataset"} required w={260} value={name} onChange={(event) => setName(event.currentTarget.value)} data-testid="dataset-name" />
           {knownVersions === undefined && <TextInput label="Description" description="what the rows are and where they come from" w={360} value={description} onChange={(event) => setDescription(event.currentTarget.value)} />}

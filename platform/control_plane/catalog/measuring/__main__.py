@@ -69,6 +69,7 @@ def measure(job: MeasureJob, folder: Path) -> Measured:
         raise _Refused(found["refused"])
     return Measured(
         isolation="sandbox", vocabulary=found["vocabulary"], duplicates=found["duplicates"],
+        conflicts=found["conflicts"],
         without_completion=found["without_completion"], prompts=_lengths(found, "prompts"),
         completions=_lengths(found, "completions"),
     )  # fmt: skip

@@ -33,7 +33,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     vocabulary: int = 0
     prompts: dict[str, Lengths] = {}  # by split: all messages of a row, without what a chat template adds
     completions: dict[str, Lengths] = {}  # of the rows that have a demonstration
-    duplicates: int = 0  # rows whose prompt an earlier row had
+    duplicates: int = 0  # rows whose prompt and answer an earlier row had
+    conflicts: int = 0  # rows whose prompt an earlier row had, with another answer
     without_completion: int = 0
 
 

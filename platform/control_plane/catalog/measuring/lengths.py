@@ -26,8 +26,8 @@ def measure(source: BinaryIO) -> dict[str, Any]:
     tokenizer.no_padding()
     counts: dict[str, dict[str, dict[int, int]]] = {"prompts": {}, "completions": {}}
     totals: dict[str, dict[str, int]] = {"prompts": {}, "completions": {}}
-    seen: set[bytes] = set()
-    duplicates = without = 0
+    answers: dict[bytes, bytes] = {}  # by prompt, that of its first row
+    duplicates = conflicts = without = 0
     for line in source:
         row = json.loads(line)
         texts = {"prompts": [message["content"] for message in row["messages"]]}
@@ -35,9 +35,9 @@ def measure(source: BinaryIO) -> dict[str, Any]:
             without += 1
         else:
             texts["completions"] = [row["completion"]]
-        key = hashlib.blake2b(json.dumps(row["messages"]).encode(), digest_size=8).digest()
-        duplicates += key in seen
-        seen.add(key)
+        prompt, answer = hashed(json.dumps(row["messages"])), hashed(row["answer"])
+        duplicates += answers.get(prompt) == answer
+        conflicts += answers.setdefault(prompt, answer) != answer
         for kind, parts in texts.items():
             length = sum(len(tokenizer.encode(part, add_special_tokens=False).ids) for part in parts)
             known = counts[kind].setdefault(row["split"], {})
@@ -45,12 +45,17 @@ def measure(source: BinaryIO) -> dict[str, Any]:
             totals[kind][row["split"]] = totals[kind].get(row["split"], 0) + length
     return {
         "refused": "", "vocabulary": tokenizer.get_vocab_size(), "duplicates": duplicates,
+        "conflicts": conflicts,
         "without_completion": without, "totals": totals,
         "counts": {
             kind: {split: sorted(known.items()) for split, known in splits.items()}
             for kind, splits in counts.items()
         },
     }  # fmt: skip
+
+
+def hashed(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
 def rounded(length: int) -> int:

@@ -9,12 +9,14 @@ import msgspec
 
 from control_plane.catalog import rows
 
-JOB_FILE, RESULT_FILE, CANONICAL_FILE, REPORT_FILE = (
+JOB_FILE, RESULT_FILE, CANONICAL_FILE, REPORT_FILE, PROGRESS_FILE = (
     "job.json",
     "result.json",
     "canonical.jsonl",
     "report.jsonl",
+    "progress.json",
 )
+FILE_POINTER = "/upload_id"  # of a fault of the file as a whole
 FORMATS = ("jsonl", "csv", "parquet", "huggingface")  # the last: a tar of a dataset directory
 # What a file may hold at most, decoded.
 LIMITS = {
@@ -33,6 +35,7 @@ class ParseJob(msgspec.Struct, frozen=True, kw_only=True):
     mapping: dict[str, Any] | None  # of rows.Mapping; None: only look at the columns
     stop_after: int | None  # rows; None: all
     config: str = ""  # of a dataset directory that has several
+    filename: str = ""  # as the user knows the file, for commands in messages
     limits: dict[str, int] = msgspec.field(default_factory=lambda: dict(LIMITS))
 
 
@@ -52,11 +55,21 @@ class ParseResult(msgspec.Struct, frozen=True, kw_only=True):
     splits: dict[str, int] = {}
     with_completion: dict[str, int] = {}
     offsets: list[int] = []
-    duplicates: int = 0  # rows whose prompt an earlier row had
+    delimiter: str = ""  # of CSV: what stands between cells
+    duplicates: int = 0  # rows whose prompt and answer an earlier row had
+    conflicts: int = 0  # rows whose prompt an earlier row had, with another answer
+    first_conflicts: list[dict[str, str]] = []  # where such a row is, and the earlier one: row, earlier
     leaks: dict[str, int] = {}  # "eval in train": rows whose prompt was in another split before
     prompt_characters: dict[str, float] = {}  # min, mean, max
     canonical_sha256: str = ""  # "" without a mapping or with a fault
     canonical_bytes: int = 0
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a validation process has come."""
+
+    bytes_seen: int = 0  # of the uploaded file
+    rows_seen: int = 0  # checked against the mapping
 
 
 def format_of(filename: str) -> tuple[str, str]:
@@ -74,5 +87,13 @@ def read_result(folder: Path) -> ParseResult | None:
     """None while it is not written, which happens at once and last."""
     try:
         return msgspec.json.decode((folder / RESULT_FILE).read_bytes(), type=ParseResult)
+    except FileNotFoundError:
+        return None
+
+
+def read_progress(folder: Path) -> Progress | None:
+    """None before the first word of it."""
+    try:
+        return msgspec.json.decode((folder / PROGRESS_FILE).read_bytes(), type=Progress)
     except FileNotFoundError:
         return None

@@ -1,8 +1,9 @@
-"""What is to be known of rows before anybody trains on them: columns, duplicates, leaks between splits."""
+"""What one should know about rows before training on them: columns, duplicates, conflicts, leaks between splits."""
 
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections import Counter
 from typing import Any
 
@@ -14,21 +15,26 @@ from oolong.contracts.attempt import CanonicalRow
 MAX_COLUMNS = 200
 SAMPLE_ROWS = 20
 SAMPLE_BYTES = 4_000  # of each of them, as JSON: a row may have megabytes
+CONFLICTS_SHOWN = 20
 _NAMES = {bool: "boolean", int: "number", float: "number", str: "text", list: "list", dict: "object"}
 
 
 class Survey:
-    """Told every row once. Prompts are remembered by 8 bytes of their hash."""
+    """Sees every row once. Prompts and answers are remembered by 8 bytes of their hashes."""
 
     def __init__(self) -> None:
         self.rows = 0
         self.sample: list[dict[str, Any]] = []
         self.rendered: list[dict[str, Any]] = []
-        self.duplicates = 0
+        self.duplicates = 0  # rows whose prompt and answer an earlier row had
+        self.conflicts = 0  # rows whose prompt an earlier row had, with another answer
+        self.first_conflicts: list[tuple[int, int]] = []  # the first of them: row, and the earlier row
         self.leaks: Counter[str] = Counter()
         self._types: dict[str, set[str]] = {}
         self._present: Counter[str] = Counter()
-        self._first_split: dict[bytes, str] = {}
+        self._first: dict[bytes, int] = {}  # of each prompt: where the three below have its first row
+        self._first_row, self._first_split, self._first_answer = array("q"), array("q"), array("q")
+        self._splits: dict[str, int] = {}
         self._characters = [0, 0, 0]  # smallest, sum, largest prompt
 
     def see_raw(self, row: dict[str, Any]) -> None:
@@ -59,12 +65,26 @@ class Survey:
         size = len(row.messages[-1]["content"])
         smallest, total, largest = self._characters
         self._characters = [min(smallest or size, size), total + size, max(largest, size)]
-        key = hashlib.blake2b(msgspec.json.encode(row.messages), digest_size=8).digest()
-        first = self._first_split.setdefault(key, row.split)
-        if len(self._first_split) != self.rows - self.duplicates:
+        self._compare(row)
+
+    def _compare(self, row: CanonicalRow) -> None:
+        """With the first row that has the same prompt."""
+        split = self._splits.setdefault(row.split, len(self._splits))
+        answer = int.from_bytes(_hash(row.answer.encode()), "big", signed=True)
+        first = self._first.setdefault(_hash(msgspec.json.encode(row.messages)), len(self._first))
+        if first == len(self._first_row):
+            self._first_row.append(row.row)
+            self._first_split.append(split)
+            self._first_answer.append(answer)
+            return
+        if self._first_answer[first] == answer:
             self.duplicates += 1
-            if first != row.split:
-                self.leaks[f"{row.split} in {first}"] += 1
+        else:
+            self.conflicts += 1
+            if len(self.first_conflicts) < CONFLICTS_SHOWN:
+                self.first_conflicts.append((row.row, self._first_row[first]))
+        if self._first_split[first] != split:
+            self.leaks[f"{row.split} in {list(self._splits)[self._first_split[first]]}"] += 1
 
     def columns(self) -> list[dict[str, Any]]:
         return [
@@ -79,6 +99,10 @@ class Survey:
     def prompt_characters(self) -> dict[str, float]:
         smallest, total, largest = self._characters
         return {"min": smallest, "mean": total / self.rows, "max": largest} if self.rendered else {}
+
+
+def _hash(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=8).digest()
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

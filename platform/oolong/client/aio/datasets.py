@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from oolong.client.archives import Progress
 from oolong.client.errors import NotFound, OolongError
 from oolong.client.validations import refuse_invalid
 
+Checking = Callable[[models.DatasetValidation], None]
 LONG_POLL_SECONDS = 30  # that one request waits for a validation to move
 
 
@@ -49,6 +50,7 @@ class AsyncDatasets:
         secret: str | None = None,
         timeout_seconds: float = 1800.0,
         progress: Progress | None = None,
+        checking: Checking | None = None,
     ) -> models.DatasetVersion:
         """Have every row of a file checked, and make it the next version of the dataset of that name.
 
@@ -57,8 +59,9 @@ class AsyncDatasets:
         The dataset is made if need be, and only once the rows are good. Raises Invalid with the faulty rows.
         """
         checked = await self.validate(
-            path, mapping=mapping, timeout_seconds=timeout_seconds, progress=progress
-        )
+            path, mapping=mapping, config=config, secret=secret, timeout_seconds=timeout_seconds,
+            progress=progress, checking=checking,
+        )  # fmt: skip
         refuse_invalid(checked)
         try:
             dataset = await self.named(name)
@@ -77,9 +80,12 @@ class AsyncDatasets:
         timeout_seconds: float = 1800.0,
         poll_seconds: float = 0.3,
         progress: Progress | None = None,
+        checking: Checking | None = None,
     ) -> models.DatasetValidation:
         """Upload a file and have its rows checked, all or the first `stop_after`; nothing becomes a dataset.
 
+        `progress` is called with the bytes that were uploaded, then `checking` every second with the validation as far
+        as it has come.
         Raises TimeoutError, and OolongError when the check itself failed; rows with faults are an answer.
         """
         if str(path).startswith("https://"):
@@ -94,8 +100,11 @@ class AsyncDatasets:
             if time.monotonic() - began > timeout_seconds:
                 raise TimeoutError(f"validation {found.id} is {found.state} after {timeout_seconds:g} s")
             asked = time.monotonic()
-            call = calls.datasets.get_validation(found.id, wait=LONG_POLL_SECONDS or None, seen=found.state)
+            wait = min(1, LONG_POLL_SECONDS) if checking is not None else LONG_POLL_SECONDS
+            call = calls.datasets.get_validation(found.id, wait=wait or None, seen=found.state)
             found = await self._connection.send(call)
+            if checking is not None:
+                checking(found)
             if not found.ended and (took := time.monotonic() - asked) < poll_seconds:
                 await sleep(poll_seconds - took)
         if found.state == "FAILED":
@@ -113,9 +122,12 @@ class AsyncDatasets:
         mapping: Mapping[str, Any] | None = None,
         limit: int = 20,
         progress: Progress | None = None,
+        checking: Checking | None = None,
     ) -> models.DatasetValidation:
         """Columns, first rows, and the rows rendered by the mapping; nothing becomes a dataset."""
-        return await self.validate(path, mapping=mapping, stop_after=limit, progress=progress)
+        return await self.validate(
+            path, mapping=mapping, stop_after=limit, progress=progress, checking=checking
+        )
 
     async def version(self, id_or_ref: str) -> models.DatasetVersion:
         """By id (dsv_…) or by reference (name@3, name@latest)."""

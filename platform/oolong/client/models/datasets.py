@@ -61,11 +61,22 @@ class RenderedRow(Answer):
     split: str = ""
 
 
+class Conflict(Answer):
+    """Two rows with the same prompt and other answers: where each is."""
+
+    row: str  # "line 7"
+    earlier: str
+
+
 class DatasetValidation(Answer):
     id: str
     state: str  # QUEUED, RUNNING, VALID, INVALID, FAILED
     message: str = ""
     format: str
+    delimiter: str = ""
+    bytes: int = 0  # of the upload
+    bytes_seen: int = 0
+    rows_seen: int = 0
     rows: int = 0
     faults: int = 0
     faults_by_code: dict[str, int] = {}
@@ -76,6 +87,8 @@ class DatasetValidation(Answer):
     rendered: list[RenderedRow] = []
     splits: dict[str, int] = {}
     duplicates: int = 0
+    conflicts: int = 0
+    first_conflicts: list[Conflict] = []
     leaks: dict[str, int] = {}
     prompt_characters: dict[str, float] = {}
 
@@ -126,6 +139,7 @@ class DatasetStatistics(Answer):
     model: Named
     vocabulary: int = 0
     duplicates: int = 0
+    conflicts: int = 0
     without_completion: int = 0
     prompts: dict[str, TokenLengths] = {}
     completions: dict[str, TokenLengths] = {}

@@ -204,7 +204,8 @@ def test_a_fault_names_the_file_and_its_row_there(alice: Any, validated: Any) ->
     assert (found["state"], found["faults"]) == ("INVALID", 1)
     report = alice.get(f"/dataset-validations/{found['id']}/report")
     line = json.loads(b"".join(report.streaming_content))
-    assert (line["file"], line["row_of_file"], line["code"]) == ("train.jsonl", 2, "missing_column")
+    assert (line["file"], line["row"], line["line"], line["code"]) == ("train.jsonl", 3, 3, "missing_column")
+    assert line["message"].startswith("train.jsonl, line 3: ")
 
 
 @pytest.mark.parametrize(

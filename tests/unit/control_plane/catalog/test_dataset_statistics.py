@@ -132,12 +132,13 @@ def test_a_long_length_is_rounded_up_by_less_than_two_percent(length: int) -> No
     assert length > EXACT_UP_TO or rounded(length) == length
 
 
-def test_rows_are_counted_without_special_tokens_and_duplicates_told() -> None:
+def test_rows_are_counted_without_special_tokens_and_duplicates_apart_from_conflicts() -> None:
     row = {"split": "s", "messages": [{"content": "a a"}, {"content": "b"}], "completion": None}
     tokenizer = words()
-    source = len(tokenizer).to_bytes(8, "big") + tokenizer + (json.dumps(row).encode() + b"\n") * 2
-    found = measure(io.BytesIO(source))
-    assert (found["counts"]["prompts"], found["duplicates"]) == ({"s": [(3, 2)]}, 1)
+    lines = b"".join(json.dumps({**row, "answer": answer}).encode() + b"\n" for answer in ("1", "1", "2"))
+    found = measure(io.BytesIO(len(tokenizer).to_bytes(8, "big") + tokenizer + lines))
+    assert found["counts"]["prompts"] == {"s": [(3, 3)]}
+    assert (found["duplicates"], found["conflicts"]) == (1, 1)
 
 
 def test_the_command_shows_them_as_a_table(oolong: Any, version: str) -> None:

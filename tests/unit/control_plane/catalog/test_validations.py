@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import psutil
 import pyarrow
 import pyarrow.parquet
@@ -26,8 +27,11 @@ from control_plane.catalog.fair_shares import next_of
 from control_plane.catalog.models import Dataset, DatasetValidation, DatasetVersion
 from control_plane.catalog.parsing import __main__ as parsing_main
 from control_plane.catalog.parsing.decode import decode
-from control_plane.catalog.parsing.job import CANONICAL_FILE, LIMITS
+from control_plane.catalog.parsing.job import CANONICAL_FILE, LIMITS, PROGRESS_FILE, Progress, read_progress
+from control_plane.catalog.parsing.progress import ProgressFile
 from control_plane.catalog.validation_services import advance_validations
+from oolong.cli.output import check_state
+from oolong.client.models import DatasetValidation as Validation
 from oolong.sandbox import Status
 from tests.unit.control_plane.conftest import validate_here
 
@@ -69,9 +73,14 @@ def test_good_rows_become_a_version_and_the_same_rows_the_same_one(alice: Any, v
     assert [row["answer"] for row in rows] == ["0", "1"]
 
 
-def test_the_survey_counts_duplicates_and_prompts_in_two_splits(validated: Any) -> None:
+def test_prompts_that_come_twice_are_duplicates_or_conflicts_and_counted_where_they_are_in_two_splits(
+    validated: Any,
+) -> None:
     found = validated()
-    assert (found["duplicates"], found["leaks"]) == (5, {"eval in train": 1})
+    assert (found["duplicates"], found["conflicts"], found["leaks"]) == (0, 5, {"eval in train": 1})
+    assert found["first_conflicts"][1] == {"row": "line 7", "earlier": "line 2"}
+    again = validated(GOOD.splitlines(keepends=True)[0] * 3)
+    assert (again["duplicates"], again["conflicts"], again["first_conflicts"]) == (2, 0, [])
     assert {column["name"]: (column["type"], column["missing"]) for column in found["columns"]} == {
         "q": ("text", 0), "a": ("text", 0), "s": ("text", 0),
     }  # fmt: skip
@@ -92,7 +101,7 @@ def test_every_fault_is_in_the_report_with_row_line_column_and_sample(alice: Any
     report = [json.loads(line) for line in b"".join(answer.streaming_content).splitlines()]
     assert len(report) == 301
     first = report[0]
-    assert (first["row"], first["line"], first["column"], first["sample"]) == (3, 4, "a", '{"q": "only"}')
+    assert (first["row"], first["line"], first["column"], first["sample"]) == (4, 4, "a", '{"q": "only"}')
     assert not DatasetVersion.objects.filter(dataset__name="d").exists()
 
 
@@ -121,13 +130,57 @@ def test_a_validation_that_has_not_ended_makes_no_version_and_has_no_report(alic
     dataset = alice.post("/datasets", {"name": "d"}).json()["id"]
     reply = alice.post(f"/datasets/{dataset}/versions", {"validation_id": asked["id"]})
     assert (reply.status_code, reply.json()["code"]) == (409, "not_validated")
-    assert alice.get(f"/dataset-validations/{asked['id']}/report").status_code == 404
+    report = alice.get(f"/dataset-validations/{asked['id']}/report")
+    assert (
+        report.status_code == 404
+        and "is QUEUED; its report is there when it has ended" in report.json()["detail"]
+    )
 
 
 def test_csv_is_read_by_its_name_and_a_broken_file_is_refused_as_a_whole(validated: Any) -> None:
     assert validated(b"q,a,s\n1,2,train\n", filename="rows.csv")["state"] == "VALID"
     found = validated(b"q,a,s\n1,2\n", filename="rows.csv")
     assert (found["state"], found["errors"][0]["code"]) == ("INVALID", "wrong_cells")
+
+
+def test_faults_of_a_csv_have_the_lines_of_an_editor(alice: Any, validated: Any) -> None:
+    found = validated(b'q;a;s\n"1\n2";1;train\n;2;train\nshort\n', filename="rows.csv")
+    assert (found["delimiter"], [error["pointer"] for error in found["errors"]]) == (
+        ";",
+        ["/rows/1/q", "/rows/2"],
+    )
+    assert [error["message"].partition(":")[0] for error in found["errors"]] == ["line 4", "line 5"]
+    assert [(line["row"], line["line"]) for line in report_of(alice, found)] == [(2, 4), (3, 5)]
+
+
+WHOLE_FILES = {
+    "array.json": (b'[{"q": 1}]', "json_array"),
+    "rows.jsonl": ('{"q": "1"}'.encode("utf-16"), "not_utf8"),
+    "named.csv": (b"PAR1 and more", "wrong_format"),
+    "packed.jsonl.gz": (b"not packed", "wrong_format"),
+    "header.csv": (b"q,a,s\n", "empty"),
+    "quote.csv": (b'q,a,s\n"1,2,train\n', "unreadable"),
+    "giant.jsonl": (b"x" * (5 * 1024 * 1024), "line_too_large"),
+    "giant.csv": (b"q,a,s\n" + b"x" * (5 * 1024 * 1024) + b",1,train\n", "cell_too_large"),
+    "bomb.jsonl.gz": (gzip.compress(b"0" * 20_000_000), "line_too_large"),
+}
+
+
+@pytest.mark.parametrize("filename", WHOLE_FILES)
+def test_the_reason_why_a_file_cannot_be_used_is_its_report(
+    alice: Any, validated: Any, filename: str
+) -> None:
+    data, code = WHOLE_FILES[filename]
+    found = validated(data, filename=filename)
+    [line] = report_of(alice, found)
+    assert (found["state"], line["code"], line["line"]) == ("INVALID", code, None)
+    assert line["message"] == found["message"] == found["errors"][0]["message"] != ""
+
+
+def report_of(alice: Any, found: Any) -> list[Any]:
+    answer = alice.get(f"/dataset-validations/{found['id']}/report")
+    assert answer.status_code == 200, answer.content
+    return [json.loads(line) for line in b"".join(answer.streaming_content).splitlines()]
 
 
 PARQUET = io.BytesIO()
@@ -169,12 +222,13 @@ def test_a_packed_file_gives_the_rows_of_the_plain_one_and_half_of_it_none(
     half = PACKED[filename][: len(PACKED[filename]) // 2]
     broken = validated(half, filename=filename)
     assert (broken["state"], broken["errors"][0]["code"]) == ("INVALID", "unreadable"), broken
+    assert report_of(alice, broken)[0]["message"] == broken["message"]
     assert broken["errors"][0]["message"]
     refused = alice.post(f"/datasets/{dataset}/versions", {"validation_id": broken["id"]})
     assert (refused.status_code, refused.json()["code"]) == (422, "rows_invalid")
-    assert {blob.sha256 for blob in store.listed()} - before == {hashlib.sha256(half).hexdigest()}, (
-        "the upload"
-    )
+    report = DatasetValidation.objects.get(pk=broken["id"]).report_sha256
+    kept = {hashlib.sha256(half).hexdigest(), report}
+    assert {blob.sha256 for blob in store.listed()} - before == kept, "the upload and the report"
 
 
 @pytest.mark.parametrize(
@@ -388,6 +442,38 @@ def test_of_rows_of_megabytes_only_their_beginnings_are_shown(validated: Any) ->
     assert found["sample"][0]["q"].startswith("xxx") and found["sample"][0]["q"].endswith("…")
 
 
+def test_a_running_validation_says_how_far_it_is(alice: Any, clock: Any, process: Any) -> None:
+    process("import time; time.sleep(600)")
+    asked = ask(alice).json()
+    assert (asked["bytes"], asked["bytes_seen"], asked["rows_seen"]) == (len(GOOD), 0, 0)
+    advance_validations(now=clock.now)
+    folder = store.validation_folder(asked["id"])
+    (folder / PROGRESS_FILE).write_bytes(msgspec.json.encode(Progress(bytes_seen=100, rows_seen=3)))
+    advance_validations(now=clock.now)
+    found = alice.get(f"/dataset-validations/{asked['id']}").json()
+    os.kill(DatasetValidation.objects.get(pk=asked["id"]).pid, signal.SIGKILL)
+    assert (found["state"], found["bytes_seen"], found["rows_seen"]) == ("RUNNING", 100, 3)
+
+
+def test_the_process_tells_how_far_it_is_while_another_reads(tmp_path: Path) -> None:
+    progress = ProgressFile(tmp_path)
+    (tmp_path / "source").write_bytes(b"x" * 1000)
+    with (tmp_path / "source").open("rb") as source:
+        with progress.reading(source):
+            subprocess.run(["head", "-c", "300"], stdin=source, stdout=subprocess.DEVNULL, check=True)
+            progress.rows_seen = 2
+            progress.write()
+            during = read_progress(tmp_path)
+        progress.write()
+    assert during is not None and 300 <= during.bytes_seen <= 1000 and during.rows_seen == 2
+    assert read_progress(tmp_path) == Progress(bytes_seen=1000, rows_seen=2)
+
+
+def test_an_ended_validation_has_seen_everything(validated: Any) -> None:
+    found = validated()
+    assert (found["bytes_seen"], found["rows_seen"]) == (len(GOOD), 10)
+
+
 # --- the command ------------------------------------------------------------------------------------------
 
 WORDS = ("--prompt-column", "q", "--answer-column", "a", "--split-column", "s")
@@ -397,7 +483,10 @@ def test_the_command_uploads_validates_and_previews(oolong: Any) -> None:
     Path("rows.jsonl").write_bytes(GOOD)
     assert "[user] 0" in oolong("dataset", "preview", "rows.jsonl", *WORDS, "--limit", "1").out
     checked = oolong("dataset", "validate", "rows.jsonl", *WORDS)
-    assert checked.code == 0 and "valid, 10 rows checked, 0 faults, 5 duplicates" in checked.out
+    assert (
+        checked.code == 0 and "valid, 10 rows checked, 0 faults, 0 duplicates, 5 conflicting" in checked.out
+    )
+    assert "line 7 differs from line 2" in checked.out
     assert "1 prompts are in two splits (eval in train)" in checked.out
     done = oolong("dataset", "upload", "rows.jsonl", "--name", "numbers", *WORDS)
     assert done.out.startswith("dsv_") and "numbers@1: 10 rows" in done.err
@@ -411,6 +500,31 @@ def test_a_refused_first_upload_leaves_no_dataset_and_names_the_line(oolong: Any
     checked = oolong("dataset", "validate", "rows.jsonl", *WORDS, "--report", "faults.jsonl")
     assert checked.code == 2 and "not valid, 301 rows checked" in checked.out
     assert json.loads(Path("faults.jsonl").read_text())["line"] == 301
+
+
+def test_the_reason_why_a_whole_file_fails_is_printed_and_written_to_the_report(oolong: Any) -> None:
+    Path("rows.json").write_text(json.dumps([{"q": "1", "a": "2"}]))
+    checked = oolong("dataset", "validate", "rows.json", *WORDS, "--report", "faults.jsonl")
+    assert checked.code == 2 and checked.out.startswith("rows.json: the file is a JSON array; ")
+    assert "0 rows checked, 1 faults" in checked.out
+    assert json.loads(Path("faults.jsonl").read_text())["code"] == "json_array"
+    assert "rows.json: the file is a JSON array" in oolong("dataset", "preview", "rows.json", *WORDS).err
+
+
+def test_the_command_lists_the_first_faults_and_how_many_more_there_are(oolong: Any) -> None:
+    Path("rows.csv").write_text("q;a;s\n" + ";1;train\n" * 60)
+    checked = oolong("dataset", "validate", "rows.csv", *WORDS)
+    assert checked.out.startswith("line 2: column 'q' is empty\nline 3: ")
+    assert "… and 10 faults; --report FILE writes all of them" in checked.out
+    assert "60 rows checked, cells separated by semicolons, 60 faults" in checked.out
+
+
+def test_the_bar_says_what_is_done_with_the_file() -> None:
+    made = {"id": "dsval_1", "format": "jsonl", "bytes": 100}
+    states = [{"state": "QUEUED"}, {"state": "RUNNING"}, {"state": "RUNNING", "rows_seen": 7}]
+    assert [check_state("a.csv", Validation(**made, **state)) for state in states] == [
+        "a.csv waits for its check", "reading a.csv", "checking a.csv, 7 rows checked",
+    ]  # fmt: skip
 
 
 def test_what_no_database_can_hold_in_a_column_that_nobody_uses_holds_nothing_up(

@@ -701,7 +701,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description JSON lines: row and line (both from 1; a Parquet file has no lines, a fault of the file as a whole has neither), column, pointer, code, message, sample, and of a dataset directory file. */
+        /** @description JSON lines: row and line (both from 1; a Parquet file has no lines, a fault of the whole file has neither), column, pointer, code, message, sample, and of a dataset directory file. */
         get: operations["download_validation_report"];
         put?: never;
         post?: never;

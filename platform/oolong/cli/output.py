@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 from pydantic import BaseModel
@@ -80,9 +80,16 @@ def byte_progress(label: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
+class DatasetProgress(TypedDict):
+    """Arguments of the client's `datasets.upload` and `datasets.validate`."""
+
+    progress: Callable[[int, int], None]
+    checking: Callable[[DatasetValidation], None]
+
+
 @contextmanager
-def dataset_progress(label: str) -> Iterator[dict[str, Callable[..., None]]]:
-    """The arguments `progress` and `checking` of the client's datasets: one bar on stderr, first of the upload, then of
+def dataset_progress(label: str) -> Iterator[DatasetProgress]:
+    """One bar on stderr, first of the upload, then of
     the check of its rows; silent where stderr is no terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bars:

@@ -34,4 +34,4 @@ USER 10001:10001
 EXPOSE 8400
 VOLUME /var/lib/oolong/store
 CMD ["python", "-m", "uvicorn", "control_plane.asgi:application", "--host", "0.0.0.0", "--port", "8400", \
-     "--lifespan", "off", "--no-access-log", "--timeout-graceful-shutdown", "20"]
+     "--lifespan", "off", "--no-access-log", "--no-proxy-headers", "--timeout-graceful-shutdown", "20"]

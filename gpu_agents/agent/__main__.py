@@ -21,6 +21,7 @@ from gpu_agents.agent.settings import AgentSettings, DataDirectory, check_server
 from oolong.contracts.model_paths import faults_of_path
 from oolong.logs import formatter
 from oolong.tracing import TracingUnavailable, start_tracing, stop_tracing
+from oolong.variables import report_unknown
 
 log = logging.getLogger("gpu_agents.agent")
 
@@ -31,6 +32,7 @@ MAX_SLOTS_PER_GPU = 8
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     _log_to_stderr()
+    report_unknown(os.environ)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     data = DataDirectory(options.data_dir.resolve())
     data.create()

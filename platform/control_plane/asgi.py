@@ -10,11 +10,13 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
 http = get_asgi_application()
 
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402  (Django must be set up first)
+from django.conf import settings  # noqa: E402
 from django.urls import get_resolver  # noqa: E402
 
 from control_plane.catalog import store  # noqa: E402
 from control_plane.common import collector  # noqa: E402
-from control_plane.door import guarded, keep_bodies_in_scratch  # noqa: E402
+from control_plane.common.forwarded import ForwardedHeaders  # noqa: E402
+from control_plane.door import guarded, guarded_sockets, keep_bodies_in_scratch  # noqa: E402
 from control_plane.fleet.receiver import start_receiver_pulse  # noqa: E402
 from control_plane.routing import websocket_urlpatterns  # noqa: E402
 from oolong.tracing import start_tracing  # noqa: E402
@@ -22,7 +24,13 @@ from oolong.tracing import start_tracing  # noqa: E402
 keep_bodies_in_scratch()
 store.check()  # better no service than one that loses files
 
-application = ProtocolTypeRouter({"http": guarded(http), "websocket": URLRouter(websocket_urlpatterns)})
+application = ForwardedHeaders(
+    ProtocolTypeRouter(
+        {"http": guarded(http), "websocket": guarded_sockets(URLRouter(websocket_urlpatterns))}
+    ),
+    trusted=settings.ENVIRONMENT.trusted_proxies,
+    redis_url=settings.ENVIRONMENT.redis_url,
+)
 start_receiver_pulse()
 start_tracing("oolong-web")
 get_resolver().url_patterns  # noqa: B018  (otherwise the first request imports every view)

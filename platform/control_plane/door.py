@@ -7,7 +7,7 @@ import tempfile
 from django.conf import settings
 
 from control_plane.catalog import store
-from control_plane.common.doorkeeper import App, Doorkeeper, Knock
+from control_plane.common.doorkeeper import App, Doorkeeper, Knock, SocketGate
 from control_plane.common.errors import LOG_IN, Problem, not_found
 from control_plane.common.rate_limits import Limiter
 from control_plane.fleet.selectors import node_of_credential
@@ -25,6 +25,12 @@ def guarded(app: App) -> App:
         refusal_of=refusal_of,
         session_cookie=settings.SESSION_COOKIE_NAME,
     )
+
+
+def guarded_sockets(app: App) -> App:
+    environment = settings.ENVIRONMENT
+    limiter = Limiter(environment.redis_url, environment.rate_quotas)
+    return SocketGate(app, limiter=limiter, session_cookie=settings.SESSION_COOKIE_NAME)
 
 
 async def refusal_of(knock: Knock) -> Problem | None:

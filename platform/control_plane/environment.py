@@ -79,6 +79,9 @@ class Environment:
     orphan_seconds: float  # silence after which a node ends its own jobs
     heartbeat_seconds: float
     webhook_networks: list[str]  # private networks that webhooks may lead to: 10.1.0.0/16; none by default
+    trusted_proxies: list[str] = field(default_factory=list)  # whose X-Forwarded-* headers count
+    streams_user: int = 200  # live streams that a user may have open at one web process; 0: no limit
+    streams_address: int = 1000  # the same of an address
     project_fetches: int = 2  # imports by URL of a project that may be under way at once
     project_checks: int = 100  # validations and measurements of a project that may wait or run
     telemetry_days: int = 0  # after a run's end its logs and trajectories are removed; 0: never
@@ -116,6 +119,15 @@ def refuse_unsafe(environment: Environment, *, environ: Mapping[str, str]) -> No
     if environment.hub_url and hub.scheme != "https" and not is_loopback(hub.hostname or ""):
         faults.append(
             f"OOLONG_HUB_URL={environment.hub_url!r}: no node asks a hub over plain HTTP; say https://…"
+        )
+    if any(ipaddress.ip_network(proxies).prefixlen == 0 for proxies in environment.trusted_proxies):
+        faults.append(
+            "OOLONG_TRUSTED_PROXIES has every address: anybody could forge theirs; name the proxy's address or network"
+        )
+    if environ.get("FORWARDED_ALLOW_IPS"):
+        faults.append(
+            "FORWARDED_ALLOW_IPS is uvicorn's own list of proxies: unset it, start uvicorn with --no-proxy-headers, "
+            "and name your proxies in OOLONG_TRUSTED_PROXIES"
         )
     if not environ.get("OOLONG_DATA_DIR"):
         faults.append("OOLONG_DATA_DIR is not set: name a folder that outlives the process")
@@ -178,6 +190,9 @@ def _read() -> Environment:
         orphan_seconds=_seconds("OOLONG_ORPHAN_SECONDS", 4500.0),
         heartbeat_seconds=_seconds("OOLONG_HEARTBEAT_SECONDS", 10.0),
         webhook_networks=_networks("OOLONG_WEBHOOK_NETWORKS"),
+        trusted_proxies=_networks("OOLONG_TRUSTED_PROXIES"),
+        streams_user=_count("OOLONG_STREAMS_USER", 200, least=0),
+        streams_address=_count("OOLONG_STREAMS_ADDRESS", 1000, least=0),
         project_fetches=_count("OOLONG_PROJECT_FETCHES", 2),
         project_checks=_count("OOLONG_PROJECT_CHECKS", 100),
         telemetry_days=_count("OOLONG_TELEMETRY_DAYS", 0, least=0),
@@ -288,10 +303,11 @@ def _flag(name: str) -> bool:
 
 
 def _networks(name: str) -> list[str]:
-    found = _list(name)
-    for text in found:
+    """Addresses and networks, all as networks: 10.1.0.7 is 10.1.0.7/32."""
+    found = []
+    for text in _list(name):
         try:
-            ipaddress.ip_network(text, strict=False)
+            found.append(str(ipaddress.ip_network(text, strict=False)))
         except ValueError as error:
             raise MissingSetting(f"{name}: {text!r} is no network, such as 10.1.0.0/16: {error}") from error
     return found

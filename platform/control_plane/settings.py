@@ -40,6 +40,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "control_plane.common.middleware.request_id",
     "control_plane.common.headers.security_headers",
+    "control_plane.common.compression.compress_answers",
     "control_plane.common.origin.note_origin",
     "control_plane.common.observe.observe",
     "control_plane.common.middleware.refuse_nul",
@@ -79,7 +80,9 @@ STATIC_URL = "/static/"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024
 
 # Browsers keep cookies per host, not per port: two installations on one machine must not log each other out.
-_INSTALLATION = hashlib.sha256(SECRET_KEY.encode()).hexdigest()[:8]
+# Named by the address and the folder: a digest of SECRET_KEY would let anybody try out guesses of it.
+_NAMED_BY = f"{ENVIRONMENT.public_url} {ENVIRONMENT.data_dir}"
+_INSTALLATION = hashlib.sha256(_NAMED_BY.encode()).hexdigest()[:8]
 SESSION_COOKIE_NAME = f"oolong_session_{_INSTALLATION}"
 CSRF_COOKIE_NAME = f"oolong_csrf_{_INSTALLATION}"
 SESSION_COOKIE_SECURE = ENVIRONMENT.secure_cookies

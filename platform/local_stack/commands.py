@@ -16,6 +16,7 @@ from pathlib import Path
 from local_stack import configuration, dashboard, environments, init, pictures, preflight, selftest, stack
 from local_stack.errors import StackError
 from local_stack.places import Places, places_here
+from oolong.variables import report_unknown
 
 USAGE = """\
 usage: python3 manage.py COMMAND [OPTIONS]
@@ -56,6 +57,7 @@ def main(root: str, arguments: list[str]) -> int:
     command = COMMANDS.get(name)
     if command is None:
         return run_django(places, arguments)
+    report_unknown(os.environ, lambda line: print(f"warning: {line}", file=sys.stderr))
     _stop_on_signals()
     try:
         return command(places, rest)

@@ -97,6 +97,7 @@ def services_of(
     shared = {"PROMETHEUS_MULTIPROC_DIR": str(metrics)} if configuration.web_processes > 1 else {}
     web = ["-m", "uvicorn", "control_plane.asgi:application", "--host", "127.0.0.1"]
     web += ["--port", str(configuration.ports["web"]), "--lifespan", "off", "--no-access-log"]
+    web += ["--no-proxy-headers"]  # common.forwarded believes named proxies alone
     web += ["--timeout-graceful-shutdown", "2"]  # streams to browsers stay open for ever
     if configuration.web_processes > 1:
         web += ["--workers", str(configuration.web_processes)]

@@ -189,6 +189,7 @@ class ControlPlane:
                 "--lifespan",
                 "off",
                 "--no-access-log",
+                "--no-proxy-headers",
                 *self.web_options,
             ]
         if name == "worker":

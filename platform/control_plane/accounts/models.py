@@ -136,11 +136,22 @@ class LoginLink(models.Model):
 
 
 class LoginFailure(models.Model):
-    """One refused password, kept for the throttle's window."""
+    """One refused password, or one that is being checked; kept for the throttle's window."""
 
     username = models.CharField(max_length=120)
     address = models.CharField(max_length=64)
-    at = models.DateTimeField(auto_now_add=True)
+    at = models.DateTimeField()
 
     class Meta:
         indexes = [models.Index(fields=["username", "at"]), models.Index(fields=["address", "at"])]
+
+
+class LoginAddress(models.Model):
+    """Where a user has signed in from: guesses from elsewhere do not slow this user down there."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    address = models.CharField(max_length=64)
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "address"], name="one_row_per_login_address")]

@@ -17,7 +17,7 @@ class ProjectSecret(models.Model):
     jobs = models.JSONField(
         default=list, db_default=[]
     )  # kinds of jobs that a run may give it to; none when empty
-    fingerprint = models.CharField(max_length=8)  # the first characters of the value's SHA-256
+    fingerprint = models.CharField(max_length=8)  # keyed (`sealing.fingerprint`); empty: not known
     created_by = models.ForeignKey("accounts.User", on_delete=models.PROTECT)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()

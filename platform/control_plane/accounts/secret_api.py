@@ -40,7 +40,7 @@ class SecretSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     hosts = serializers.ListField(child=serializers.CharField())
     jobs = serializers.ListField(child=serializers.CharField())
-    fingerprint = serializers.CharField(help_text="the first characters of the value's SHA-256")
+    fingerprint = serializers.CharField(help_text="changes with the value; made with a key of the server")
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
     last_used_at = serializers.DateTimeField(allow_null=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import urlsplit
@@ -14,7 +13,7 @@ from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import ProjectSecret
 from control_plane.common.errors import FieldError, conflict, or_not_found, unprocessable
 from control_plane.common.locks import LockClass, hold_until_commit
-from control_plane.common.sealing import CannotOpen, Sealed, newest_key_id, seal, unseal
+from control_plane.common.sealing import CannotOpen, Sealed, fingerprint, newest_key_id, seal, unseal
 from oolong.redaction import SHORTEST
 
 NAME = r"[A-Z][A-Z0-9_]{0,63}"
@@ -45,7 +44,7 @@ def set_secret(
     fields = {
         "sealed": sealed.sealed, "key_id": sealed.key_id, "hosts": sorted({host.lower() for host in hosts}),
         "jobs": sorted(set(jobs)), "updated_at": now,
-        "fingerprint": hashlib.sha256(value.encode()).hexdigest()[:8],
+        "fingerprint": fingerprint(value, place=_place(caller.project.pk, name)),
     }  # fmt: skip
     with transaction.atomic():
         hold_until_commit(LockClass.QUOTA, f"secrets {caller.project.pk}")
@@ -136,17 +135,25 @@ def _host_of(url: str) -> tuple[str, str]:
 
 
 def rotate() -> int:
-    """Seal everything with the newest key; how many were sealed with another. Safe to repeat and to break off."""
+    """Seal and fingerprint everything with the newest key; how many had another. Safe to repeat and to break off."""
     changed = 0
-    for identity in ProjectSecret.objects.exclude(key_id=newest_key_id()).values_list("pk", flat=True):
+    outdated = ProjectSecret.objects.exclude(key_id=newest_key_id()) | ProjectSecret.objects.filter(
+        fingerprint=""
+    )
+    for identity in outdated.values_list("pk", flat=True):
         with transaction.atomic():
             row = ProjectSecret.objects.select_for_update().filter(pk=identity).first()
             if row is None:
                 continue
             place = _place(row.project_id, row.name)
-            fresh = seal(unseal(Sealed(row.key_id, bytes(row.sealed)), place=place), place=place)
-            row.sealed, row.key_id = fresh.sealed, fresh.key_id
-            row.save(update_fields=["sealed", "key_id"])
+            value = unseal(Sealed(row.key_id, bytes(row.sealed)), place=place)
+            fresh = seal(value, place=place)
+            row.sealed, row.key_id, row.fingerprint = (
+                fresh.sealed,
+                fresh.key_id,
+                fingerprint(value, place=place),
+            )
+            row.save(update_fields=["sealed", "key_id", "fingerprint"])
             changed += 1
     return changed
 

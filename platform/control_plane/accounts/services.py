@@ -14,6 +14,7 @@ from control_plane.accounts import audit, selectors
 from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import (
     ApiToken,
+    LoginAddress,
     LoginFailure,
     LoginLink,
     Membership,
@@ -27,12 +28,17 @@ from control_plane.accounts.notices import announce_power_change
 from control_plane.accounts.scopes import SCOPES, expand, known, unknown
 from control_plane.accounts.secrets import TOKEN_PREFIX, digest, new_secret
 from control_plane.common.errors import FieldError, Problem, conflict, unprocessable
+from control_plane.common.forwarded import network_of
 from control_plane.common.origin import note_caller
 
 LOGIN_LINK_LIFE = timedelta(minutes=15)
 THROTTLE_WINDOW = timedelta(minutes=5)
-THROTTLE_FAILURES = 10  # from one address
-THROTTLE_FAILURES_OF_A_NAME = 50  # from anywhere
+THROTTLE_FAILURES = 10  # of one user name from one address
+THROTTLE_FAILURES_OF_AN_ADDRESS = 50  # over all user names
+# When so many failed for one name from anywhere, an address from which this user never signed in gets fewer.
+THROTTLE_FAILURES_OF_A_NAME = 50
+THROTTLE_FAILURES_WHILE_GUESSED = 2
+ADDRESSES_REMEMBERED = timedelta(days=90)
 LAST_USED_STEP = timedelta(minutes=1)  # one write a minute per token is enough to see that it lives
 
 
@@ -201,17 +207,17 @@ def use_login_link(request: HttpRequest, text: str, *, now: datetime) -> bool:
 
 def log_in(request: HttpRequest, *, username: str, password: str, address: str, now: datetime) -> User:
     """Check a password and start a session. Refused before hashing when there were too many failures."""
-    recent = LoginFailure.objects.filter(at__gt=now - THROTTLE_WINDOW)
-    here = recent.filter(address=address).count() >= THROTTLE_FAILURES
-    # A name is locked for all addresses only after many more, or any stranger could keep its owner out.
-    if here or recent.filter(username=username).count() >= THROTTLE_FAILURES_OF_A_NAME:
+    address, name = network_of(address)[:64], username[:120]
+    # Written before the check, so that guesses that come at the same time see each other.
+    attempt = LoginFailure.objects.create(username=name, address=address, at=now)
+    if _too_many_failures(name, address, now=now):
+        attempt.delete()
         raise Problem(
             429, "too_many_logins", "too many failed logins; wait five minutes or take a login link",
             headers={"Retry-After": str(int(THROTTLE_WINDOW.total_seconds()))},
         )  # fmt: skip
     user = authenticate(request, username=username, password=password)
     if user is None:
-        LoginFailure.objects.create(username=username[:120], address=address[:64])
         known = User.objects.filter(username=username).first()
         caller = selectors.caller_of_user(known) if known else None
         audit.record(
@@ -220,9 +226,28 @@ def log_in(request: HttpRequest, *, username: str, password: str, address: str, 
         )  # fmt: skip
         raise Problem(401, "wrong_credentials", "the user name or the password is wrong")
     assert isinstance(user, User)
+    attempt.delete()
     login(request, user)
+    LoginAddress.objects.update_or_create(user=user, address=address, defaults={"at": now})
     note_login(user, "password", now=now)
     return user
+
+
+def _too_many_failures(username: str, address: str, *, now: datetime) -> bool:
+    """Whether this address may not try this name again now. No number of failures elsewhere stops a user for good:
+    an address of theirs keeps its own allowance, any other keeps a small one."""
+    recent = LoginFailure.objects.filter(at__gt=now - THROTTLE_WINDOW)
+    here = recent.filter(username=username, address=address).count()
+    if here > THROTTLE_FAILURES or recent.filter(address=address).count() > THROTTLE_FAILURES_OF_AN_ADDRESS:
+        return True
+    if here <= THROTTLE_FAILURES_WHILE_GUESSED:
+        return False
+    if recent.filter(username=username).count() <= THROTTLE_FAILURES_OF_A_NAME:
+        return False
+    known = LoginAddress.objects.filter(
+        user__username=username, address=address, at__gt=now - ADDRESSES_REMEMBERED
+    )
+    return not known.exists()
 
 
 def log_out(request: HttpRequest) -> None:
@@ -246,4 +271,5 @@ def note_login(user: User, how: str, *, now: datetime) -> None:
 
 def forget_old_failures(now: datetime) -> None:
     LoginFailure.objects.filter(at__lt=now - THROTTLE_WINDOW).delete()
+    LoginAddress.objects.filter(at__lt=now - ADDRESSES_REMEMBERED).delete()
     LoginLink.objects.filter(expires_at__lt=now - timedelta(days=1)).delete()

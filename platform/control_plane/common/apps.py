@@ -1,3 +1,5 @@
+import os
+
 from django.apps import AppConfig
 
 from control_plane.common.metric_sources import register
@@ -9,5 +11,7 @@ class CommonConfig(AppConfig):
 
     def ready(self) -> None:
         from control_plane.common.ticks import collect
+        from oolong.variables import report_unknown
 
+        report_unknown(os.environ)
         register(collect)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from control_plane.common.errors import CONTENT_TYPE, Problem, body
+from control_plane.common.forwarded import network_of
 from control_plane.common.ids import new_id
 from control_plane.common.origin import Origin
 from control_plane.common.rate_limits import Limiter, cost_of
@@ -53,7 +54,7 @@ class Knock:
 
     @property
     def is_of_api(self) -> bool:
-        return self.path.startswith("/api/")
+        return self.path.startswith(("/api/", "/ws/"))
 
     @property
     def credential(self) -> str:
@@ -65,7 +66,8 @@ class Knock:
     def payer(self) -> str:
         """The address; apart from its other requests for the probe, which says whether the service gets any at all,
         and for who scrapes metrics, whose curves are needed most when that address asks too much."""
-        return f"{self.address} {_APART[self.path]}" if self.path in _APART else self.address
+        network = network_of(self.address)
+        return f"{network} {_APART[self.path]}" if self.path in _APART else network
 
     @property
     def most_bytes(self) -> int:
@@ -73,6 +75,28 @@ class Knock:
             if pattern.fullmatch(self.path):
                 return most
         return PLAIN_BYTES if self.credential else ANONYMOUS_BYTES
+
+
+class SocketGate:
+    """ASGI: charges the handshake of a WebSocket like a request, before anything else is done for it."""
+
+    def __init__(self, app: App, *, limiter: Limiter, session_cookie: str) -> None:
+        self._app, self._limiter, self._session_cookie = app, limiter, session_cookie
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        knock = read_knock(scope, self._session_cookie)
+        charge = await self._limiter.take(
+            credential=knock.credential, address=knock.payer, cost=cost_of(knock.method, knock.path)
+        )
+        if charge is None or not charge.is_over:
+            await self._app(scope, receive, send)
+            return
+        if "websocket.http.response" not in (scope.get("extensions") or {}):
+            await send({"type": "websocket.close", "code": 4429})  # the server answers the handshake with 403
+            return
+        detail = f"{charge.used} of {charge.quota} units a minute are used; wait {charge.seconds_left} s"
+        headers = {**charge.headers(), "Retry-After": str(charge.seconds_left)}
+        await _refuse(send, 429, "rate_limited", detail, headers, kind="websocket.http.response")
 
 
 class TooLarge(Exception):
@@ -160,7 +184,7 @@ def read_knock(scope: Scope, session_cookie: str) -> Knock:
     found = re.search(rf"(?:^|;\s*){re.escape(session_cookie)}=([^;]+)", headers.get("cookie", ""))
     length = headers.get("content-length", "")
     return Knock(
-        method=scope["method"],
+        method=scope.get("method", "GET"),  # a WebSocket's handshake is a GET
         path=scope["path"],
         address=(scope.get("client") or ("", 0))[0],
         bearer=bearer.strip() if kind.lower() == "bearer" else "",
@@ -170,15 +194,23 @@ def read_knock(scope: Scope, session_cookie: str) -> Knock:
     )
 
 
-async def _refuse(send: Send, status: int, code: str, detail: str, headers: Mapping[str, str]) -> None:
+async def _refuse(
+    send: Send,
+    status: int,
+    code: str,
+    detail: str,
+    headers: Mapping[str, str],
+    *,
+    kind: str = "http.response",
+) -> None:
     identity = new_id("req")
     said = {
         **headers, "Content-Type": CONTENT_TYPE, "X-Request-Id": identity, "Cache-Control": "no-store",
         "Connection": "close",  # what is still on its way is not read
     }  # fmt: skip
     document = json.dumps(body(status, code, detail, identity)).encode()
-    await send({"type": "http.response.start", "status": status, "headers": _encoded(said)})
-    await send({"type": "http.response.body", "body": document})
+    await send({"type": f"{kind}.start", "status": status, "headers": _encoded(said)})
+    await send({"type": f"{kind}.body", "body": document})
 
 
 def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

@@ -6,6 +6,7 @@ Services raise `Problem`; the exception handler below is the only place that tur
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -158,13 +159,20 @@ def _field_errors(details: Any, pointer: str) -> list[FieldError]:
 
 
 def problem_response(
-    request: HttpRequest, status: int, code: str, detail: str, errors: list[FieldError] | None = None
+    request: HttpRequest,
+    status: int,
+    code: str,
+    detail: str,
+    errors: list[FieldError] | None = None,
+    *,
+    headers: Mapping[str, str] | None = None,
 ) -> JsonResponse:
     """The same document from a place that DRF does not reach."""
     return JsonResponse(
         body(status, code, detail, getattr(request, "request_id", ""), errors),
         status=status,
         content_type=CONTENT_TYPE,
+        headers=headers,
     )
 
 

@@ -34,6 +34,8 @@ REFUSED = Counter(
     "oolong_rate_limit_refused_requests_total", "Requests that were refused with 429.", ["kind"]
 )
 
+SOCKET_COST = 3  # the handshake of a WebSocket, as a stream of events
+
 # Units of what costs the server more than a read of a few rows.
 _COSTS = (
     (re.compile(r"(GET) /api/v1/(openapi\.json|docs|runs/[^/]+/logs/search)"), 20),
@@ -86,6 +88,8 @@ class Charge:
 
 
 def cost_of(method: str, path: str) -> int:
+    if path.startswith("/ws/"):
+        return SOCKET_COST
     if not path.startswith("/api/"):
         return _cost_of_a_page(method, path)
     line = f"{'GET' if method == 'HEAD' else method} {path}"  # the server does the same work for both

@@ -7,6 +7,7 @@ its key, so that an old key opens what it sealed until `manage.py rotate_secrets
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,15 +51,26 @@ def unseal(sealed: Sealed, *, place: str) -> str:
         raise CannotOpen(f"what is kept for {place} is not what was sealed for it") from error
 
 
+def fingerprint(value: str, *, place: str) -> str:
+    """Eight characters that change with the value. Only who has the server's newest key can try out guesses."""
+    key = _derived(_texts()[0], b"oolong fingerprints of project secrets")
+    return hmac.new(key, f"{place}\0{value}".encode(), hashlib.sha256).hexdigest()[:8]
+
+
 def newest_key_id() -> str:
     return next(iter(_keys()))
 
 
 def _keys() -> Mapping[str, bytes]:
     """Key by its id, newest first."""
-    texts = settings.ENVIRONMENT.secrets_keys or [settings.SECRET_KEY]
-    derived = [
-        HKDF(algorithm=SHA256(), length=32, salt=None, info=b"oolong project secrets").derive(text.encode())
-        for text in texts
-    ]
+    derived = [_derived(text, b"oolong project secrets") for text in _texts()]
     return {hashlib.sha256(b"id" + key).hexdigest()[:16]: key for key in derived}
+
+
+def _texts() -> list[str]:
+    """What the keys are derived from, newest first."""
+    return settings.ENVIRONMENT.secrets_keys or [settings.SECRET_KEY]
+
+
+def _derived(text: str, purpose: bytes) -> bytes:
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(text.encode())

@@ -1,7 +1,8 @@
 """A node's end of the relay: /ws/v1/relay, dialled by its agent with the node credential as bearer token.
 
 Binary messages only, each one frame (oolong.contracts.relay.frames). Close codes: 4400 no frame, 4401 the
-credential is not (or no longer) known, 4408 too slow, 4409 a newer socket of the node has taken over.
+credential is not (or no longer) known, 4408 too slow, 4409 a newer socket of the node has taken over, 4429 too many
+sockets of this address that have not authenticated.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 
 from channels.generic.websocket import AsyncWebsocketConsumer
 
+from control_plane.common.open_streams import OpenStream, TooManyStreams, stream_limits
 from control_plane.fleet.models import Node
 from control_plane.fleet.selectors import node_of_credential
 from control_plane.relay.exchange import NodeSocket, exchange
@@ -23,20 +25,28 @@ RECHECK_SECONDS = 60.0
 SLOW_SECONDS = 30.0  # a frame that cannot be sent for so long ends the socket
 LONGEST_MESSAGE = 64 * 1024
 
-NO_FRAME, NOT_AUTHENTICATED, TOO_SLOW, REPLACED = 4400, 4401, 4408, 4409
+NO_FRAME, NOT_AUTHENTICATED, TOO_SLOW, REPLACED, TOO_MANY = 4400, 4401, 4408, 4409, 4429
 
 
 class RelayConsumer(AsyncWebsocketConsumer):
     async def connect(self) -> None:
         self.tasks: list[asyncio.Task[None]] = []
         self.socket: NodeSocket | None = None
+        self.stream: OpenStream | None = None
         self.credential = _bearer(self.scope["headers"])
+        try:
+            self.stream = stream_limits().open((self.scope.get("client") or ("", 0))[0])
+        except TooManyStreams as refusal:
+            await self.accept()
+            await self.close(TOO_MANY, str(refusal)[:120])
+            return
         node = await self._node()
         # Accepted even when it is refused at once: only then does the agent see the close code.
         await self.accept()
         if node is None:
             await self.close(NOT_AUTHENTICATED)
             return
+        self.stream.identify_node()
         queue: asyncio.Queue[bytes] = asyncio.Queue()  # what it holds is bounded by the streams' credit
         self.socket = NodeSocket(node.pk, send=queue.put_nowait, end=self._replaced)
         self.tasks = [asyncio.create_task(self._send(queue)), asyncio.create_task(self._recheck())]
@@ -44,6 +54,8 @@ class RelayConsumer(AsyncWebsocketConsumer):
         log.info("relay: node %s is connected", node.pk)
 
     async def disconnect(self, code: int) -> None:
+        if self.stream is not None:
+            self.stream.close()
         for task in self.tasks:
             task.cancel()
         if self.socket is not None:

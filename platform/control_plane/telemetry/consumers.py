@@ -3,7 +3,8 @@
 A browser is known by its session cookie and must come from our own origin (?project=prj_… names one of several
 projects); a program sends {"op": "auth", "token": "ool_…"} as its first message, or a "ticket" in its place. Then
 {"op": "subscribe", "topic", "after_seq"?} and {"op": "unsubscribe", "topic"}. Close codes: 4401 not (or no longer)
-authenticated, 4403 foreign origin, 4404 no such topic for this caller, 4408 too slow, 4429 too many messages or topics.
+authenticated, 4403 foreign origin, 4404 no such topic for this caller, 4408 too slow, 4429 too many messages, topics or
+open streams (`common.open_streams`). A handshake over the rate limit is answered with 429 instead.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from django.conf import settings
 from control_plane.accounts.caller import Caller
 from control_plane.common import clock, metrics
 from control_plane.common.hub import Mailbox, hub
+from control_plane.common.open_streams import OpenStream, TooManyStreams, stream_limits
 from control_plane.telemetry.credentials import (
     Credential,
     in_database,
@@ -40,6 +42,7 @@ SLOW_SECONDS = 30.0  # a frame that cannot be sent for so long ends the socket
 MOST_TOPICS = 64
 MOST_MESSAGES, MESSAGES_SECONDS = 200, 10.0
 LONGEST_MESSAGE = 16 * 1024
+LONGEST_REASON = 120  # bytes of ASCII; a close frame has room for 123
 
 NOT_AUTHENTICATED, FOREIGN_ORIGIN, NO_SUCH_TOPIC, TOO_SLOW, TOO_MUCH = 4401, 4403, 4404, 4408, 4429
 
@@ -59,21 +62,31 @@ class StreamConsumer(AsyncWebsocketConsumer):
         self.credential: Credential | None = None
         self.woken = asyncio.Event()  # it has said who it is, or may have lost power since
         self.stop_following: Callable[[], None] | None = None
+        self.stream: OpenStream | None = None
+        self.ended = False
         self.tasks: list[asyncio.Task[None]] = []
         self.heard: deque[float] = deque(maxlen=MOST_MESSAGES)
         # Accepted even when it is refused at once: only then does the client see the close code.
         await self.accept()
         metrics.SOCKETS.inc()
+        try:
+            self.stream = stream_limits().open((self.scope.get("client") or ("", 0))[0])
+        except TooManyStreams as refusal:
+            await self._end(TOO_MUCH, str(refusal))
+            return
         session = self._session_cookie()
         if session:
             if not is_own_origin(origin=self._header("origin"), host=self._header("host")):
                 await self._end(FOREIGN_ORIGIN)
                 return
             await self._authenticate(Credential(session=session, project=self._named_project()))
-        self.tasks = [asyncio.create_task(self._send_frames()), asyncio.create_task(self._watch())]
+        if not self.ended:
+            self.tasks = [asyncio.create_task(self._send_frames()), asyncio.create_task(self._watch())]
 
     async def disconnect(self, code: int) -> None:
         metrics.SOCKETS.dec()
+        if self.stream is not None:
+            self.stream.close()
         hub().leave(self.mailbox)
         self._stop_following()
         for task in self.tasks:
@@ -112,9 +125,16 @@ class StreamConsumer(AsyncWebsocketConsumer):
                 self._notify("error", code="unknown_op", message=message)
 
     async def _authenticate(self, credential: Credential) -> bool:
+        """False for a credential of nobody. A user with too many streams has this one closed."""
         caller = await in_database(credential.caller)()
         if caller is None:
             return False
+        assert self.stream is not None, "a socket that was not admitted is closed"
+        try:
+            self.stream.identify(caller.user.pk)
+        except TooManyStreams as refusal:
+            await self._end(TOO_MUCH, str(refusal))
+            return True
         self.credential = credential
         self.lasts_until = time.monotonic() + seconds_left(caller, clock.now())
         self._stop_following()
@@ -188,13 +208,14 @@ class StreamConsumer(AsyncWebsocketConsumer):
             return NO_SUCH_TOPIC
         return caller
 
-    async def _end(self, code: int) -> None:
+    async def _end(self, code: int, reason: str = "") -> None:
+        self.ended = True
         hub().leave(self.mailbox)
         self._stop_following()
         for task in self.tasks:
             if task is not asyncio.current_task():
                 task.cancel()
-        await self.close(code)
+        await self.close(code, reason[:LONGEST_REASON] or None)
 
     def _stop_following(self) -> None:
         if self.stop_following is not None:

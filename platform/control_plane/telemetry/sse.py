@@ -24,6 +24,7 @@ from control_plane.common import clock, live
 from control_plane.common.errors import LOG_IN, problem_response
 from control_plane.common.hub import Mailbox, hub
 from control_plane.common.numbers import whole
+from control_plane.common.open_streams import OpenStream, TooManyStreams, stream_limits
 from control_plane.runs.models import Run
 from control_plane.telemetry.credentials import Credential, in_database, redeem, seconds_left
 from control_plane.telemetry.power import power_watch
@@ -33,6 +34,7 @@ from oolong.contracts.lifecycle import ENDED, RunStatus
 KEEP_ALIVE_SECONDS = 15.0
 LONGEST_POLL = 60  # seconds
 RECHECK_SECONDS = 60.0
+RETRY_SECONDS = 10  # for who has too many streams open
 
 
 async def stream(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
@@ -62,11 +64,30 @@ async def stream(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     if poll_text and not (poll and poll <= LONGEST_POLL):
         message = f"poll={poll_text[:40]!r}: a whole number of seconds from 1 to {LONGEST_POLL}"
         return problem_response(request, 422, "invalid", message)
+    address = request.META.get("REMOTE_ADDR", "")
+    try:
+        _admit(
+            address, caller
+        ).close()  # counted once the answer begins: one that never does has no end either
+    except TooManyStreams as refusal:
+        return problem_response(
+            request, 429, "too_many_streams", str(refusal), headers={"Retry-After": str(RETRY_SECONDS)}
+        )
     return StreamingHttpResponse(
-        _events(credential, caller, topic, published, after_seq, poll),
+        _events(credential, caller, topic, published, after_seq, poll, address),
         content_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
+
+
+def _admit(address: str, caller: Caller) -> OpenStream:
+    stream = stream_limits().open(address)
+    try:
+        stream.identify(caller.user.pk)
+    except TooManyStreams:
+        stream.close()
+        raise
+    return stream
 
 
 def _credential(request: HttpRequest) -> Credential | None:
@@ -84,7 +105,13 @@ async def _events(
     published: str,
     after_seq: int | None,
     poll: float | None,
+    address: str,
 ) -> AsyncIterator[str]:
+    try:
+        counted = _admit(address, caller)
+    except TooManyStreams as refusal:  # others began meanwhile
+        yield f"event: error\ndata: {msgspec.json.encode(str(refusal)).decode()}\n\n"
+        return
     mailbox = Mailbox()
     run_id = run_of_topic(topic)
     checked = time.monotonic()
@@ -143,6 +170,7 @@ async def _events(
                     return
                 lasts_until = now + seconds_left(again, clock.now())
     finally:
+        counted.close()
         stop_following()
         hub().leave(mailbox)
 

@@ -39,7 +39,7 @@ def set_secret(
     if json:
         show_json(secret)
         return
-    notes.print(f"{secret.name} is kept (sha256 {secret.fingerprint}…)", markup=False)
+    notes.print(f"{secret.name} is kept (fingerprint {secret.fingerprint})", markup=False)
 
 
 @app.command("list")

@@ -15,6 +15,7 @@ from django.test import Client
 
 from control_plane.accounts import services
 from control_plane.accounts.models import ApiToken, LoginFailure, LoginLink, Membership, User
+from control_plane.common.forwarded import network_of
 from control_plane.fleet.models import EnrolmentToken, Quota
 
 
@@ -119,27 +120,67 @@ def test_a_browser_uploads_raw_bytes_under_its_session(alice: Any) -> None:
     assert (sent.status_code, sent.json()["bytes"]) == (201, len(row))
 
 
-def test_too_many_wrong_passwords_lock_the_door_before_hashing(alice: Any, clock: Any) -> None:
+def test_too_many_wrong_passwords_are_refused_before_hashing(alice: Any, clock: Any) -> None:
     browser, csrf = browser_of(alice.user)
     for _ in range(services.THROTTLE_FAILURES):
-        assert log_in(browser, csrf, "nobody", "x").status_code == 401
-    LoginFailure.objects.update(at=clock.now)
+        assert log_in(browser, csrf, "alice", "x").status_code == 401
     refused = log_in(browser, csrf, "alice", "correct horse")
     assert (refused.status_code, refused.headers["Retry-After"]) == (429, "300")
     clock.forward(301)
     assert log_in(browser, csrf, "alice", "correct horse").status_code == 200
 
 
-def test_a_stranger_cannot_keep_a_user_out_and_many_cannot_guess_for_ever(alice: Any, clock: Any) -> None:
+def failures(clock: Any, count: int, *, username: str = "alice", address: str = "") -> None:
+    """Failed logins from as many addresses, or all from one."""
+    LoginFailure.objects.bulk_create(
+        LoginFailure(username=username, address=address or f"192.0.{n // 250}.{n % 250}", at=clock.now)
+        for n in range(count)
+    )
+
+
+def test_no_number_of_failures_elsewhere_locks_an_account(alice: Any, clock: Any) -> None:
+    """Neither at an address of the user nor at one that was never seen."""
+    failures(clock, 5000)
     browser, csrf = browser_of(alice.user)
-    for number in range(services.THROTTLE_FAILURES_OF_A_NAME - 1):
-        LoginFailure.objects.create(username="alice", address=f"192.0.2.{number}")
-    LoginFailure.objects.update(at=clock.now)
+    assert log_in(browser, csrf, "alice", "a typing error").status_code == 401
     assert log_in(browser, csrf, "alice", "correct horse").status_code == 200
-    LoginFailure.objects.create(username="alice", address="198.51.100.1")
-    LoginFailure.objects.update(at=clock.now)
+
+
+def test_an_address_that_is_new_to_a_guessed_account_gets_fewer_tries(alice: Any, clock: Any) -> None:
+    failures(clock, services.THROTTLE_FAILURES_OF_A_NAME)
+    browser, csrf = browser_of(alice.user)
+    for _ in range(services.THROTTLE_FAILURES_WHILE_GUESSED):
+        assert log_in(browser, csrf, "alice", "guess").status_code == 401
+    assert log_in(browser, csrf, "alice", "correct horse").status_code == 429
+    clock.forward(301)
+    assert log_in(browser, csrf, "alice", "correct horse").status_code == 200
+
+    # From here on the address is the user's own, and keeps its whole allowance.
+    failures(clock, services.THROTTLE_FAILURES_OF_A_NAME)
     other, csrf = browser_of(alice.user)
-    assert log_in(other, csrf, "alice", "correct horse").status_code == 429
+    for _ in range(services.THROTTLE_FAILURES - 1):
+        assert log_in(other, csrf, "alice", "a typing error").status_code == 401
+    assert log_in(other, csrf, "alice", "correct horse").status_code == 200
+
+
+def test_an_address_cannot_try_ever_more_names(alice: Any, clock: Any) -> None:
+    browser, csrf = browser_of(alice.user)
+    for n in range(services.THROTTLE_FAILURES_OF_AN_ADDRESS // 5):
+        failures(clock, 5, username=f"user{n}", address="127.0.0.1")
+    assert log_in(browser, csrf, "alice", "correct horse").status_code == 429
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("198.51.100.7", "198.51.100.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("::ffff:198.51.100.7", "198.51.100.7"),
+        ("", ""),
+    ],
+)
+def test_limits_count_by_address_and_by_the_network_of_an_ipv6_client(address: str, counted: str) -> None:
+    assert network_of(address) == counted
 
 
 def test_nobody_has_a_default_password(db: None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -20,7 +21,14 @@ from control_plane.accounts.models import Membership, Project, Role, Team, User
 from control_plane.catalog import store, upload_services
 from control_plane.catalog.parts import LARGE_PART_BYTES
 from control_plane.common import rate_limits
-from control_plane.common.doorkeeper import ANONYMOUS_BYTES, PLAIN_BYTES, REPORT_BYTES, Doorkeeper, Knock
+from control_plane.common.doorkeeper import (
+    ANONYMOUS_BYTES,
+    PLAIN_BYTES,
+    REPORT_BYTES,
+    Doorkeeper,
+    Knock,
+    SocketGate,
+)
 from control_plane.common.errors import Problem
 from control_plane.common.origin import Origin
 from control_plane.common.rate_limits import Limiter, cost_of
@@ -185,6 +193,52 @@ async def test_without_valkey_requests_pass_and_it_is_counted_and_logged(
 )  # fmt: skip
 def test_what_costs_more_is_charged_more(method: str, path: str, units: int) -> None:
     assert cost_of(method, path if path.startswith("/") else f"/api/v1/{path}") == units
+
+
+# --- WebSockets --------------------------------------------------------------------------------------------
+
+
+async def shake_hands(
+    url: str, address: str, *, count: int, cookie: str = "", with_answers: bool = True
+) -> list[Any]:
+    """What comes of handshakes: "accepted", the status of the answer, or the close code."""
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "websocket.accept"})
+
+    limiter = Limiter(url, QUOTAS)
+    gate = SocketGate(inner, limiter=limiter, session_cookie="s")
+    if cookie:
+        await limiter.remember(hashlib.sha256(cookie.encode()).hexdigest()[:32], "user:usr_1" + address)
+    outcomes: list[Any] = []
+
+    async def send(message: Any) -> None:
+        if message["type"] == "websocket.http.response.start":
+            headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            assert int(headers["retry-after"]) >= 1
+        if message["type"] != "websocket.http.response.body":
+            outcomes.append(message.get("status", message.get("code", "accepted")))
+
+    scope = {
+        "type": "websocket", "path": "/ws/v1", "client": (address, 1),
+        "headers": [(b"cookie", f"s={cookie}".encode())] if cookie else [],
+        "extensions": {"websocket.http.response": {}} if with_answers else {},
+    }  # fmt: skip
+    for _ in range(count):
+        await gate(dict(scope), None, send)  # type: ignore[arg-type]
+    await limiter.close()
+    return outcomes
+
+
+async def test_the_handshake_of_a_socket_is_charged_to_its_address(valkey_url: str, address: str) -> None:
+    assert await shake_hands(valkey_url, address, count=5) == ["accepted"] * 3 + [429] * 2
+    assert await shake_hands(valkey_url, address, count=1, with_answers=False) == [4429]
+    assert await shake_hands(valkey_url, address + "b", count=1) == ["accepted"]
+
+
+async def test_the_handshake_of_a_known_browser_is_charged_to_its_user(valkey_url: str, address: str) -> None:
+    outcomes = await shake_hands(valkey_url, address, count=8, cookie="c" + address)
+    assert outcomes == ["accepted"] * 6 + [429] * 2
 
 
 # --- bodies -----------------------------------------------------------------------------------------------

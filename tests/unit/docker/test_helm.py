@@ -43,6 +43,7 @@ def test_the_chart_makes_what_an_installation_needs() -> None:
         ("PodDisruptionBudget", "oolong-web"), ("Deployment", "oolong-worker"),
         ("PodDisruptionBudget", "oolong-worker"), ("Deployment", "oolong-beat"), ("Ingress", "oolong"),
         ("Deployment", "oolong-webhooks"), ("ServiceMonitor", "oolong"), ("DaemonSet", "oolong-agent"),
+        ("NetworkPolicy", "oolong-control-plane"), ("NetworkPolicy", "oolong-web"), ("NetworkPolicy", "oolong-agent"),
     }  # fmt: skip
     assert ("DaemonSet", "oolong-agent") not in objects(GOOD)
 
@@ -103,6 +104,69 @@ def test_the_probes_ask_addresses_that_answer_by_a_host_that_is_allowed() -> Non
         asked = web[probe]["httpGet"]
         assert asked["path"] == path and asked["httpHeaders"][0]["value"] in hosts
     assert web["ports"] == [{"name": "http", "containerPort": 8400}]
+
+
+def policies(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: item["spec"] for (kind, name), item in objects(values).items() if kind == "NetworkPolicy"}
+
+
+def selects(policy: dict[str, Any], values: dict[str, Any]) -> set[str]:
+    """The workloads whose pods a policy is about."""
+    wanted = policy["podSelector"]["matchLabels"].items()
+    return {
+        name
+        for (_, name), item in objects(values).items()
+        if "template" in item.get("spec", {})
+        and wanted <= item["spec"]["template"]["metadata"]["labels"].items()
+    }
+
+
+def test_nobody_is_trusted_to_name_the_client_unless_values_say_so() -> None:
+    def trusted(values: dict[str, Any]) -> list[str]:
+        containers = pods(objects(values))["oolong-web"]["containers"]
+        environment = {entry["name"]: entry.get("value") for entry in containers[0]["env"]}
+        assert "FORWARDED_ALLOW_IPS" not in environment
+        return [environment["OOLONG_TRUSTED_PROXIES"]]
+
+    assert trusted(ALL) == [""]
+    assert trusted({**ALL, "trustedProxies": "10.42.0.0/24"}) == ["10.42.0.0/24"]
+    for bad in ("*", "ingress-nginx"):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(merged(CHART.values, {**ALL, "trustedProxies": bad}), SCHEMA)
+
+
+def test_the_control_plane_takes_connections_from_the_ingress_to_the_web_processes_alone() -> None:
+    found = policies(ALL)
+    ours = {"oolong-web", "oolong-worker", "oolong-webhooks", "oolong-beat", "oolong-migrate"}
+    assert selects(found["oolong-control-plane"], ALL) == ours
+    assert "ingress" not in found["oolong-control-plane"]
+    assert selects(found["oolong-web"], ALL) == {"oolong-web"}
+    (rule,) = found["oolong-web"]["ingress"]
+    assert rule["from"] == CHART.values["networkPolicy"]["webFrom"] and rule["ports"][0]["port"] == 8400
+    assert all(policy["policyTypes"][0] == "Ingress" for policy in found.values())
+    assert policies({**ALL, "networkPolicy": {"enabled": False}}) == {}
+
+
+def test_agents_reach_names_the_ingress_and_https_outside_of_the_cluster_and_nobody_reaches_them() -> None:
+    agent = policies(ALL)["oolong-agent"]
+    assert selects(agent, ALL) == {"oolong-agent"}
+    assert agent["policyTypes"] == ["Ingress", "Egress"] and "ingress" not in agent
+    dns, ingress, outside = agent["egress"]
+    assert {port["port"] for port in dns["ports"]} == {53}
+    assert ingress["to"] == CHART.values["networkPolicy"]["webFrom"]
+    assert "10.0.0.0/8" in outside["to"][0]["ipBlock"]["except"] and outside["ports"][0]["port"] == 443
+
+
+def test_databases_in_the_cluster_are_open_to_the_control_plane_alone() -> None:
+    assert not {"oolong-database", "oolong-cache"} & set(policies(ALL))
+    found = policies({**ALL, "networkPolicy": {"databases": {"app": "pg"}, "cache": {"app": "valkey"}}})
+    for name, app, port in (("oolong-database", "pg", 5432), ("oolong-cache", "valkey", 6379)):
+        (rule,) = found[name]["ingress"]
+        (peer,) = rule["from"]
+        assert (
+            found[name]["podSelector"] == {"matchLabels": {"app": app}} and rule["ports"][0]["port"] == port
+        )
+        assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/part-of"] == "control-plane"
 
 
 def test_secrets_reach_a_pod_as_files_only() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import re
 import subprocess
 from pathlib import Path
@@ -110,6 +111,45 @@ def test_only_the_proxy_is_open_to_the_outside() -> None:
     assert "respond /metrics 404" in (DOCKER / "Caddyfile").read_text()
 
 
+def networks(name: str) -> set[str]:
+    return set(COMPOSE["services"][name]["networks"])
+
+
+def test_a_container_reaches_only_what_it_needs() -> None:
+    for agent in AGENTS:
+        assert {name for name in COMPOSE["services"] if networks(name) & networks(agent)} == {
+            "proxy",
+            *AGENTS,
+        }
+    for database in ("postgres", "valkey"):
+        assert networks(database) == {"data"} and COMPOSE["networks"]["data"]["internal"] is True
+        assert {name for name in COMPOSE["services"] if "data" in networks(name)} == {
+            "postgres",
+            "valkey",
+            *OURS,
+        }
+    assert {name for name in COMPOSE["services"] if networks(name) & networks("proxy")} == {
+        "proxy",
+        "web",
+        *AGENTS,
+    }
+    assert set().union(*(networks(name) for name in COMPOSE["services"])) == set(COMPOSE["networks"])
+
+
+def test_the_web_processes_trust_the_address_of_the_proxy_and_no_other() -> None:
+    def written(text: str) -> str:
+        return text.replace("${OOLONG_EDGE_PREFIX:-172.30.84}", "172.30.84")
+
+    proxy = COMPOSE["services"]["proxy"]["networks"]["edge"]["ipv4_address"]
+    web = COMPOSE["services"]["web"]["environment"]
+    assert web["OOLONG_TRUSTED_PROXIES"] == proxy and "FORWARDED_ALLOW_IPS" not in web
+    (edge,) = COMPOSE["networks"]["edge"]["ipam"]["config"]
+    address = ipaddress.ip_address(written(proxy))
+    assert address in ipaddress.ip_network(written(edge["subnet"]))
+    assert address not in ipaddress.ip_network(written(edge["ip_range"])), "nobody else may be given it"
+    assert '"--no-proxy-headers"' in (DOCKER / "control-plane.Dockerfile").read_text()
+
+
 def test_no_secret_is_a_variable() -> None:
     for name, service in COMPOSE["services"].items():
         for variable, value in service.get("environment", {}).items():
@@ -144,7 +184,7 @@ def test_the_settings_of_a_container_are_a_production_installations(
         plain = re.sub(r"\$\{OOLONG_HOST[^}]*\}", "oolong.example.org", value)
         plain = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", plain).replace("/run/secrets", str(tmp_path))
         monkeypatch.setenv(variable, plain)
-        if not variable.startswith(("OTEL_", "FORWARDED_")):  # read by the SDK, and by uvicorn
+        if not variable.startswith("OTEL_"):  # read by the SDK
             assert f'"{variable.removesuffix("_FILE")}"' in known, variable
     found = read_environment()
     assert found.production and found.secure_cookies and "127.0.0.1" in found.allowed_hosts

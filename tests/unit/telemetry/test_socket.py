@@ -24,6 +24,7 @@ from control_plane.accounts.selectors import caller_of_token
 from control_plane.accounts.tickets import create_ticket
 from control_plane.common import clock
 from control_plane.common.hub import hub
+from control_plane.common.open_streams import StreamLimits
 from control_plane.telemetry import consumers, sse
 from control_plane.telemetry.credentials import Credential, seconds_left
 from control_plane.telemetry.routing import websocket_urlpatterns
@@ -355,3 +356,49 @@ def _caller_of(world: World) -> Caller:
     caller = caller_of_token(world.token(), now=clock.now())
     assert caller is not None
     return caller
+
+
+@pytest.fixture
+def one_stream(monkeypatch: pytest.MonkeyPatch) -> StreamLimits:
+    limits = StreamLimits(per_user=1, per_address=0)
+    for module in (consumers, sse):
+        monkeypatch.setattr(module, "stream_limits", lambda: limits)
+    return limits
+
+
+async def test_a_user_with_too_many_streams_opens_no_more_until_one_ends(
+    world: World, one_stream: StreamLimits
+) -> None:
+    token = await database_sync_to_async(world.token)("runs:read")
+    first = await Client().connect()
+    await first.say(op="auth", token=token)
+    await first.hear("authenticated")
+    second = await Client().connect()
+    await second.say(op="auth", token=token)
+    assert await second.close_code() == 4429
+    await second.leave()
+    headers = {"Authorization": f"Bearer {token}"}
+    refused = await AsyncClient().get("/api/v1/stream?topic=runs&poll=1", headers=headers)
+    assert (refused.status_code, refused.json()["code"]) == (429, "too_many_streams")
+    assert int(refused.headers["Retry-After"]) > 0
+
+    await first.leave()
+    answer = await AsyncClient().get("/api/v1/stream?topic=runs&poll=1", headers=headers)
+    assert answer.status_code == 200
+    async for _ in answer.streaming_content:  # type: ignore[attr-defined]
+        assert sum(one_stream._users.values()) == 1
+    assert not one_stream._users and not one_stream._unknown
+
+
+async def test_an_address_with_too_many_silent_sockets_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = StreamLimits(per_user=0, per_address=0, unknown_per_address=2)
+    monkeypatch.setattr(consumers, "stream_limits", lambda: limits)
+    held = [await Client().connect() for _ in range(2)]
+    assert await (await Client().connect()).close_code() == 4429
+    await held[0].leave()
+    another = await Client().connect()
+    await another.leave()
+    await held[1].leave()
+    assert not limits._unknown

@@ -4357,7 +4357,7 @@ export interface components {
             name: string;
             hosts: string[];
             jobs: string[];
-            /** @description the first characters of the value's SHA-256 */
+            /** @description changes with the value; made with a key of the server */
             fingerprint: string;
             /** Format: date-time */
             created_at: string;

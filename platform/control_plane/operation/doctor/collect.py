@@ -16,8 +16,10 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.models import Count
+from redis.exceptions import RedisError
 
 import oolong
+from control_plane.common.forwarded import untrusted_sender
 from control_plane.common.health import known_migrations
 from control_plane.common.models import Tick
 from control_plane.fleet.metrics import slot_states
@@ -52,6 +54,7 @@ def collect(*, now: datetime, logs: Path | None) -> dict[str, Any]:
         "services": [vars(service) for service in examine_services()],
         "disk": list(_disk()),
         "dashboard": _dashboard(),
+        "untrusted_proxy": _untrusted_proxy(),
         "logs": _logs(logs),
     }
     empty: dict[str, Any] = {
@@ -103,6 +106,13 @@ def _disk() -> Iterator[dict[str, Any]]:
 def _dashboard() -> dict[str, Any]:
     folder = settings.ENVIRONMENT.webui_dist
     return {"path": str(folder), "built": (folder / "index.html").is_file()}
+
+
+def _untrusted_proxy() -> str:
+    try:
+        return untrusted_sender(settings.ENVIRONMENT.redis_url)
+    except (RedisError, ValueError):
+        return ""  # that Valkey does not answer stands among the services
 
 
 def _migrations() -> dict[str, Any]:

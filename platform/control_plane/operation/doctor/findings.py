@@ -30,6 +30,7 @@ def findings(collected: dict[str, Any]) -> list[Advice]:
         *_disk(collected["disk"]),
         *_dashboard(collected["dashboard"]),
         *_settings(collected["settings"]),
+        *_untrusted_proxy(collected["untrusted_proxy"]),
     ]
     return sorted(found, key=lambda advice: advice.level != "fault")
 
@@ -155,6 +156,19 @@ def _dashboard(dashboard: dict[str, Any]) -> list[Advice]:
             "`python3 manage.py webui` builds it; var/logs/webui-build.log tells why an earlier try failed",
         )
     ]  # fmt: skip
+
+
+def _untrusted_proxy(sender: str) -> list[Advice]:
+    if not sender:
+        return []
+    return [
+        Advice(
+            "warning",
+            f"{sender} sent X-Forwarded headers within a day and is no trusted proxy: they were ignored, and all who "
+            "come through it share its address",
+            "if that is your proxy, put its address into OOLONG_TRUSTED_PROXIES and restart the web processes",
+        )
+    ]
 
 
 def _settings(settings: dict[str, str]) -> list[Advice]:

@@ -173,6 +173,7 @@ def test_a_full_disk_is_named() -> None:
         "services": [], "migrations": {}, "ticks": [{"name": "x", "age_seconds": 1.0, "failures": 0}],
         "runs": {}, "slots": {}, "nodes": [{"name": "n", "status": "READY", "unhealthy": 0, "agent_version": "1"}],
         "disk": nearly_full, "settings": {}, "dashboard": {"path": "webui/dist", "built": True},
+        "untrusted_proxy": "",
     }  # fmt: skip
     (advice,) = findings(collected)
     assert (advice.level, advice.what) == ("fault", "the data folder has 1.0 GB free of 100.0 GB")

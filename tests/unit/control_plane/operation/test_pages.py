@@ -29,10 +29,8 @@ def test_commands_variables_files_and_links_exist(page: Path, source: str) -> No
     text = page.read_text()
     commands = set(re.findall(r"manage\.py ([a-z_]+)", text))
     assert commands and commands <= set(COMMANDS) | set(get_commands())
-    for variable in set(
-        re.findall(r"\b(?:OOLONG|PROMETHEUS|FORWARDED|OTEL|ALLOWED|WANDB)_[A-Z_]*[A-Z]\b", text)
-    ):
-        assert variable.removesuffix("_FILE") in source or variable == "FORWARDED_ALLOW_IPS", variable
+    for variable in set(re.findall(r"\b(?:OOLONG|PROMETHEUS|OTEL|ALLOWED|WANDB)_[A-Z_]*[A-Z]\b", text)):
+        assert variable.removesuffix("_FILE") in source, variable
     for link in re.findall(r"\]\(([^)#]+)\)", text):
         assert (page.parent / link).exists(), link
     for path in re.findall(r"`(docker/[\w./-]+)`", text):

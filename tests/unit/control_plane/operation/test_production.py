@@ -41,6 +41,8 @@ def environ(monkeypatch: pytest.MonkeyPatch) -> Any:
         "OOLONG_SECRETS_KEYS",
         "OOLONG_METRICS_TOKEN",
         "OOLONG_HUB_URL",
+        "FORWARDED_ALLOW_IPS",
+        "OOLONG_TRUSTED_PROXIES",
     ):
         monkeypatch.delenv(name, raising=False)
 
@@ -62,6 +64,8 @@ def test_good_settings_are_taken(environ: Any) -> None:
     ("name", "value", "says"),
     [
         ("OOLONG_DEBUG", "1", "OOLONG_DEBUG=1 shows code"),
+        ("FORWARDED_ALLOW_IPS", "*", "name your proxies in OOLONG_TRUSTED_PROXIES"),
+        ("OOLONG_TRUSTED_PROXIES", "10.0.0.1,0.0.0.0/0", "has every address"),
         ("SECRET_KEY", "short", "SECRET_KEY is too weak"),
         ("SECRET_KEY", "a" * 64, "SECRET_KEY is too weak"),
         ("ALLOWED_HOSTS", "", "ALLOWED_HOSTS is not set"),

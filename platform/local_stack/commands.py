@@ -25,6 +25,7 @@ usage: python3 manage.py COMMAND [OPTIONS]
   up            set up if needed, build the dashboard, start everything; prints a login link
   down          stop everything of this clone, jobs included; data is kept
   ps            what is running
+  url           the address of the running stack, for the command line
   login-link    another single-use login link
   selftest      set up and run the test suite (--lanes a,b: only these, such as faults)
   bench         measure, write docs/benchmarks (--only KEY,KEY: these, --list: their names)
@@ -151,6 +152,16 @@ def _clean(places: Places, rest: list[str]) -> int:
 
     done = stack.clean(places, everything=options.all, confirmed=confirmed, say=print)
     return 0 if done else 1
+
+
+def _url(places: Places, rest: list[str]) -> int:
+    """Print one line and nothing else, for use in `$(…)`. StackError: nothing is running."""
+    _parser("url").parse_args(rest)
+    chosen = configuration.read_configuration(places)
+    if chosen is None or not stack.is_running(places):
+        raise StackError("no stack is running: python3 manage.py up")
+    print(chosen.url)
+    return 0
 
 
 def _login_link(places: Places, rest: list[str]) -> int:
@@ -321,6 +332,7 @@ COMMANDS: dict[str, Command] = {
     "down": _down,
     "ps": _ps,
     "login-link": _login_link,
+    "url": _url,
     "node-python": _node_python,
     "selftest": _selftest,
     "bench": _bench,

@@ -21,13 +21,13 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from local_stack import letter_sum
 from local_stack.configuration import read_configuration
 from local_stack.demo_summary import shortcomings, summarise
 from local_stack.demo_view import RunView, closing_words
 from local_stack.places import Places, places_here
 from oolong.client import Client, OolongError
 from oolong.client.models import Run
+from oolong.samples import letter_sum
 
 ROOT = Path(__file__).resolve().parents[2]
 DATASET = "letter-sum"
@@ -110,7 +110,7 @@ class Demo:
     # --- steps ------------------------------------------------------------------------------------------
 
     def upload_dataset(self) -> str:
-        file = self.work / f"letter-sum-{_recipe('platform/local_stack/letter_sum.py')}.jsonl"
+        file = self.work / f"letter-sum-{_recipe('platform/oolong/samples/letter_sum.py')}.jsonl"
         if not file.exists():
             letter_sum.write_dataset(file)
         reply = self.oolong(

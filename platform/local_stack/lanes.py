@@ -75,6 +75,7 @@ LANES = (
     Lane("trainer-integration", paths=("tests/integration/trainers",), in_node_environment=True),
     Lane("e2e", paths=("tests/e2e",), needs_browser=True, needs_dashboard=True),
     Lane("api", paths=("tests/api",), part_of_the_suite=False),
+    Lane("docs", paths=("tests/docs",), part_of_the_suite=False),
     Lane("faults", paths=("tests/faults",), part_of_the_suite=False),
     Lane("sandbox", paths=("tests/sandbox",), part_of_the_suite=False),
     Lane("sim", paths=("tests/unit/rollout", "tests/sim"), part_of_the_suite=False),

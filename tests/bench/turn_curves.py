@@ -19,9 +19,9 @@ from typing import Any
 
 import yaml
 
-from local_stack.letter_sum import LetterSum, rows, solution_text
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Points
+from oolong.samples.letter_sum import LetterSum, rows, solution_text
 from tests.bench.warm_policy import BENCH_DIRECTORY, warm_policy
 from tests.tools.local_attempt import ROOT, LocalAttempt, complete, node_python, trained_once
 

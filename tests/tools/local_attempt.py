@@ -193,7 +193,7 @@ def letter_sum_file(directory: Path) -> Path:
     """The letter-sum dataset as canonical rows."""
     target = directory / "letter_sum.canonical.jsonl"
     if not target.exists():
-        from local_stack import letter_sum
+        from oolong.samples import letter_sum
 
         directory.mkdir(parents=True, exist_ok=True)
         raw = directory / "letter_sum.jsonl"

@@ -10,19 +10,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oolong.samples.tiny_model import CHAT_TEMPLATE, SPECIAL_TOKENS
 from trainers.models.families import FAMILIES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerFast
-
-ROLES = ("user", "assistant", "system")
-PAD, END = "<|pad|>", "<|end|>"
-CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] }}"
-    "{% if message['role'] == 'assistant' %}{{ '<|end|>' }}{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
-)
-
 
 COMMON: dict[str, Any] = {
     "vocab_size": 264,  # 261 tokens, rounded up to a multiple of 8
@@ -52,12 +44,13 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     )
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([PAD, END, *(f"<|{role}|>" for role in ROLES)])
+    pad, end, *roles = SPECIAL_TOKENS
+    tokenizer.add_special_tokens([*SPECIAL_TOKENS])
     wrapped = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        pad_token=PAD,
-        eos_token=END,
-        extra_special_tokens=[f"<|{role}|>" for role in ROLES],
+        pad_token=pad,
+        eos_token=end,
+        extra_special_tokens=roles,
         clean_up_tokenization_spaces=False,
         model_max_length=1024,
     )

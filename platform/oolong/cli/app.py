@@ -23,6 +23,7 @@ from oolong.cli import (
     models,
     pool,
     project,
+    quickstart,
     rewards,
     runs,
     secrets,
@@ -48,6 +49,7 @@ app = typer.Typer(
     help="Asynchronous reinforcement learning of language models on a shared pool.",
 )
 app.add_typer(login.app)
+app.add_typer(quickstart.app)
 app.add_typer(completion.app)
 app.add_typer(runs.app, name="run")
 app.add_typer(datasets.app, name="dataset")

@@ -165,7 +165,7 @@ def wait_for(
 ) -> ExitCode:
     """Wait, check, report. Raises TimeoutError after the reports have said so."""
     try:
-        run = client.runs.wait(run_id, timeout_seconds=timeout, on_change=None if quiet else _Teller())
+        run = client.runs.wait(run_id, timeout_seconds=timeout, on_change=None if quiet else ProgressLines())
     except TimeoutError as error:
         run = client.runs.get(run_id)
         late = Check("run", f"run {run.name} ends within {timeout:g} s", Verdict.FAIL, str(error))
@@ -209,8 +209,8 @@ def _gate(
     return Gate(assertions, comparisons, found, bounds)
 
 
-class _Teller:
-    """Says each thing once."""
+class ProgressLines:
+    """Prints the progress line of a run, each once."""
 
     def __init__(self) -> None:
         self._last = ""

@@ -15,51 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from local_stack.files import read_json
 from local_stack.identity import identity_of
-from local_stack.places import places_here
+from tests.support.clone import Clone
 from tests.support.waiting import wait_until
 
-SHARED = ("platform", "gpu_agents", "trainers", "constraints", ".venv", "manage.py")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-class Clone:
-    """A checkout of its own: same code and environments, own data, ports and processes."""
-
-    def __init__(self, folder: Path, checkout: Path) -> None:
-        self.root, self.home = folder / "clone", folder / "home"
-        self.root.mkdir()
-        self.home.mkdir(mode=0o755)
-        for name in SHARED:
-            (self.root / name).symlink_to(checkout / name)
-        (self.home / "envs").symlink_to(places_here(checkout).environments)
-
-    def manage(self, *words: str, code: int | None = 0) -> str:
-        environment = {
-            "PATH": "/usr/bin:/bin",
-            "HOME": str(self.home),
-            "OOLONG_HOME": str(self.home),
-        }
-        done = subprocess.run(
-            [sys.executable, "manage.py", *words],
-            cwd=self.root,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=400,
-        )
-        assert code is None or done.returncode == code, done.stdout + done.stderr
-        return done.stdout
-
-    def pids(self) -> dict[str, int]:
-        """Pids of the services, from their pid files."""
-        files = (self.root / "var" / "run").glob("*.json")
-        return {file.stem: record["pid"] for file in files if "pid" in (record := read_json(file))}
-
-    def agent_data(self) -> Path:
-        return next((self.home / "clones").iterdir()) / "agent"
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from local_stack.letter_sum import LetterSum, rows
 from oolong.contracts.lifecycle import EndReason
+from oolong.samples.letter_sum import LetterSum, rows
 from tests.support.waiting import wait_until
 from trainers import checkpoint
 

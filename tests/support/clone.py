@@ -1,0 +1,50 @@
+"""A checkout of its own for tests that call manage.py as a person does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from local_stack.files import read_json
+from local_stack.places import places_here
+
+SHARED = ("platform", "gpu_agents", "trainers", "constraints", ".venv", "manage.py")
+
+
+class Clone:
+    """A checkout of its own: same code and environments, own data, ports and processes."""
+
+    def __init__(self, folder: Path, checkout: Path) -> None:
+        self.root, self.home = folder / "clone", folder / "home"
+        self.root.mkdir()
+        self.home.mkdir(mode=0o755)
+        for name in SHARED:
+            (self.root / name).symlink_to(checkout / name)
+        (self.home / "envs").symlink_to(places_here(checkout).environments)
+
+    def manage(self, *words: str, code: int | None = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "manage.py", *words],
+            cwd=self.root,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=400,
+        )
+        assert code is None or done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a newcomer's shell has."""
+        return {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "OOLONG_HOME": str(self.home)}
+
+    def pids(self) -> dict[str, int]:
+        """Pids of the services, from their pid files."""
+        files = (self.root / "var" / "run").glob("*.json")
+        return {file.stem: record["pid"] for file in files if "pid" in (record := read_json(file))}
+
+    def agent_data(self) -> Path:
+        return next((self.home / "clones").iterdir()) / "agent"

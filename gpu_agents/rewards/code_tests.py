@@ -7,10 +7,11 @@ the code that they check, which can forge them, so their scores are marked weak.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpu_agents.model_text import fenced_blocks
@@ -31,6 +32,7 @@ _VERDICTS = {
     Status.PROCESS_LIMIT: "process_limit",
     Status.OUTPUT_LIMIT: "output_limit",
 }
+SPARE_OUTPUT_BYTES = 64 * 1024
 _CANNOT_COMPILE = 113  # exit status; a program that takes it only gives itself another name for failing
 
 # What solutions of such tasks use without importing it. Imported once per sandbox, before the tests are forked.
@@ -130,10 +132,20 @@ class CodeTests:
 
     async def _judge(self, task: CodeTask, source: str) -> Verdict:
         nonce = secrets.token_hex(16)
-        outcome = await self._sandboxes.run(program_of(task, source, nonce, self._max_tests), self._limits)
-        words = [verdict_of(task, number, test, nonce) for number, test in enumerate(outcome.tests)]
-        failed = [word for word in words if word != PASSED]
-        return Verdict(failed[0] if failed else PASSED, words.count(PASSED), len(outcome.tests))
+        words: dict[int, str] = {}
+
+        def take(number: int, test: TestOutcome) -> TestOutcome:
+            """Compare at once, and keep none of what was printed: outputs of all tests are many megabytes."""
+            words[number] = verdict_of(task, number, test, nonce)
+            return replace(test, stdout=b"", stderr=b"", value=None)
+
+        program = program_of(task, source, nonce, self._max_tests)
+        outcome = await self._sandboxes.run(program, self._limits, take=take)
+        for number, test in enumerate(outcome.tests):  # those that came to no end of their own
+            words.setdefault(number, verdict_of(task, number, test, nonce))
+        in_order = [words[number] for number in range(len(outcome.tests))]
+        failed = [word for word in in_order if word != PASSED]
+        return Verdict(failed[0] if failed else PASSED, in_order.count(PASSED), len(in_order))
 
     async def close(self) -> None:
         pass
@@ -143,16 +155,27 @@ def program_of(task: CodeTask, source: str, nonce: str, max_tests: int = 10_000)
     """What enters the sandbox: the code and the inputs. No expected output, but for asserts, which are code."""
     common: dict[str, Any] = {"source": source}
     if task.kind == "stream":
-        tests = tuple(Test(stdin=test.stdin.encode()) for test in task.streams[:max_tests])
+        tests = tuple(
+            Test(stdin=test.stdin.encode(), output_bytes=_most_output(test.output))
+            for test in task.streams[:max_tests]
+        )
         named = {found[0] for found in _PRELUDE_NAMES.finditer(source)}
         imports = tuple(name for name in PRELUDE if name in named)
         return Program(source=_STREAM, common=common, tests=tests, imports=imports)
     common |= {"prelude": _PRELUDE_SOURCE, "function": task.function}
     if task.kind == "call":
-        tests = tuple(Test(payload=test.arguments) for test in task.calls[:max_tests])
+        tests = tuple(
+            Test(payload=test.arguments, output_bytes=_most_output(json.dumps(test.result)))
+            for test in task.calls[:max_tests]
+        )
         return Program(source=_CALL, common=common, tests=tests, imports=PRELUDE)
-    test = Test(payload={"nonce": nonce, "asserts": list(task.asserts)})
+    test = Test(payload={"nonce": nonce, "asserts": list(task.asserts)}, output_bytes=SPARE_OUTPUT_BYTES)
     return Program(source=_ASSERTS, common=common, tests=(test,), imports=PRELUDE)
+
+
+def _most_output(expected: str) -> int:
+    """Of a program that prints what is expected, with white space to spare: more is no answer."""
+    return 2 * len(expected.encode()) + SPARE_OUTPUT_BYTES
 
 
 def verdict_of(task: CodeTask, number: int, test: TestOutcome, nonce: str) -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from gpu_agents.rewards.reward import SandboxFailed
-from oolong.sandbox import Capabilities, Findings, Limits, Outcome, Program, Status, examine
+from oolong.sandbox import Capabilities, Findings, Limits, Outcome, Program, Status, Take, examine
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +48,15 @@ class Sandboxes:
         assert self._findings is not None, "start it first"
         return (await asyncio.shield(self._findings)).capabilities
 
-    async def run(self, program: Program, limits: Limits) -> Outcome:
-        """Raise SandboxFailed when the sandbox itself broke, SandboxRefused where this machine has none."""
+    async def run(self, program: Program, limits: Limits, *, take: Take | None = None) -> Outcome:
+        """Raise SandboxFailed when the sandbox itself broke, SandboxRefused where this machine has none.
+
+        `take`: as `Sandbox.run` calls it, in a thread.
+        """
         assert self._findings is not None, "start it first"
         sandbox = (await asyncio.shield(self._findings)).require()
         loop = asyncio.get_running_loop()
-        outcome = await loop.run_in_executor(self._threads, lambda: sandbox.run(program, limits))
+        outcome = await loop.run_in_executor(self._threads, lambda: sandbox.run(program, limits, take=take))
         self.runs += outcome.sandboxes
         self.tests.update(str(test.status) for test in outcome.tests)
         if outcome.error:

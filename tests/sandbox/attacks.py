@@ -127,6 +127,23 @@ for _ in range(4):
         ends=("ok",),
     ),
     Attack(
+        name="many_processes_that_each_stay_below_the_bound_of_time",
+        needs="process_bound",
+        source="""
+import os, time
+while True:
+    if os.fork() == 0:
+        try: os.setsid()
+        except OSError: pass
+        while time.process_time() < 0.4: pass
+        os._exit(0)
+    if payload is None and os.times().elapsed % 1 > 0.5:
+        try: os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError: pass
+""",
+        ends=(*OVER_TIME, "failed", "process_limit"),
+    ),
+    Attack(
         name="thread_bomb",
         needs="process_bound",
         source="import threading, time\nwhile True: threading.Thread(target=time.sleep, args=(60,)).start()",
@@ -206,6 +223,69 @@ for _ in range(8):
 time.sleep(50)
 """,
         ends=("memory_limit",),
+    ),
+    Attack(
+        # What lies in them is no process's page.
+        name="memory_in_the_buffers_of_sockets",
+        needs="memory_bound",
+        source="""
+import os, socket, time
+def fill():
+    pairs = []
+    try:
+        while True:
+            pairs.append(socket.socketpair())
+            for end in pairs[-1]:
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 10**8)
+                end.setblocking(False)
+                try:
+                    while True: end.send(b"x" * 4096)
+                except BlockingIOError: pass
+    except OSError:
+        time.sleep(600)
+for _ in range(14):
+    if os.fork() == 0:
+        fill()
+time.sleep(600)
+""",
+        ends=("memory_limit",),
+    ),
+    Attack(
+        name="sockets_in_flight",
+        needs="memory_bound",
+        source="""
+import socket, time
+carrier, other = socket.socketpair()
+sent = 0
+try:
+    while sent < 100_000:
+        one, two = socket.socketpair()
+        one.setblocking(False)
+        try:
+            while True: one.send(b"x" * 4096)
+        except BlockingIOError: pass
+        socket.send_fds(carrier, [b"x"], [two.fileno()])
+        one.close(); two.close()
+        sent += 1
+except OSError:
+    pass
+report(sent < 2000)
+""",
+        ends=("ok", "memory_limit", *OVER_TIME),
+        reports=True,
+    ),
+    Attack(
+        name="larger_pipes",
+        needs="seccomp",
+        source="""
+import fcntl, os
+out, into = os.pipe()
+try:
+    report(fcntl.fcntl(out, 1031, 1024**2))
+except PermissionError:
+    report([])
+""",
+        reports=[],
     ),
     Attack(
         name="fills_the_scratch_folder",
@@ -460,6 +540,7 @@ report(got)
     system_call("capset", 126, "0, 0"),
     system_call("new_seccomp_filter", 317, "1, 0, 0"),
     system_call("limits_of_process_1", 302, "1, 6, 0, 0", refusal=errno.EPERM),
+    system_call("session_of_its_own", 112, refusal=errno.EPERM),
     system_call("personality", 135, "0x0040000"),
     system_call("mknod", 133, "b'/tmp/d', 0o60666, 0x800"),
     system_call("memfd_secret", 447, "0"),

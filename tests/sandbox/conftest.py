@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from oolong.sandbox import Capabilities, Findings, Limits, Program, Sandbox, Status, examine
+from tests.support.isolation import sandbox_or_skip
 
 PACKAGE = Path(sys.modules["oolong.sandbox"].__file__ or "").parent
 SLOTS = 2
@@ -169,9 +170,7 @@ def runner(
 @pytest.fixture(scope="session")
 def sandbox() -> Sandbox:
     findings = examine(slots=SLOTS, first_uid=SLOT_UID)
-    if findings.sandbox is None:
-        pytest.skip(f"no sandbox here: {findings.capabilities.message}; {findings.capabilities.command}")
-    return findings.sandbox
+    return sandbox_or_skip(findings)
 
 
 @dataclass

@@ -13,9 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from oolong.sandbox import Findings, Sandbox, SandboxRefused, canary, cgroups, examine, seccomp, watch
-from oolong.sandbox.box import Means
+from oolong.sandbox import (
+    Findings,
+    Sandbox,
+    SandboxRefused,
+    canary,
+    cgroups,
+    examine,
+    resource_usage,
+    seccomp,
+)
 from oolong.sandbox.capabilities import command_for_user_namespaces, in_container, read_kernel_settings
+from oolong.sandbox.means import Means
 
 FIRST_UID = 47_000
 
@@ -71,7 +80,9 @@ def test_a_control_group_that_holds_nobody_is_no_bound_of_memory(monkeypatch: py
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A supervisor that sees nothing, and no control groups."""
     monkeypatch.setattr(cgroups, "find_groups", lambda: None)
-    monkeypatch.setattr(watch, "usage_of", lambda pid: watch.Usage(memory_bytes=0, processes=0))
+    monkeypatch.setattr(
+        resource_usage, "usage_of", lambda pid: resource_usage.Usage(memory_bytes=0, processes=0)
+    )
     monkeypatch.setattr(canary, "_MEMORY", canary._MEMORY.replace("time.sleep(30)", "time.sleep(0.1)"))
     monkeypatch.setattr(canary, "_PROCESSES", canary._PROCESSES.replace("time.sleep(common)", "pass"))
 

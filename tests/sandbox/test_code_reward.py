@@ -12,6 +12,7 @@ from gpu_agents.rewards.code_tests import CodeTests
 from gpu_agents.rewards.reward import Completion, Score
 from gpu_agents.rewards.sandboxes import Sandboxes
 from oolong.sandbox import Findings, examine
+from tests.support.isolation import require_isolation
 
 SUM = {"tests": [{"input": "1 2\n", "output": "3\n"}, {"input": "40 2\n", "output": "42\n"}]}
 ADD = {"function": "add", "tests": [{"arguments": [1, 2], "result": 3}, {"arguments": [-1, 1], "result": 0}]}
@@ -27,8 +28,7 @@ def findings() -> Findings:
 
 @pytest.fixture
 async def sandboxes(findings: Findings) -> AsyncIterator[Sandboxes]:
-    if findings.sandbox is None:
-        pytest.skip(f"no sandbox here: {findings.capabilities.message}; {findings.capabilities.command}")
+    require_isolation(findings.capabilities)
     made = Sandboxes.of(findings, slots=2)
     yield made
     await made.close()

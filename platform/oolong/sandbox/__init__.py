@@ -8,12 +8,14 @@
 What it promises, and what not: SECURITY.md.
 """
 
-from oolong.sandbox.box import Means, Sandbox
+from oolong.sandbox.box import Sandbox
 from oolong.sandbox.canary import Findings, examine
 from oolong.sandbox.capabilities import Capabilities, SandboxRefused
 from oolong.sandbox.limits import MEBIBYTE, Limits
+from oolong.sandbox.means import Means
 from oolong.sandbox.outcome import Outcome, Status, TestOutcome
 from oolong.sandbox.program import SOCKET_INSIDE, Program, Test
+from oolong.sandbox.supervisor import Take
 
 __all__ = [
     "MEBIBYTE",
@@ -27,6 +29,7 @@ __all__ = [
     "Sandbox",
     "SandboxRefused",
     "Status",
+    "Take",
     "Test",
     "TestOutcome",
     "examine",

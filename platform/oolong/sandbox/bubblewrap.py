@@ -31,6 +31,7 @@ class Descriptors:
     block: int  # the child waits until something can be read here
     job: int
     results: int
+    control: int  # what the supervisor answers while a test runs
     stdin: int  # -1: none
     stdout: int
 
@@ -60,7 +61,9 @@ def command(
     words += ["--json-status-fd", str(descriptors.status), "--block-fd", str(descriptors.block)]
     if descriptors.seccomp is not None:
         words += ["--seccomp", str(descriptors.seccomp)]
-    inner = [descriptors.job, descriptors.results, descriptors.stdin, descriptors.stdout]
+    inner = [
+        descriptors.job, descriptors.results, descriptors.control, descriptors.stdin, descriptors.stdout,
+    ]  # fmt: skip
     # -P -s -S: nothing but the standard library on sys.path.
     return [*words, "--", "/python/bin/python3", "-P", "-s", "-S", "-B", "/inside.pyc", *map(str, inner)]
 

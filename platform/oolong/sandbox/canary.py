@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from oolong.sandbox import cgroups
-from oolong.sandbox.box import FIRST_UID, Means, Sandbox
+from oolong.sandbox.box import FIRST_UID, Sandbox
 from oolong.sandbox.capabilities import (
     Capabilities,
     SandboxRefused,
@@ -18,6 +18,7 @@ from oolong.sandbox.capabilities import (
     read_kernel_settings,
 )
 from oolong.sandbox.limits import MEBIBYTE, Limits
+from oolong.sandbox.means import Means
 from oolong.sandbox.outcome import Outcome, Status
 from oolong.sandbox.parts import find_parts
 from oolong.sandbox.program import Program

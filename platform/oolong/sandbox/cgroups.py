@@ -1,4 +1,4 @@
-"""Hard bounds of memory and processes by control groups, version 2 or 1, where this service may make them."""
+"""Hard bounds of memory, processes and cores by control groups, version 2 or 1, where this service may make them."""
 
 from __future__ import annotations
 
@@ -9,34 +9,73 @@ from typing import Literal
 
 NAME = "oolong-sandbox"
 REMOVE_SECONDS = 2.0
+CPU_PERIOD_MICROSECONDS = 100_000
+REQUIRED = ("memory", "pids")
+# Without `cpu` a sandbox may take every core, and without `cpuacct` (version 1; version 2 always counts) its time is
+# summed from /proc.
+OPTIONAL = ("cpu", "cpuacct")
+Kind = Literal["cgroup v1", "cgroup v2"]
 
 
 class Group:
     """The control group of one sandbox."""
 
-    def __init__(self, kind: Literal["cgroup v1", "cgroup v2"], folders: list[Path]) -> None:
+    def __init__(self, kind: Kind, folders: dict[str, Path]) -> None:
         self._kind = kind
-        self._folders = folders  # v1: one of the memory hierarchy, one of pids; v2: one
+        self._of = folders  # by controller; of version 2 it is one folder for all
+
+    @property
+    def folders(self) -> list[Path]:
+        return list(dict.fromkeys(self._of.values()))
 
     def add(self, pid: int) -> None:
-        for folder in self._folders:
+        for folder in self.folders:
             (folder / "cgroup.procs").write_text(str(pid))
+
+    def set_bounds(self, *, memory_bytes: int, processes: int) -> None:
+        """Memory without swap, processes, and one core: a sandbox that starts many processes takes no other's core."""
+        memory, cpu = self._of["memory"], self._of.get("cpu")
+        if self._kind == "cgroup v2":
+            (memory / "memory.max").write_text(str(memory_bytes))
+            if cpu is not None:
+                (cpu / "cpu.max").write_text(f"{CPU_PERIOD_MICROSECONDS} {CPU_PERIOD_MICROSECONDS}")
+        else:
+            (memory / "memory.limit_in_bytes").write_text(str(memory_bytes))
+            if cpu is not None:
+                (cpu / "cpu.cfs_period_us").write_text(str(CPU_PERIOD_MICROSECONDS))
+                (cpu / "cpu.cfs_quota_us").write_text(str(CPU_PERIOD_MICROSECONDS))
+        (self._of["pids"] / "pids.max").write_text(str(processes))
+        # Where the kernel accounts for swap, none may be used; elsewhere the file is not there.
+        for file, value in (("memory.swap.max", 0), ("memory.memsw.limit_in_bytes", memory_bytes)):
+            if (memory / file).exists():
+                (memory / file).write_text(str(value))
 
     def oom_kills(self) -> int:
         file = "memory.events" if self._kind == "cgroup v2" else "memory.oom_control"
-        return _counter(self._folders[0] / file, "oom_kill")
+        return _counter(self._of["memory"] / file, "oom_kill")
 
     def peak_memory_bytes(self) -> int | None:
         file = "memory.peak" if self._kind == "cgroup v2" else "memory.max_usage_in_bytes"
         try:
-            return int((self._folders[0] / file).read_text())
+            return int((self._of["memory"] / file).read_text())
         except FileNotFoundError:  # memory.peak came with Linux 5.19
             return None
+
+    def cpu_seconds(self) -> float | None:
+        """Of all its processes, those that have ended too; None where no group counts it."""
+        try:
+            if self._kind == "cgroup v2":
+                return _counter(self._of["memory"] / "cpu.stat", "usage_usec") / 1e6
+            if "cpuacct" in self._of:
+                return int((self._of["cpuacct"] / "cpuacct.usage").read_text()) / 1e9
+        except FileNotFoundError:
+            pass
+        return None
 
     def remove(self) -> None:
         """Its processes are dead; the kernel may need a moment to take them out."""
         deadline = time.monotonic() + REMOVE_SECONDS
-        for folder in self._folders:
+        for folder in self.folders:
             while True:
                 try:
                     folder.rmdir()
@@ -53,40 +92,47 @@ class Group:
 class Groups:
     """Where groups can be made: found once, by trying."""
 
-    def __init__(self, kind: Literal["cgroup v1", "cgroup v2"], bases: list[Path]) -> None:
+    def __init__(self, kind: Kind, bases: dict[str, Path]) -> None:
         self.kind = kind
-        self._bases = bases
+        self._bases = bases  # by controller
         self._count = 0
         self._sweep()
 
+    @property
+    def controllers(self) -> frozenset[str]:
+        return frozenset(self._bases)
+
+    @property
+    def bounds_cores(self) -> bool:
+        return "cpu" in self._bases
+
     def new(self, *, memory_bytes: int, processes: int) -> Group:
         self._count += 1
-        folders = [base / f"{NAME}-{os.getpid()}-{id(self) & 0xFFFF}-{self._count}" for base in self._bases]
-        for folder in folders:
-            folder.mkdir()
-        group = Group(self.kind, folders)
+        name = f"{NAME}-{os.getpid()}-{id(self) & 0xFFFF}-{self._count}"
+        group = Group(self.kind, {controller: base / name for controller, base in self._bases.items()})
         try:
-            for file, value in _settings(self.kind, memory_bytes=memory_bytes, processes=processes):
-                folder = folders[-1] if file.startswith("pids.") else folders[0]
-                (folder / file).write_text(str(value))
-            for folder in folders:
-                _without_swap(folder, memory_bytes)
+            for folder in group.folders:
+                folder.mkdir()
+            group.set_bounds(memory_bytes=memory_bytes, processes=processes)
         except OSError:
             group.remove()
             raise
         return group
 
+    def without(self, controller: str) -> Groups:
+        return Groups(self.kind, {name: base for name, base in self._bases.items() if name != controller})
+
     def left_over(self) -> list[Path]:
         """Groups of this object that are still there."""
         return [
             folder
-            for base in self._bases
+            for base in dict.fromkeys(self._bases.values())
             for folder in base.glob(f"{NAME}-{os.getpid()}-{id(self) & 0xFFFF}-*")
         ]
 
     def _sweep(self) -> None:
         """Remove the empty groups of services that were killed."""
-        for base in self._bases:
+        for base in dict.fromkeys(self._bases.values()):
             for folder in base.glob(f"{NAME}-*"):
                 pid = folder.name.removeprefix(f"{NAME}-").partition("-")[0]
                 if pid.isdigit() and not Path(f"/proc/{pid}").exists():
@@ -94,19 +140,6 @@ class Groups:
                         folder.rmdir()
                     except OSError:
                         continue  # not empty, or another service was first
-
-
-def _settings(kind: str, *, memory_bytes: int, processes: int) -> list[tuple[str, int]]:
-    if kind == "cgroup v2":
-        return [("memory.max", memory_bytes), ("pids.max", processes)]
-    return [("memory.limit_in_bytes", memory_bytes), ("pids.max", processes)]
-
-
-def _without_swap(folder: Path, memory_bytes: int) -> None:
-    """Where the kernel accounts for swap, none may be used; elsewhere the file is not there."""
-    for file, value in (("memory.swap.max", 0), ("memory.memsw.limit_in_bytes", memory_bytes)):
-        if (folder / file).exists():
-            (folder / file).write_text(str(value))
 
 
 def find_groups(
@@ -118,25 +151,45 @@ def find_groups(
     except OSError:
         return None
     paths = {line.split(":", 2)[1]: line.split(":", 2)[2] for line in lines if line.count(":") >= 2}
-    candidates: list[Groups] = []
-    if "" in paths:
-        for unified in (root, root / "unified"):
-            candidates += [
-                Groups("cgroup v2", [folder])
-                for folder in _upwards(unified, paths[""])
-                if {"memory", "pids"} <= set(_words(folder / "cgroup.subtree_control"))
-            ]
-    if "memory" in paths and "pids" in paths:
-        memory = _upwards(root / "memory", paths["memory"])
-        pids = _upwards(root / "pids", paths["pids"])
-        candidates += [Groups("cgroup v1", [memory[0], pids[0]])] if memory and pids else []
-    for groups in candidates:
+    for groups in [*_unified(root, paths), *_of_version_1(root, paths)]:
+        if (tried := _usable(groups)) is not None:
+            return tried
+    return None
+
+
+def _usable(groups: Groups) -> Groups | None:
+    """The groups, if need be without those that are not required; None when not even the required can be made."""
+    while True:
         try:
             groups.new(memory_bytes=64 * 1024**2, processes=8).remove()
         except OSError:
-            continue
-        return groups
-    return None
+            spare = next((name for name in OPTIONAL if name in groups.controllers), None)
+            if spare is None:
+                return None
+            groups = groups.without(spare)
+        else:
+            return groups
+
+
+def _unified(root: Path, paths: dict[str, str]) -> list[Groups]:
+    found = []
+    for unified in (root, root / "unified") if "" in paths else ():
+        for folder in _upwards(unified, paths[""]):
+            controllers = set(_words(folder / "cgroup.subtree_control"))
+            if set(REQUIRED) <= controllers:
+                names = [*REQUIRED, *(["cpu"] if "cpu" in controllers else [])]
+                found.append(Groups("cgroup v2", dict.fromkeys(names, folder)))
+    return found
+
+
+def _of_version_1(root: Path, paths: dict[str, str]) -> list[Groups]:
+    """Each controller has a hierarchy of its own, or shares one: `cpu,cpuacct`."""
+    bases: dict[str, Path] = {}
+    for names, inner in paths.items():
+        for name in names.split(","):
+            if name in (*REQUIRED, *OPTIONAL) and (above := _upwards(root / name, inner)):
+                bases[name] = above[0].resolve()
+    return [Groups("cgroup v1", bases)] if set(REQUIRED) <= set(bases) else []
 
 
 def _upwards(base: Path, inner: str) -> list[Path]:

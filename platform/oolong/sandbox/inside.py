@@ -1,15 +1,16 @@
 """The only program that a sandbox starts: process 1 of its namespace, which forks once per test.
 
 It runs no code of a user in its own process, and nothing inside can signal process 1, trace it or see its
-descriptors (there is no /proc). Arguments: the descriptors of the job (marshal) and of the results, then those
-that become standard input and output of the tests (-1: captured). Standard library only; it knows nothing of
-the rest of this package.
+descriptors (there is no /proc). Arguments: the descriptors of the job (marshal), of the results and of the
+supervisor's answers, then those that become standard input and output of the tests (-1: captured). Standard
+library only; it knows nothing of the rest of this package.
 
 Every import below is paid in every sandbox: what is slow to import is imported where it is needed, or not at all
 (`_signal` is `signal` without its enumerations).
 
 Results: one JSON line each. `{"ready": true}`; per test its record, followed by the bytes that the record
-counts in `stdout`, `stderr` and `value`; `{"end": true}`.
+counts in `stdout`, `stderr` and `value`; `{"end": true}`. When the time of a test is over: `{"late": number}`,
+and the supervisor answers with a line: the number, and the seconds that the test gets beyond it.
 """
 
 from __future__ import annotations
@@ -33,14 +34,15 @@ if TYPE_CHECKING:
 
 SCRATCH = "/tmp"
 STDIN_FILE = "/tmp/.stdin"  # /dev/stdin leads here
+ANSWER_SECONDS = 5.0
 OUT_OF_MEMORY, NO_MORE_PROCESSES = 120, 121  # exit statuses by which a test says what stopped it
 
 
 def main() -> None:
-    job_fd, result_fd, stdin_fd, stdout_fd = (int(word) for word in sys.argv[1:5])
+    job_fd, result_fd, control_fd, stdin_fd, stdout_fd = (int(word) for word in sys.argv[1:6])
     with open(job_fd, "rb") as file:
         job = marshal.load(file)
-    keep = {result_fd, stdin_fd, stdout_fd}
+    keep = {result_fd, control_fd, stdin_fd, stdout_fd}
     for fd in range(3, 256):
         if fd not in keep:
             try:
@@ -72,7 +74,9 @@ def main() -> None:
         return
     _send(result_fd, {"ready": True})
     for index, test in enumerate(job["tests"]):
-        record, outputs = run_test(index, test, code, names, job, (result_fd, stdin_fd, stdout_fd))
+        record, outputs = run_test(
+            index, test, code, names, job, (result_fd, control_fd, stdin_fd, stdout_fd)
+        )
         _send(result_fd, record, *outputs)
         if limits["stop_at_first_failure"] and record["status"] != "ok":
             break
@@ -89,11 +93,11 @@ def run_test(
     code: types.CodeType,
     names: dict[str, Any],
     job: dict[str, Any],
-    fds: tuple[int, int, int],
+    fds: tuple[int, int, int, int],
 ) -> tuple[dict[str, Any], list[bytes]]:
     """Fork, watch, kill whatever is left. Returns the record and the captured bytes."""
-    limits = job["limits"]
-    result_fd, stdin_fd, stdout_fd = fds
+    limits = {**job["limits"], "output_bytes": test["output_bytes"]}
+    result_fd, control_fd, stdin_fd, stdout_fd = fds
     for name, content in {".stdin": test["stdin"], **job["files"]}.items():
         path = f"{SCRATCH}/{name}"
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -107,6 +111,7 @@ def run_test(
     if pid == 0:
         try:
             os.close(result_fd)
+            os.close(control_fd)
             os.dup2(os.open(STDIN_FILE, os.O_RDONLY) if stdin_fd < 0 else stdin_fd, 0)
             os.dup2(pipes["stdout"][1] if stdout_fd < 0 else stdout_fd, 1)
             os.dup2(pipes["stderr"][1], 2)
@@ -119,7 +124,9 @@ def run_test(
     for _, end in pipes.values():
         os.close(end)
     watched = os.pidfd_open(pid)
-    captured, flooded = capture(watched, {name: ends[0] for name, ends in pipes.items()}, limits, began)
+    captured, flooded = capture(
+        watched, {name: ends[0] for name, ends in pipes.items()}, limits, began, (result_fd, control_fd)
+    )
     ended_alone = bool(select.select([watched], [], [], 0)[0])
     full = not ended_alone and not flooded and not can_fork()
     seconds = time.monotonic() - began
@@ -234,7 +241,7 @@ def report(value: object) -> None:
 
 
 def capture(
-    watched: int, readers: dict[str, int], limits: dict[str, Any], began: float
+    watched: int, readers: dict[str, int], limits: dict[str, Any], began: float, supervisor: tuple[int, int]
 ) -> tuple[dict[str, bytearray], bool]:
     """Read until the test has ended, its time is over, or it has written too much."""
     captured = {name: bytearray() for name in readers}
@@ -246,10 +253,16 @@ def capture(
         poll.register(fd, select.POLLIN)
         names[fd] = name
     deadline = began + limits["wall_seconds"]
+    asked = int(began * 1000) % 10**9 * 1000  # no answer to an earlier test's question is this one's
     while True:
         left = deadline - time.monotonic()
         if left <= 0:
-            return captured, False
+            asked += 1
+            more = ask_for_time(*supervisor, asked)
+            if more <= 0:
+                return captured, False
+            deadline = time.monotonic() + more
+            continue
         events = poll.poll(left * 1000)
         ended = False
         for fd, _ in events:
@@ -265,6 +278,17 @@ def capture(
                 return captured, True
         if ended:
             return captured, False
+
+
+def ask_for_time(result_fd: int, control_fd: int, number: int) -> float:
+    """The seconds that the test gets because others had its core; 0 when it gets none, or nobody answers."""
+    _send(result_fd, {"late": number})
+    while select.select([control_fd], [], [], ANSWER_SECONDS)[0]:
+        for line in os.read(control_fd, 4096).splitlines():  # lines are written whole
+            answered, more = line.split()
+            if int(answered) == number:
+                return float(more)
+    return 0.0
 
 
 def drain(fd: int, captured: bytearray, limit: int) -> None:

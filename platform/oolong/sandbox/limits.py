@@ -11,8 +11,10 @@ MEBIBYTE = 1024**2
 class Limits:
     """The first six hold for one test (a program is one test), `total_wall_seconds` for the whole sandbox."""
 
-    cpu_seconds: float = 6.0  # of one process; the kernel counts whole seconds, so it is rounded up
-    wall_seconds: float = 10.0
+    cpu_seconds: float = (
+        6.0  # of all processes together; the kernel counts whole seconds, so it is rounded up
+    )
+    wall_seconds: float = 10.0  # without the time in which others had the cores that it was ready to run on
     output_bytes: int = 64 * 1024  # of standard output, of standard error, and of a reported value, each
     memory_bytes: int = 512 * MEBIBYTE  # of all processes together
     processes: int = 32  # and threads, all together

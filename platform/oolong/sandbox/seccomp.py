@@ -18,7 +18,7 @@ ALLOWED: dict[str, int] = {
     # files and descriptors
     "read": 0, "write": 1, "open": 2, "close": 3, "stat": 4, "fstat": 5, "lstat": 6, "poll": 7, "lseek": 8,
     "pread64": 17, "pwrite64": 18, "readv": 19, "writev": 20, "access": 21, "pipe": 22, "select": 23, "dup": 32,
-    "dup2": 33, "sendfile": 40, "fcntl": 72, "flock": 73, "fsync": 74, "fdatasync": 75, "truncate": 76,
+    "dup2": 33, "sendfile": 40, "flock": 73, "fsync": 74, "fdatasync": 75, "truncate": 76,
     "ftruncate": 77, "getdents": 78, "getcwd": 79, "chdir": 80, "fchdir": 81, "rename": 82, "mkdir": 83,
     "rmdir": 84, "creat": 85, "link": 86, "unlink": 87, "symlink": 88, "readlink": 89, "chmod": 90, "fchmod": 91,
     "umask": 95, "utime": 132, "statfs": 137, "fstatfs": 138, "readahead": 187, "getxattr": 191, "lgetxattr": 192,
@@ -37,7 +37,7 @@ ALLOWED: dict[str, int] = {
     "rt_sigaction": 13, "rt_sigprocmask": 14, "rt_sigreturn": 15, "sched_yield": 24, "pause": 34, "nanosleep": 35,
     "getitimer": 36, "alarm": 37, "setitimer": 38, "getpid": 39, "fork": 57, "vfork": 58, "execve": 59, "exit": 60,
     "wait4": 61, "kill": 62, "uname": 63, "getrlimit": 97, "getrusage": 98, "sysinfo": 99, "times": 100,
-    "setpgid": 109, "getppid": 110, "getpgrp": 111, "setsid": 112, "getpgid": 121, "getsid": 124, "capget": 125,
+    "setpgid": 109, "getppid": 110, "getpgrp": 111, "getpgid": 121, "getsid": 124, "capget": 125,
     "rt_sigpending": 127, "rt_sigtimedwait": 128, "rt_sigqueueinfo": 129, "rt_sigsuspend": 130, "sigaltstack": 131,
     "getpriority": 140, "sched_getparam": 143, "sched_getscheduler": 145,
     "sched_get_priority_max": 146, "sched_get_priority_min": 147, "arch_prctl": 158, "setrlimit": 160,
@@ -58,6 +58,8 @@ ALLOWED: dict[str, int] = {
 
 # Allowed by their arguments only.
 IOCTL, CLONE, PRCTL, SOCKET, SOCKETPAIR, PRLIMIT64, SCHED_SETAFFINITY = 16, 56, 157, 41, 53, 302, 203
+FCNTL, SETSID = 72, 112
+F_SETPIPE_SZ = 1031
 AF_UNIX = 1
 CLONE_NEW_ANY = (
     0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000 | 0x80
@@ -109,6 +111,16 @@ def _no_new_namespace() -> list[bytes]:
     ]
 
 
+def _no_larger_pipe() -> list[bytes]:
+    """A pipe of 64 KiB is what a supervisor counts for one, where no control group does."""
+    return [
+        _instruction(LOAD, ARGUMENT_0 + 8),
+        _instruction(EQUAL, F_SETPIPE_SZ, 0, 1),
+        _instruction(GIVE, _refuse(errno.EPERM)),
+        _instruction(GIVE, ALLOW),
+    ]
+
+
 def program() -> bytes:
     """The filter, as bubblewrap's --seccomp reads it: an array of struct sock_filter."""
     conditional: dict[int, list[bytes]] = {
@@ -117,6 +129,9 @@ def program() -> bytes:
         CLONE: _no_new_namespace(),
         IOCTL: _second_argument_is_one_of(TERMINAL_QUESTIONS, errno.ENOTTY),
         PRCTL: _argument_is_one_of(PRCTLS, errno.EINVAL),
+        FCNTL: _no_larger_pipe(),
+        # The kernel deals time out by session where no control group bounds the cores: a program keeps to its one.
+        SETSID: [_instruction(GIVE, _refuse(errno.EPERM))],
         # Of itself only: what slows process 1 down slows every test that it forks later.
         PRLIMIT64: _argument_is_one_of((0,), errno.EPERM),
         SCHED_SETAFFINITY: _argument_is_one_of((0,), errno.EPERM),

@@ -22,6 +22,7 @@ from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import PublishedWeights
 from oolong.contracts.telemetry import Note
 from oolong.sandbox import examine
+from tests.support.isolation import require_isolation
 from tests.support.outboxes import written_lines
 from tests.support.ports import reserve_port
 from tests.support.waiting import eventually
@@ -378,8 +379,7 @@ async def test_an_uploaded_workflow_is_played_in_the_sandbox_and_leaves_no_proce
     harness: Harness, start: Callable[..., WorkerProcess], versions: Callable[[int], PublishedWeights]
 ) -> None:
     findings = examine(slots=1)
-    if findings.sandbox is None:
-        pytest.skip(f"no sandbox here: {findings.capabilities.message}; {findings.capabilities.command}")
+    require_isolation(findings.capabilities)
     harness.spec = run_spec(
         workflow={"function": "two-turns@1", "options": {"answer_with": "No."}},
         rollout={"max_new_tokens": 60, "engine_max_running_requests": 8, "max_concurrent_groups": 4},

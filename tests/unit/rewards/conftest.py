@@ -8,6 +8,7 @@ import pytest
 
 from gpu_agents.rewards.sandboxes import Sandboxes
 from oolong.sandbox import Findings, examine
+from tests.support.isolation import require_isolation
 
 
 @pytest.fixture(scope="session")
@@ -17,8 +18,7 @@ def findings() -> Findings:
 
 @pytest.fixture
 async def sandboxes(findings: Findings) -> AsyncIterator[Sandboxes]:
-    if findings.sandbox is None:
-        pytest.skip(f"no sandbox here: {findings.capabilities.message}; {findings.capabilities.command}")
+    require_isolation(findings.capabilities)
     made = Sandboxes.of(findings, slots=2)
     yield made
     await made.close()

@@ -12,6 +12,7 @@ from gpu_agents.rewards.code_rows import read_task
 from gpu_agents.rewards.code_tests import CodeTests, extract_code, program_of
 from gpu_agents.rewards.reward import Completion, NoScore, OptionsRefused, Score
 from gpu_agents.rewards.sandboxes import Sandboxes
+from oolong.sandbox import Outcome
 
 SUM = {"tests": [{"input": "1 2\n", "output": "3\n"}, {"input": "40 2\n", "output": "42\n"}]}
 ADD = {"function": "add", "tests": [{"arguments": [1, 2], "result": 3}, {"arguments": [-1, 1], "result": 0}]}
@@ -53,6 +54,26 @@ async def test_asserts_are_marked_weak_and_the_others_are_not(sandboxes: Sandbox
 
 async def test_the_share_of_tests_passed(sandboxes: Sandboxes) -> None:
     assert (await judge(sandboxes, "input(); print(3)", SUM, score="share")).value == 0.5
+
+
+async def test_no_output_is_kept_and_more_than_could_be_right_is_cut(sandboxes: Sandboxes) -> None:
+    """A completion that prints megabytes in each of many tests takes no memory of the service."""
+    outcomes: list[Outcome] = []
+    run = sandboxes.run
+
+    async def spied(*given: Any, **more: Any) -> Outcome:
+        outcomes.append(await run(*given, **more))
+        return outcomes[-1]
+
+    sandboxes.run = spied  # type: ignore[method-assign]
+    line = "7" * 99_999 + "\n"
+    tests = {"tests": [{"input": f"{n}\n", "output": line} for n in (1, 2, 60)]}
+    score = await judge(
+        sandboxes, f"for _ in range(int(input())): print('7' * {99_999})", tests, score="share"
+    )
+    assert score == Score(value=1 / 3, verdict="wrong_answer")
+    assert [test.status for test in outcomes[0].tests] == ["ok", "ok", "output_limit"]
+    assert not any(test.stdout or test.stderr or test.value for test in outcomes[0].tests)
 
 
 async def test_fifteen_tests_take_one_sandbox(sandboxes: Sandboxes) -> None:

@@ -17,6 +17,7 @@ from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rewards.user_function import UserFunction
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
 from oolong.sandbox import Capabilities, Findings, Sandbox, SandboxRefused
+from tests.support.isolation import require_isolation
 
 
 async def judge(sandboxes: Sandboxes, source: str, *, timeout_seconds: float = 60.0, **options: Any) -> Score:
@@ -167,8 +168,7 @@ async def test_without_a_sandbox_code_is_refused_with_the_command_and_scores_go_
 
 
 async def test_a_sandbox_that_breaks_by_itself_is_a_failure_of_the_sandbox(findings: Findings) -> None:
-    if findings.sandbox is None:
-        pytest.skip(f"no sandbox here: {findings.capabilities.message}; {findings.capabilities.command}")
+    require_isolation(findings.capabilities)
     parts = dataclasses.replace(findings.sandbox.parts, python=Path("/nowhere/python3"))
     broken = Sandbox(parts, findings.sandbox.means, slots=1)
     sandboxes = Sandboxes.of(Findings(capabilities=findings.capabilities, sandbox=broken), slots=1)

@@ -22,6 +22,7 @@ from oolong.contracts.lifecycle import EndReason, JobKind
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
 from oolong.contracts.run_spec import RunSpec
 from oolong.sandbox import Findings
+from tests.support.isolation import require_isolation
 from tests.support.ports import reserve_port
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "reward.md"
@@ -81,8 +82,7 @@ class RewardJob:
 
 @pytest.fixture
 async def example_job(tmp_path: Path, findings: Findings) -> AsyncIterator[RewardJob]:
-    if findings.sandbox is None:
-        pytest.skip(f"no sandbox here: {findings.capabilities.message}; {findings.capabilities.command}")
+    require_isolation(findings.capabilities)
     job = RewardJob(
         tmp_path, {"function": "closeness@1", "options": {"half_at": 5.0}, "timeout_seconds": 60}, example()
     )
@@ -125,8 +125,7 @@ async def test_the_example_of_the_how_to_scores_and_the_job_tells_what_it_did(ex
 async def test_a_function_that_cannot_score_ends_the_run_with_the_reason(
     tmp_path: Path, findings: Findings
 ) -> None:
-    if findings.sandbox is None:
-        pytest.skip(f"no sandbox here: {findings.capabilities.message}; {findings.capabilities.command}")
+    require_isolation(findings.capabilities)
     source = "def score(prompt, completion, answer):\n    return {}['missing']"
     job = RewardJob(tmp_path, {"function": "broken@1"}, source)
     try:

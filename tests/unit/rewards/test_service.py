@@ -198,7 +198,7 @@ class BrokenBoxes:
     def __init__(self, times: int) -> None:
         self.left = times
 
-    async def run(self, program: Program, limits: Limits) -> Outcome:
+    async def run(self, program: Program, limits: Limits, **_: Any) -> Outcome:
         self.left -= 1
         if self.left >= 0:
             raise SandboxFailed("bubblewrap made no sandbox")

@@ -44,7 +44,7 @@ def test_bubblewrap_must_make_a_user_namespace_and_never_goes_on_without() -> No
     place = Path("/nowhere")
     parts = Parts(bubblewrap=place, python=place, library=place, shared_objects=(), version="3.11")
     files = bubblewrap.Descriptors(
-        harness=3, seccomp=4, status=5, block=6, job=7, results=8, stdin=-1, stdout=-1
+        harness=3, seccomp=4, status=5, block=6, job=7, results=8, control=9, stdin=-1, stdout=-1
     )
     words = bubblewrap.command(parts, files, scratch_bytes=1, packages=(), socket=None)
     assert "--unshare-user" in words and "--unshare-net" in words

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from oolong.sandbox import Limits, Program, Sandbox, Status, Test, box, examine
+from oolong.sandbox import Limits, Program, Sandbox, Status, Test, examine, supervisor
+from tests.support.isolation import sandbox_or_skip
 from tests.support.waiting import wait_until
 
 LIMITS = Limits(cpu_seconds=30, wall_seconds=60, memory_bytes=128 * 1024**2, processes=8)
@@ -41,9 +42,7 @@ report(got)
 @pytest.fixture(scope="module")
 def sandbox() -> Sandbox:
     findings = examine(slots=1)
-    if findings.sandbox is None:
-        pytest.skip(f"no sandbox here: {findings.capabilities.message}; {findings.capabilities.command}")
-    return findings.sandbox
+    return sandbox_or_skip(findings)
 
 
 def test_a_program_runs_cut_off_from_the_machine(sandbox: Sandbox) -> None:
@@ -63,8 +62,8 @@ def test_tests_are_forked_in_one_sandbox_and_a_flood_is_stopped(sandbox: Sandbox
 def test_a_sandbox_that_was_made_while_this_process_stood_still_is_one(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(box, "START_SECONDS", 0.0)  # over before its first look
-    monkeypatch.setattr(box, "LOOK_SECONDS", 60.0)
+    monkeypatch.setattr(supervisor, "START_SECONDS", 0.0)  # over before its first look
+    monkeypatch.setattr(supervisor, "LOOK_SECONDS", 60.0)
     assert sandbox.run(Program(source="report(1)"), LIMITS).only.value == b"1"
 
 
@@ -109,8 +108,8 @@ def test_bubblewrap_that_ends_before_it_has_made_its_sandbox_leaves_no_child_beh
     frozen: Frozen, killed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frozen.killed = killed
-    monkeypatch.setattr(box, "START_SECONDS", 60.0 if killed else 0.0)
-    monkeypatch.setattr(box, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(supervisor, "START_SECONDS", 60.0 if killed else 0.0)
+    monkeypatch.setattr(supervisor, "LOOK_SECONDS", 0.0)
     outcome = frozen.run(Program(source="pass"), LIMITS)
     assert outcome.only.status is Status.SANDBOX_ERROR
     assert ("it ended with -9" if killed else "did not make a sandbox within 0 s") in outcome.error
@@ -119,7 +118,7 @@ def test_bubblewrap_that_ends_before_it_has_made_its_sandbox_leaves_no_child_beh
     assert gone.poll(60_000), "the child is alive"
 
 
-def test_a_service_that_may_leave_no_core_file_has_sandboxes_too() -> None:
+def test_a_service_that_may_leave_no_core_file_has_sandboxes_too(sandbox: Sandbox) -> None:
     """Its hard limit is 0, as under systemd's LimitCORE=0, and cannot be raised."""
     program = """
 import resource

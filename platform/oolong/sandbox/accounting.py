@@ -1,0 +1,127 @@
+"""Time of one sandbox: what its tests used of the cores, and what other programs took from them.
+
+A test has a bound of CPU time, which all its processes share, and one of wall time. Wall time in which a test was ready
+to run and had no core does not count: the test gets it back, and where it cannot, the sandbox has failed, not the test.
+A program cannot bring that about by itself (see `resource_usage.starved_seconds`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+
+from oolong.sandbox import cgroups, resource_usage
+from oolong.sandbox.limits import Limits
+
+CPU_GRACE_SECONDS = (
+    0.5  # beyond the kernel's own bound of one process, which ends one test and not the sandbox
+)
+STARVED_SHARE = 0.1  # of a bound: less than this is not given back
+MOST_EXTENSION = (
+    2.0  # times the bound of a test, or so many seconds if that is more; of the whole, once its bound
+)
+MOST_EXTENSION_SECONDS = 20.0
+LOOK_SECONDS = 0.25  # between two looks, at least
+LOOKS = 40  # during one test that lasts as long as it may
+
+
+class Accounting:
+    """Call `begin` once, `begin_test` before each test, `look` from time to time."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._pid = 0
+        self._group: cgroups.Group | None = None
+        self._cpu_seconds = 0.0  # of the whole sandbox, as far as it was seen
+        self._cpu_before = 0.0  # of it, before the test at hand
+        self._first_before: resource_usage.Scheduling | None = None  # of process 1, which outlives the tests
+        self._looked_at = 0.0
+        self._test_began = time.monotonic()
+        self._extension = 0.0  # of the test at hand
+        self._extensions = 0.0  # of all tests
+        self._starved = 0.0  # the test at hand, by now
+        self._starved_before = 0.0  # the tests before it
+
+    def begin(self, pid: int, group: cgroups.Group | None) -> None:
+        self._pid, self._group = pid, group
+
+    def begin_test(self) -> None:
+        self._starved_before += self._starved
+        self._starved = self._extension = 0.0
+        self._test_began = time.monotonic()
+        self.count_cpu()
+        self._cpu_before = self._cpu_seconds
+        self._first_before = None
+
+    @property
+    def test_seconds(self) -> float:
+        return time.monotonic() - self._test_began
+
+    @property
+    def test_deadline(self) -> float:
+        return self._test_began + self._limits.wall_seconds + self._extension
+
+    def count_cpu(self) -> None:
+        """Where no group counts, from /proc: without those that ended and that nobody waited for."""
+        counted = self._group.cpu_seconds() if self._group is not None else None
+        if counted is None and self._pid:
+            counted = resource_usage.usage_of(self._pid).cpu_seconds
+        self._cpu_seconds = max(self._cpu_seconds, counted or 0.0)
+
+    def look(self, *, at_once: bool = False) -> None:
+        """See what the test has used and missed by now, if the last look was a while ago."""
+        now = time.monotonic()
+        if now - self._looked_at < LOOK_SECONDS and not at_once:
+            return
+        self._looked_at = now
+        threads = resource_usage.scheduling_of(self._pid)
+        self.count_cpu()
+        first = threads.pop(self._pid, None)
+        if first is not None:
+            before = self._first_before = self._first_before or first
+            threads[self._pid] = resource_usage.Scheduling(
+                first.ran_seconds - before.ran_seconds, first.waited_seconds - before.waited_seconds
+            )
+        starved = resource_usage.starved_seconds(threads, self._cpu_seconds - self._cpu_before)
+        self._starved = min(max(self._starved, starved), self.test_seconds)
+
+    def look_seconds(self) -> float:
+        """Until the next look: tests of days are not looked at four times a second, and no bound of CPU time is passed
+        before all cores could have used it up."""
+        until_over = (self._cpu_limit - self._cpu_seconds + self._cpu_before) / (os.cpu_count() or 1)
+        return max(LOOK_SECONDS, min(self._limits.wall_seconds / LOOKS, until_over))
+
+    def cpu_is_over(self, counted_inside: float = 0.0) -> bool:
+        return max(self._cpu_seconds - self._cpu_before, counted_inside) > self._cpu_limit
+
+    def more_seconds(self) -> float:
+        """What the test at hand gets beyond its time; it is noted as given."""
+        owed = self._starved - self._extension
+        if self.cpu_is_over() or owed < STARVED_SHARE * self._limits.wall_seconds:
+            return 0.0
+        room = min(
+            max(MOST_EXTENSION * self._limits.wall_seconds, MOST_EXTENSION_SECONDS) - self._extension,
+            self._limits.total_wall_seconds - self._extensions,
+        )
+        more = max(0.0, min(owed, room))
+        self._extension += more
+        self._extensions += more
+        return more
+
+    def was_starved(self, *, total: bool) -> bool:
+        """Whether others took so much of its time that its being over says nothing about the test, or about all."""
+        if total:
+            lost = self._starved_before + self._starved - self._extensions
+            return lost >= STARVED_SHARE * self._limits.total_wall_seconds
+        return self._starved - self._extension >= STARVED_SHARE * self._limits.wall_seconds
+
+    def starved_message(self) -> str:
+        return (
+            f"other programs of this machine had the cores for {self._starved_before + self._starved:.1f} s in which a "
+            "test was ready to run, so that its time limit decides nothing"
+        )
+
+    @property
+    def _cpu_limit(self) -> float:
+        return math.ceil(self._limits.cpu_seconds) + CPU_GRACE_SECONDS

@@ -1,0 +1,387 @@
+"""Runs one bubblewrap from its start to its end, and leaves nothing of it alive."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import marshal
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import IO, Any, Protocol
+
+from oolong.sandbox import cgroups, resource_usage
+from oolong.sandbox.accounting import Accounting
+from oolong.sandbox.limits import MEBIBYTE, Limits
+from oolong.sandbox.means import Means
+from oolong.sandbox.outcome import Status, TestOutcome
+from oolong.sandbox.program import Program
+from oolong.sandbox.run_files import RunFiles, read_some, readable
+
+START_SECONDS = 20.0
+LOOK_SECONDS = 1.0  # at least, for what may have come while this process stood still
+END_SECONDS = 10.0
+GRACE_SECONDS = 2.0  # for the processes of a test to be killed and its record to arrive
+WATCH_SECONDS = 0.02  # between two looks at bounds that no kernel holds
+ADDRESS_HEADROOM_BYTES = 512 * MEBIBYTE  # of one process, beyond its share of memory: libraries, arenas
+
+Take = Callable[[int, TestOutcome], TestOutcome]
+
+
+class Service(Protocol):
+    """What starts bubblewraps: `box.Sandbox`."""
+
+    @property
+    def means(self) -> Means: ...
+
+    @property
+    def filter(self) -> bytes | None: ...
+
+    @property
+    def harness(self) -> bytes: ...
+
+    def start(
+        self, program: Program, limits: Limits, slot: int, files: RunFiles
+    ) -> subprocess.Popen[bytes]: ...
+
+
+class SandboxProcess:
+    """One bubblewrap. After `run`: `tests`, as many as it came to, and `error`, which is the sandbox's own."""
+
+    def __init__(
+        self,
+        service: Service,
+        program: Program,
+        limits: Limits,
+        slot: int,
+        files: tuple[IO[bytes] | None, IO[bytes] | None],
+        *,
+        stop: threading.Event | None,
+        deadline: float,
+        take: Callable[[TestOutcome], TestOutcome],
+    ) -> None:
+        self._service = service
+        self._program = program
+        self._limits = limits
+        self._slot = slot
+        self._stdin, self._stdout = files
+        self._stop = stop
+        self.deadline = deadline  # moves on by the time that other programs took
+        self._take = take
+        self._buffer = bytearray()
+        self._header: dict[str, Any] | None = None  # of the record whose bytes are still to come
+        self._ready = False
+        self._ended = False
+        self._blame: Status | None = None  # why the supervisor killed it
+        self._oom_kills = 0
+        self._group: cgroups.Group | None = None
+        self._accounting = Accounting(limits)
+        self.tests: list[TestOutcome] = []
+        self.error = ""
+        self.peak_memory_bytes: int | None = None
+
+    def run(self) -> None:
+        try:
+            files = RunFiles(
+                harness=self._service.harness,
+                seccomp_filter=self._service.filter,
+                job=self._job(),
+                stdin=self._stdin,
+                stdout=self._stdout,
+            )
+        except OSError as error:  # too many open files
+            self.error = f"{type(error).__name__}: {error}"
+            return
+        try:
+            process = self._service.start(self._program, self._limits, self._slot, files)
+            try:
+                files.close_theirs()
+                self._run_started(process, files)
+            finally:
+                killed_by_others = _end(process)
+            if not self._ready and not self.error:
+                said = read_some(files.messages_out) or f"it ended with {process.returncode}"
+                self.error = f"the sandbox did not start: {said}"
+            elif killed_by_others and not self._ended:
+                self.error = "bubblewrap was killed, and not by this service"
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            # A child that dies as it is taken up has said why; the number that is nobody's any more says nothing.
+            said = read_some(files.messages_out)
+            self.error = self.error or said or f"{type(error).__name__}: {error}"
+        finally:
+            files.close()
+            self._settle()
+
+    def _run_started(self, process: subprocess.Popen[bytes], files: RunFiles) -> None:
+        pid = self._pid_of_child(files)
+        if pid is None:
+            return
+        try:
+            child = os.pidfd_open(pid)  # it waits at the block descriptor: the number cannot be another's yet
+        except ProcessLookupError:  # it did not get that far
+            return
+        try:
+            groups = self._service.means.groups
+            if groups is not None:
+                # One process of its own beside those asked for: the first one inside.
+                self._group = groups.new(
+                    memory_bytes=self._limits.memory_bytes, processes=self._limits.processes + 1
+                )
+                self._group.add(pid)
+            self._accounting.begin(pid, self._group)
+            os.write(files.block_in, b"x")
+            self._follow(pid, files)
+        finally:
+            # Process 1 of a pid namespace: when it is gone, every other one is.
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                signal.pidfd_send_signal(child, signal.SIGKILL)
+            readable(child, END_SECONDS)
+            os.close(child)
+            _wait_for(process)  # which reaps its child first: killed before that, it would leave a zombie
+            if self._group is not None:
+                self._oom_seen()
+                self.peak_memory_bytes = self._group.peak_memory_bytes()
+                self._group.remove()
+
+    def _pid_of_child(self, files: RunFiles) -> int | None:
+        text = b""
+        deadline = time.monotonic() + START_SECONDS
+        while b"\n" not in text:
+            if not readable(files.status_out, max(LOOK_SECONDS, deadline - time.monotonic())):
+                self.error = f"bubblewrap did not make a sandbox within {START_SECONDS:g} s"
+                return None
+            data = os.read(files.status_out, 4096)
+            if not data:  # bubblewrap has ended, and has said why
+                return None
+            text += data
+        pid: int = json.loads(text.splitlines()[0])["child-pid"]
+        return pid
+
+    def _job(self) -> bytes:
+        limits = vars(self._limits) | {
+            "bound_processes": self._service.means.kernel_bounds_processes,
+            "address_bytes": self._limits.memory_bytes + ADDRESS_HEADROOM_BYTES,
+        }
+        job = {
+            "source": self._program.source,
+            "common": self._program.common,
+            "imports": [*self._program.imports, *(["json"] if "report" in self._program.source else [])],
+            "packages": [f"/packages/{number}" for number in range(len(self._program.packages))],
+            "files": dict(self._program.files),
+            "tests": [
+                {
+                    "payload": test.payload,
+                    "stdin": test.stdin,
+                    "output_bytes": min(test.output_bytes or self._limits.output_bytes, self._limits.output_bytes),
+                }
+                for test in self._program.tests
+            ],
+            "limits": limits,
+        }  # fmt: skip
+        return marshal.dumps(job)
+
+    # --- while it runs --------------------------------------------------------------------------------------------
+
+    def _follow(self, pid: int, files: RunFiles) -> None:
+        """Read records until the end; kill when a bound is passed that the inside cannot hold itself."""
+        poll = select.poll()
+        poll.register(files.results_out, select.POLLIN)
+        self._accounting.begin_test()
+        scratch: int | None = None
+        look_at = 0.0
+        try:
+            while not self._ended:
+                now = time.monotonic()
+                left = min(self.deadline, self._hard_limit()) - now
+                if left <= 0:
+                    self._over_time()
+                    return
+                if self._stop is not None and self._stop.is_set():
+                    self._blame = Status.NOT_RUN
+                    return
+                until_look = max(0.0, look_at - now) if self._ready else LOOK_SECONDS
+                if poll.poll(min(left, until_look, self._most_wait()) * 1000):
+                    data = os.read(files.results_out, 262144)
+                    if not data:
+                        return
+                    self._buffer += data
+                    self._take_records(files)
+                if self._ready and time.monotonic() >= look_at:
+                    if scratch is None and self._is_watched:
+                        scratch = _open_scratch(pid)
+                    self._blame = self._passed_bound(pid, scratch)
+                    if self._blame is not None:
+                        return
+                    look_at = time.monotonic() + self._look_seconds()
+        finally:
+            if scratch is not None:
+                os.close(scratch)
+
+    @property
+    def _is_watched(self) -> bool:
+        """Whether memory or processes are bounded by looking, for want of something better."""
+        means = self._service.means
+        return means.groups is None or not means.kernel_bounds_processes
+
+    def _look_seconds(self) -> float:
+        return WATCH_SECONDS if self._is_watched else self._accounting.look_seconds()
+
+    def _most_wait(self) -> float:
+        return 0.2 if self._stop is not None else 60.0
+
+    def _hard_limit(self) -> float:
+        """When the inside should have ended the test by itself."""
+        more = GRACE_SECONDS + START_SECONDS * (not self._ready)
+        return self._accounting.test_deadline + more
+
+    def _over_time(self) -> None:
+        """The time of the test or of all is over: theirs, unless others took it."""
+        self._accounting.look(at_once=True)
+        if self._accounting.was_starved(total=time.monotonic() >= self.deadline):
+            self.error = self._accounting.starved_message()
+        self._blame = Status.WALL_LIMIT
+
+    def _passed_bound(self, pid: int, scratch: int | None) -> Status | None:
+        self._accounting.look()
+        if self._oom_seen():
+            return Status.MEMORY_LIMIT
+        if self._accounting.cpu_is_over():
+            return Status.CPU_LIMIT
+        if not self._is_watched:
+            return None
+        usage = resource_usage.usage_of(pid)
+        kept = (
+            resource_usage.scratch_use(scratch)
+            if scratch is not None
+            else resource_usage.Scratch(bytes=0, files=0)
+        )
+        limit = self._limits.memory_bytes
+        if (
+            self._group is None
+            and usage.memory_bytes + kept.bytes > limit
+            and resource_usage.shared_out_memory_bytes(pid) + kept.bytes > limit
+        ):
+            return Status.MEMORY_LIMIT
+        if kept.files > self._limits.scratch_files:
+            return Status.OUTPUT_LIMIT
+        if usage.processes > self._limits.processes + 1:
+            return Status.PROCESS_LIMIT
+        return None
+
+    def _take_records(self, files: RunFiles) -> None:
+        while True:
+            if self._header is None:
+                end = self._buffer.find(b"\n")
+                if end < 0:
+                    return
+                self._header = json.loads(self._buffer[:end])
+                del self._buffer[: end + 1]
+            record = self._header
+            assert record is not None
+            sizes = [int(record.get(name, 0)) for name in ("stdout", "stderr", "value")]
+            if len(self._buffer) < sum(sizes):
+                return
+            data = bytes(self._buffer[: sum(sizes)])
+            del self._buffer[: sum(sizes)]
+            self._header = None
+            if "ready" in record:
+                self._ready = True
+                self._accounting.begin_test()
+            elif "late" in record:
+                self._answer_late_test(files, int(record["late"]))
+            elif "end" in record:
+                self._ended = True
+            elif "error" in record:
+                self.error = str(record["error"])
+                self._ended = True
+            elif not self.error:
+                self._take_test(record, data, sizes)
+
+    def _answer_late_test(self, files: RunFiles, question: int) -> None:
+        """The inside asks whether a test whose time is over may go on."""
+        self._accounting.look(at_once=True)
+        more = self._accounting.more_seconds()
+        if more:
+            self.deadline += more
+        elif self._accounting.was_starved(total=False):
+            self.error = self._accounting.starved_message()
+        os.write(files.control_in, f"{question} {more:.3f}\n".encode())
+
+    def _take_test(self, record: dict[str, Any], data: bytes, sizes: Sequence[int]) -> None:
+        stdout, stderr, value = sizes
+        status = Status(record["status"])
+        self._accounting.count_cpu()
+        if self._oom_seen():
+            status = Status.MEMORY_LIMIT
+        elif self._accounting.cpu_is_over(record["cpu_seconds"]):  # many processes, each within its own limit
+            status = Status.CPU_LIMIT
+        self._accounting.begin_test()
+        outcome = TestOutcome(
+            status=status,
+            exit_code=record["exit"],
+            stdout=data[:stdout],
+            stderr=data[stdout : stdout + stderr],
+            value=data[stdout + stderr :] if value else None,
+            seconds=record["seconds"],
+            cpu_seconds=record["cpu_seconds"],
+        )
+        self.tests.append(self._take(outcome))
+
+    def _oom_seen(self) -> bool:
+        """Whether the kernel killed for memory since the last question."""
+        if self._group is None:
+            return False
+        kills = self._group.oom_kills()
+        new = kills > self._oom_kills
+        self._oom_kills = kills
+        if new and not self._ended:
+            self._blame = Status.MEMORY_LIMIT
+        return new
+
+    def _settle(self) -> None:
+        """A sandbox that was ready and broke did so by its program: the test at hand is blamed."""
+        if self.error or not self._ready or self._ended or len(self.tests) == len(self._program.tests):
+            return
+        if is_over(self.tests, self._limits):
+            return
+        blame = self._blame or Status.KILLED
+        if blame is not Status.NOT_RUN:
+            self.tests.append(TestOutcome(status=blame, seconds=self._accounting.test_seconds))
+
+
+def is_over(done: Sequence[TestOutcome], limits: Limits) -> bool:
+    return limits.stop_at_first_failure and any(test.status != Status.OK for test in done)
+
+
+def _open_scratch(pid: int) -> int | None:
+    try:
+        return os.open(f"/proc/{pid}/root/tmp", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # it has ended, or this service may not look
+        return None
+
+
+def _end(process: subprocess.Popen[bytes]) -> bool:
+    """Kill bubblewrap, and with it the child that it made and has not set free yet. Whether others had killed it.
+
+    That one waits for a word of bubblewrap's, and would wait for ever: it dies with bubblewrap only later. It belongs
+    to bubblewrap's process group until it may go on at the block descriptor, which happens when `SandboxProcess` holds
+    it. The group's number is nobody else's before bubblewrap is reaped, so the kill comes first, and also for a
+    bubblewrap that somebody else has killed.
+    """
+    before = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=END_SECONDS)
+    return before is not None and before.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
+
+
+def _wait_for(process: subprocess.Popen[bytes]) -> None:
+    """Until it has ended, without reaping it."""
+    watched = os.pidfd_open(process.pid)
+    try:
+        readable(watched, END_SECONDS)
+    finally:
+        os.close(watched)

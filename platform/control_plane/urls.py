@@ -8,12 +8,16 @@ from control_plane.common.dashboard import dashboard
 from control_plane.common.errors import not_found_view, server_error_view
 from control_plane.common.health import healthz, readyz
 from control_plane.common.metrics import metrics_view
+from control_plane.operation import client_api
 
 _open = {"permission_classes": [AllowAny], "authentication_classes": []}
 
 api: list[URLPattern | URLResolver] = [
     path("openapi.json", SpectacularJSONAPIView.as_view(**_open), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="schema", **_open)),
+    path("client", client_api.ClientPackageView.as_view()),
+    path("client/requirements.txt", client_api.ClientRequirementsView.as_view()),
+    path("client/<str:filename>", client_api.ClientWheelView.as_view()),
     path("", include("control_plane.accounts.urls")),
     path("", include("control_plane.webhooks.urls")),
     path("", include("control_plane.catalog.urls")),

@@ -7,6 +7,7 @@ resume      go on after the checkpoint it is handed
 end         completed (default) | died (exit 3, no verdict) | deaf (ignores SIGTERM)
 tells       print this variable in two pieces, say it in a note and in the verdict, and its SHA-256 in the file `told`
 stray       leave a daemon behind
+evaluation  scores of the prompts of a closing evaluation, a digit 0 or 1 each: "1101"
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
+
 from oolong.contracts.attempt import JobResult, read_attempt, read_job, write_result
+from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores, prompt_keys
 from oolong.contracts.lifecycle import EndReason
-from oolong.contracts.telemetry import CheckpointLine, Note, Outbox, Points
+from oolong.contracts.telemetry import CheckpointLine, Document, Note, Outbox, Points
 
 
 def main() -> int:
@@ -62,12 +66,25 @@ def main() -> int:
         x += 1
         outbox.write(Points(axis="step", x=x, values={"reward/mean": x / 1000}))
         if x == points or (plan.get("checkpoint") and x % plan["checkpoint"] == 0):
+            if x == points and "evaluation" in plan:
+                evaluate(outbox, plan["evaluation"], version=x)
             commit(outbox, attempt.checkpoints_directory, x, final=x == points)
     if plan.get("end") == "died":
         return 3
     reason = EndReason.STOPPED_BY_USER if stopped else EndReason.COMPLETED
     write_result(options.job, JobResult(reason=reason, message=f"told {told}" if "tells" in plan else ""))
     return 0
+
+
+def evaluate(outbox: Outbox, digits: str, *, version: int) -> None:
+    """What the controller of a real run writes: the mean as a metric, and the scores by prompt as a document."""
+    scores = [float(digit) for digit in digits]
+    outbox.write(Points(axis="step", x=version, values={"eval/accuracy": sum(scores) / len(scores)}))
+    keys = prompt_keys((f"prompt {number}", "") for number in range(len(scores)))
+    by_prompt = PromptScores(
+        label="end", version=version, success_score=1.0, samples=0, prompts=keys, right=scores, greedy=scores
+    )
+    outbox.write(Document(name=PROMPT_SCORES, value=msgspec.to_builtins(by_prompt)))
 
 
 def leave_a_daemon(told: Path) -> None:

@@ -13,6 +13,9 @@ from math import prod, sqrt
 
 import msgspec
 
+from oolong.contracts.evaluation import MOST_PROMPTS, PromptScores, prompt_keys
+from oolong.contracts.rollout import EvaluationPrompt
+
 Z = 1.959964  # 97.5 % of the normal distribution
 RESAMPLES = 1000
 
@@ -82,6 +85,36 @@ def score_evaluation(
         seconds=seconds,
         accuracy=accuracy.value,
         accuracy_interval=(accuracy.low, accuracy.high),
+    )
+
+
+def score_prompts(
+    *,
+    label: str,
+    version: int,
+    prompts: Sequence[EvaluationPrompt],
+    greedy: Sequence[float],
+    sampled: Sequence[Sequence[float]],
+    success_score: float,
+) -> PromptScores | None:
+    """The same scores by prompt, for comparisons; None when there are too many prompts for one document."""
+    if len(prompts) > MOST_PROMPTS:
+        return None
+    samples = min((len(scores) for scores in sampled), default=0)
+    right = (
+        [float(score >= success_score) for score in greedy]
+        if greedy
+        else [_successes(scores, success_score) / samples for scores in sampled]
+    )
+    return PromptScores(
+        label=label,
+        version=version,
+        success_score=success_score,
+        samples=samples,
+        prompts=prompt_keys((prompt.prompt, prompt.answer) for prompt in prompts),
+        right=right,
+        greedy=list(greedy),
+        sampled=[sum(scores) / len(scores) for scores in sampled] if samples else [],
     )
 
 

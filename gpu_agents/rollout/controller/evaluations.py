@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores, score_evaluation
+from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores, score_evaluation, score_prompts
 from gpu_agents.rollout.controller.evaluators import Evaluators
+from oolong.contracts.evaluation import PromptScores
 from oolong.contracts.rollout import (
     EvaluationFailure,
     EvaluationPrompt,
@@ -55,6 +56,7 @@ class Evaluations:
         self.pending: EvaluationTask | None = None
         self.failure: EvaluationFailure | None = None  # of the one that was given up last
         self.texts: list[SampledText] = []  # of one that was texts_only
+        self.by_prompt: PromptScores | None = None  # of the newest finished one
         self.evaluators = Evaluators()
         self._failures = 0  # of the pending one
         self._worker_id = ""
@@ -153,6 +155,14 @@ class Evaluations:
             mean_tokens=result.mean_tokens,
             truncated_share=result.truncated_share,
             seconds=result.seconds,
+        )
+        self.by_prompt = score_prompts(
+            label=task.label,
+            version=task.version,
+            prompts=task.prompts,
+            greedy=result.greedy_scores,
+            sampled=result.sampled_scores,
+            success_score=self.plan.success_score,
         )
         self.scores[task.label] = scores
         self.texts = result.texts

@@ -225,7 +225,7 @@ class ControllerServer:
             log.info("evaluation %s: %s", label, scores)
             plan = self.controller.evaluations.plan
             if plan is not None and not plan.texts_only:
-                self._telemetry.evaluation(scores)
+                self._telemetry.evaluation(scores, self.controller.evaluations.by_prompt)
         self._notify()
         return wire.Done()
 

@@ -23,6 +23,7 @@ from gpu_agents.rollout.controller.consumption import (
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
 from gpu_agents.rollout.controller.ledger import DropReason
+from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores
 from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.telemetry import (
     ENVIRONMENT,
@@ -96,9 +97,11 @@ class ControllerTelemetry:
         for sample in sample_trajectories(batch.groups):
             self._outbox.write(self._line(batch.version, sample))
 
-    def evaluation(self, scores: EvaluationScores) -> None:
+    def evaluation(self, scores: EvaluationScores, by_prompt: PromptScores | None) -> None:
         values = evaluation_values(scores)
         self._outbox.write(Points(axis="step", x=scores.version, values=values))
+        if by_prompt is not None:
+            self._outbox.write(Document(name=PROMPT_SCORES, value=msgspec.to_builtins(by_prompt)))
 
     def note(self, kind: str, message: str) -> None:
         self._outbox.write(Note(kind=kind, message=message))

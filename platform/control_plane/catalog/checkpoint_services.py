@@ -38,14 +38,16 @@ def set_alias(
     *,
     protected: bool | None = None,
     expected: str | None = None,
+    force: bool = False,
     pass_gate: Judge,
     now: datetime,
 ) -> CheckpointAlias:
     """Let a name mean this checkpoint. It moves; the move is written down, with the evidence where it has a gate.
 
-    403 when the alias is or becomes protected and the caller may not; 409 when its gate is not passed and the caller
-    may not move it without, when `expected` was given and the alias means another checkpoint by now, or when the
-    checkpoint's bytes are gone.
+    With `force` a gate that is not passed is overridden, and an audit entry of its own says so. 403 when the alias is
+    or becomes protected, or `force` is given, and the caller lacks checkpoints:admin; 409 when its gate is not
+    passed, when `expected` was given and the alias means another checkpoint by now, or when the checkpoint's bytes
+    are gone.
     """
     if name == "latest":
         message = "latest always means a run's newest checkpoint; give the alias another name"
@@ -62,11 +64,12 @@ def set_alias(
             raise conflict("alias_moved", f"{name!r} means {before or 'nothing'} by now, not {expected}")
         becomes = protected if protected is not None else bool(alias and alias.protected)
         gate = AliasGate.objects.select_for_update().filter(project=caller.project, alias=name).first()
-        may_anyway = "checkpoints:admin" in caller.scopes
+        if force:
+            _need_admin(caller, name, "passing over its gate with force")
         protection_changes = becomes != bool(alias and alias.protected)
         if protection_changes or (gate is None and becomes):
             _need_admin(caller, name)
-        evidence = _evidence(gate, held, pass_gate, may_anyway=may_anyway) if gate is not None else None
+        evidence = _evidence(caller, gate, held, pass_gate, force=force) if gate is not None else None
         if alias is None:
             alias = CheckpointAlias(project=caller.project, name=name)
         alias.checkpoint, alias.protected, alias.updated_by, alias.updated_at = (
@@ -81,6 +84,12 @@ def set_alias(
             caller, "checkpoint_alias", f"{name} → {held.run_name} step {held.step} ({held.pk})", now=now,
             data={"alias": name, "from": before, "to": held.pk, "protected": becomes, "evidence": evidence},
         )  # fmt: skip
+        if evidence is not None and not evidence["passed"]:
+            note_project(
+                caller, "checkpoint_gate_overridden",
+                f"{caller.user.username} moved {name} to {held.pk} with force: {evidence['refusal']}", now=now,
+                data={"alias": name, "from": before, "to": held.pk, "refusal": evidence["refusal"]},
+            )  # fmt: skip
         shown = {"id": held.pk, "run_id": held.run_id, "run_name": held.run_name, "step": held.step}
         told = {"alias": name, "from": before, "checkpoint": shown, "by": caller.user.username}
         outbox.emit(caller.project.pk, "checkpoint.promoted", told, now=now)
@@ -104,15 +113,17 @@ def delete_alias(caller: Caller, name: str, *, now: datetime) -> None:
 
 
 def _evidence(
-    gate: AliasGate, checkpoint: Checkpoint, pass_gate: Judge, *, may_anyway: bool
+    caller: Caller, gate: AliasGate, checkpoint: Checkpoint, pass_gate: Judge, *, force: bool
 ) -> dict[str, Any]:
-    """Of the passed gate; whose role moves the alias anyway leaves what the gate had to say against it."""
+    """Of the passed gate; with `force` of one that is not, what it had to say against the move."""
     try:
         return pass_gate(gate, checkpoint)
     except Problem as refusal:
-        if not may_anyway:
-            raise
-        return {"passed": False, "by_role": True, "refusal": refusal.detail}
+        if force:
+            return {"passed": False, "by_role": True, "refusal": refusal.detail}
+        if "checkpoints:admin" in caller.scopes:
+            refusal.detail += ". Your role may override the gate: force (--force); the audit log records it"
+        raise
 
 
 def set_gate(
@@ -243,12 +254,12 @@ def _candidates(project: Project, needs: Needs, *, among: Collection[str] | None
     return candidates
 
 
-def _need_admin(caller: Caller, name: str) -> None:
+def _need_admin(caller: Caller, name: str, what: str = "moving it") -> None:
     if "checkpoints:admin" not in caller.scopes:
         raise Problem(
             403,
             "missing_scope",
-            f"the alias {name!r} is protected; moving it needs the scope checkpoints:admin",
+            f"the alias {name!r} is protected; {what} needs the scope checkpoints:admin",
         )
 
 

@@ -37,6 +37,10 @@ class AliasChangeSerializer(StrictSerializer):
         required=False, allow_null=True, default=None, max_length=60,
         help_text="id of the checkpoint that the alias must mean now; refused when it moved",
     )  # fmt: skip
+    force = serializers.BooleanField(
+        required=False, default=False,
+        help_text="move the alias although its gate is not passed; needs checkpoints:admin, and the audit log says so",
+    )  # fmt: skip
 
 
 class GateChangeSerializer(StrictSerializer):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.exceptions import TyperException
 
+from oolong import __version__
 from oolong.cli import (
     audit,
     checkpoints,
@@ -83,8 +84,18 @@ NAMED_FILE_FAULTS = (
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"oolong {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="print the version and exit", is_eager=True, callback=_print_version),
+    ] = False,
     profile: Annotated[
         str | None, typer.Option(help="a profile that `oolong login` keeps", envvar="OOLONG_PROFILE")
     ] = None,

@@ -10,9 +10,10 @@ from typer.exceptions import TyperException
 
 from oolong.cli import gates
 from oolong.cli.chat import chat
+from oolong.cli.exit_codes import ExitCode
 from oolong.cli.output import JsonOption, byte_progress, notes, show_fields, show_json, show_table
 from oolong.client import Client
-from oolong.client.models import RetentionPlan
+from oolong.client.models import Checkpoint, RetentionPlan
 
 app = typer.Typer(no_args_is_help=True, help="Checkpoints that runs leave behind.")
 app.add_typer(gates.app, name="gate")
@@ -86,15 +87,51 @@ def promote(
         bool | None,
         typer.Option("--protected/--not-protected", help="whether moving it needs checkpoints:admin"),
     ] = None,
+    trained_by: Annotated[
+        str | None, typer.Option(help="exit 6 unless this run (run_…) left the checkpoint")
+    ] = None,
+    trained_on: Annotated[
+        str | None, typer.Option(help="exit 6 unless its run trained on this dataset version (dsv_…)")
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="override the alias's gate; needs checkpoints:admin and is audited"),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Let an alias mean this checkpoint; it moves when it meant another."""
+    """Let an alias mean this checkpoint; it moves when it meant another. Exits 6 when its gate is not passed."""
     with Client() as client:
-        moved = client.checkpoints.promote(checkpoint, alias, protected=protected)
+        found = client.checkpoints.resolve(checkpoint)
+        _require_lineage(client, found, trained_by=trained_by, trained_on=trained_on)
+        # By its id: a reference such as run_…@latest may mean a newer one a moment later.
+        moved = client.checkpoints.promote(found.id, alias, protected=protected, force=force)
+    if moved.evidence is not None and not moved.evidence.get("passed"):
+        notes.print(
+            f"warning: {alias} was moved although its gate is not passed: {moved.evidence.get('refusal', '')}",
+            markup=False,
+        )
     if json:
         show_json(moved)
         return
     print(f"{moved.name} → {moved.checkpoint.run.name} step {moved.checkpoint.step} ({moved.checkpoint.id})")
+
+
+def _require_lineage(
+    client: Client, checkpoint: Checkpoint, *, trained_by: str | None, trained_on: str | None
+) -> None:
+    """Exit 6 when the checkpoint is not of this run, or its run trained on another dataset version."""
+    faults = []
+    if trained_by is not None and checkpoint.run.id != trained_by:
+        faults.append(f"{checkpoint.id} was left by run {checkpoint.run.id}, not by {trained_by}")
+    if trained_on is not None:
+        dataset = client.runs.get(checkpoint.run.id).dataset
+        if dataset.id != trained_on:
+            faults.append(
+                f"run {checkpoint.run.id} trained on {dataset.id} ({dataset.ref}), not on {trained_on}"
+            )
+    if faults:
+        notes.print(f"error: not promoted: {'; '.join(faults)}", markup=False)
+        raise typer.Exit(ExitCode.GATE_FAILED)
 
 
 @app.command()

@@ -11,7 +11,7 @@ from oolong.cli.members import RoleName
 from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
 from oolong.client import Client
 from oolong.client.joining import join, secret_of, url_of
-from oolong.client.settings import ClientSettings, write_settings
+from oolong.client.settings import ClientSettings, checked_url, write_settings
 
 app = typer.Typer(no_args_is_help=True, help="Invitations into the project or the team.")
 
@@ -77,17 +77,19 @@ def accept(
     json: JsonOption = False,
 ) -> None:
     """Join. A new user is logged in on this machine afterwards."""
+    link = link.strip()
     secret = secret_of(link)
     if new_user is None:
         with Client(url) as client:
             joined = client.invitations.accept(secret, token_name=token_name)
     else:
-        place = url or url_of(link)
-        if not place:
+        named = url or url_of(link)
+        if not named:
             raise TyperException("the link does not say where the control plane is; give --url")
+        place = checked_url(named)
         password = typer.prompt("New password", hide_input=True, confirmation_prompt=True, err=True)
         joined = join(place, secret, username=new_user, password=password, token_name=token_name)
-        path = write_settings(ClientSettings(place.rstrip("/"), joined.token or ""))
+        path = write_settings(ClientSettings(place, joined.token or ""))
         notes.print(f"logged in as {joined.username}; kept in {path}", markup=False)
     if json:
         show_json(joined)

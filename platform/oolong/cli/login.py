@@ -11,7 +11,6 @@ from oolong.cli.output import JsonOption, notes, show_json, show_table
 from oolong.client import Client, NotConfigured
 from oolong.client.settings import (
     DEFAULT_PROFILE,
-    ClientSettings,
     Profiles,
     checked_url,
     read_profiles,
@@ -41,7 +40,7 @@ def login(
         token = typer.get_text_stream("stdin").readline().strip()
     with Client(url, token) as client:
         me = client.me()
-    path = write_settings(ClientSettings(url, token or ""), profile=profile)
+    path = write_settings(client.settings, profile=profile)
     notes.print(f"logged in as {me.user.username}, project {me.project.name}; kept in {path}", markup=False)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-import yaml
 
 from oolong.cli.output import JsonOption, show_done, show_json
 from oolong.cli.run_output import RunArgument, state_of
+from oolong.cli.spec_changes import SetOption, read_changes
 from oolong.client import Client
 from oolong.client.models import Run
 
@@ -75,12 +75,7 @@ def retry(run: RunArgument, json: JsonOption = False) -> None:
 @app.command()
 def clone(
     run: RunArgument,
-    change: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", help="a field of the spec, e.g. staleness.max=8; null is its default; repeatable"
-        ),
-    ] = None,
+    change: SetOption = None,
     name: Annotated[str | None, typer.Option(help="name of the new run")] = None,
     checkpoint: Annotated[
         str | None, typer.Option(help="fork: begin with the weights of this checkpoint, or latest")
@@ -134,27 +129,6 @@ def edit(
         raise typer.BadParameter("nothing to change: give --name, --notes, --tag or --priority")
     with Client() as client:
         _show(client.runs.update(run, **fields), json=json)
-
-
-def read_changes(texts: list[str]) -> dict[str, Any]:
-    """`a.b=1` as `{"a": {"b": 1}}`; values are YAML. Raises BadParameter naming the text."""
-    changes: dict[str, Any] = {}
-    for text in texts:
-        path, equals, value = text.partition("=")
-        if not equals or not all(path.split(".")):
-            raise typer.BadParameter(
-                f"{text!r} is not FIELD=VALUE, such as staleness.max=8", param_hint="--set"
-            )
-        try:
-            parsed = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise typer.BadParameter(f"{value!r} is not a YAML value: {error}", param_hint="--set") from error
-        *sections, field = path.split(".")
-        place = changes
-        for section in sections:
-            place = place.setdefault(section, {})
-        place[field] = parsed
-    return changes
 
 
 def _show(run: Run, *, json: bool) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.output import JsonOption, notes, show_fields, show_json
+from oolong.cli.spec_changes import DatasetOption, SetOption, change_spec
 from oolong.cli.spec_file import TemplateOption, read_spec
 from oolong.client import Client
 from oolong.client.models import Plan, Validation
@@ -22,13 +23,17 @@ FileOption = Annotated[
 @app.command()
 def validate(
     file: FileOption,
+    dataset: DatasetOption = None,
+    change: SetOption = None,
     template: TemplateOption = None,
     strict: Annotated[bool, typer.Option("--strict", help="warnings count as errors")] = False,
     json: JsonOption = False,
 ) -> None:
     """Check a spec: schema, names, lint. Exits with 2 when it has errors."""
+    spec = read_spec(file)
+    change_spec(spec, dataset=dataset, changes=change)
     with Client() as client:
-        answer = client.runs.validate(read_spec(file), template=template)
+        answer = client.runs.validate(spec, template=template)
     if json:
         show_json(answer)
     else:
@@ -39,10 +44,18 @@ def validate(
 
 
 @app.command()
-def plan(file: FileOption, template: TemplateOption = None, json: JsonOption = False) -> None:
+def plan(
+    file: FileOption,
+    dataset: DatasetOption = None,
+    change: SetOption = None,
+    template: TemplateOption = None,
+    json: JsonOption = False,
+) -> None:
     """A dry run: jobs, slots, place in the queue, tokens and time. Exits with 2 when the spec has errors."""
+    spec = read_spec(file)
+    change_spec(spec, dataset=dataset, changes=change)
     with Client() as client:
-        answer = client.runs.plan(read_spec(file), template=template)
+        answer = client.runs.plan(spec, template=template)
     if json:
         show_json(answer)
     else:

@@ -18,8 +18,9 @@ from rich.live import Live
 from rich.text import Text
 
 from oolong.cli.exit_codes import ExitCode, of_run
-from oolong.cli.gate.baseline import FORMS, Bounds, NoBaseline, parse_comparison, read_baselines
+from oolong.cli.gate.baseline import FORMS, NoBaseline, parse_comparison, read_baselines
 from oolong.cli.gate.gate import Gate, check_run
+from oolong.cli.gate.noise import CONFIDENCE, Bounds
 from oolong.cli.gate.reports import markdown, write_junit, write_markdown
 from oolong.cli.gate.values import newest_points
 from oolong.cli.gate.verdict import Check, Verdict, worst
@@ -38,6 +39,7 @@ WORDS = {Verdict.PASS: "holds", Verdict.FAIL: "FAILS", Verdict.INVESTIGATE: "INV
 class Reports:
     junit: Path | None = None
     markdown: Path | None = None
+    accept_undecided: bool = False  # `--investigate pass`
 
     def refuse_unwritable(self) -> None:
         """Before the wait: at its end there would be a verdict, and no place for it."""
@@ -54,9 +56,17 @@ class Reports:
 
     def write(self, run: Run, checks: list[Check], *, url: str) -> None:
         if self.junit is not None:
-            write_junit(self.junit, run, checks, url=url)
+            write_junit(self.junit, run, checks, url=url, accept_undecided=self.accept_undecided)
         if self.markdown is not None:
             write_markdown(self.markdown, markdown(run, checks, url=url))
+
+    def write_unfinished(self, client: Client, run_id: str, why: str, *, run: Run | None = None) -> None:
+        """The run gave no answer: an error in the report, so that it agrees with the exit code."""
+        check = Check("run", f"run {run_id} ends", Verdict.FAIL, why, error=True)
+        if run is not None:
+            self.write(run, [check], url=client.settings.url)
+        elif self.junit is not None:
+            write_junit(self.junit, None, [check], url=client.settings.url)
 
 
 @app.command()
@@ -79,12 +89,26 @@ def wait(
     baseline: Annotated[
         list[str] | None, typer.Option(help=f"{FORMS}; repeatable: several are seeds")
     ] = None,
-    tolerance: Annotated[float, typer.Option(min=0, help="how much worse than the baseline is borne")] = 0.0,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="how much worse than the baseline is accepted")
+    ] = 0.0,
+    confidence: Annotated[
+        float,
+        typer.Option(
+            min=0.5,
+            max=0.9999,
+            help="how sure a failure must be: 0.99 fails an unchanged model 1 time in 100",
+        ),
+    ] = CONFIDENCE,
     sigma: Annotated[
         float | None, typer.Option(min=0, help="standard deviation of one run's value, where it is known")
     ] = None,
+    detect: Annotated[
+        float | None,
+        typer.Option(min=0, help="undecided (investigate) when the noise hides a regression of this size"),
+    ] = None,
     investigate: Annotated[
-        str, typer.Option(help="what a comparison within the noise is to the exit code: fail or pass")
+        str, typer.Option(help="what an undecided comparison is to the exit code: fail (6) or pass (0)")
     ] = "fail",
     junit: Annotated[Path | None, typer.Option(help="write the checks as JUnit XML")] = None,
     markdown: Annotated[Path | None, typer.Option(help="add a summary to this file, as Markdown")] = None,
@@ -102,15 +126,13 @@ def wait(
         raise typer.BadParameter("--baseline and --compare go together: what is compared, and with what")
     if investigate not in ("fail", "pass"):
         raise typer.BadParameter(f"{investigate!r} is neither fail nor pass", param_hint="--investigate")
-    reports = Reports(junit, markdown)
+    reports = Reports(junit, markdown, accept_undecided=investigate == "pass")
     reports.refuse_unwritable()
     with Client() as client:
-        gate = _gate(client, check or [], compare or [], baseline or [], Bounds(tolerance, sigma))
-        with _cancelling(client, run) if cancel_on_interrupt else _detaching(run):
-            code = wait_for(
-                client, run, gate, reports, timeout=timeout, quiet=quiet, json=json,
-                bear_noise=investigate == "pass",
-            )  # fmt: skip
+        bounds = Bounds(tolerance=tolerance, confidence=confidence, sigma=sigma, detect=detect)
+        gate = _gate(client, check or [], compare or [], baseline or [], bounds)
+        with _cancelling(client, run, reports) if cancel_on_interrupt else _detaching(client, run, reports):
+            code = wait_for(client, run, gate, reports, timeout=timeout, quiet=quiet, json=json)
     raise typer.Exit(code)
 
 
@@ -161,17 +183,23 @@ def wait_for(
     timeout: float | None = None,
     quiet: bool = False,
     json: bool = False,
-    bear_noise: bool = False,
 ) -> ExitCode:
-    """Wait, check, report. Raises TimeoutError after the reports have said so."""
+    """Wait, check, report. Raises TimeoutError or an OolongError after the reports have said so."""
     try:
         run = client.runs.wait(run_id, timeout_seconds=timeout, on_change=None if quiet else ProgressLines())
     except TimeoutError as error:
-        run = client.runs.get(run_id)
-        late = Check("run", f"run {run.name} ends within {timeout:g} s", Verdict.FAIL, str(error))
-        reports.write(run, [late], url=client.settings.url)
+        reports.write_unfinished(client, run_id, str(error), run=client.runs.get(run_id))
         raise
-    checks = check_run(client, run, gate)
+    except OolongError as error:
+        reports.write_unfinished(client, run_id, str(error))
+        raise
+    try:
+        checks = check_run(client, run, gate)
+    except OolongError as error:
+        reports.write_unfinished(
+            client, run_id, f"it ended as {run.status}, and was not checked: {error}", run=run
+        )
+        raise
     for check in checks[1:]:
         notes.print(f"{WORDS[check.verdict]}: {check.name}, {check.why}", markup=False)
     if run.status != "SUCCEEDED" and run.advice:
@@ -182,15 +210,16 @@ def wait_for(
         show_json({**run.model_dump(mode="json"), "gate": said})
     else:
         print(run.status)
-    return _code(run, checks, bear_noise=bear_noise)
+    return _code(run, checks, accept_undecided=reports.accept_undecided)
 
 
-def _code(run: Run, checks: list[Check], *, bear_noise: bool) -> ExitCode:
+def _code(run: Run, checks: list[Check], *, accept_undecided: bool) -> ExitCode:
     ended = of_run(run)
     verdict = worst(checks)
     if ended is not ExitCode.SUCCEEDED or verdict is Verdict.PASS:
         return ended
-    return ExitCode.SUCCEEDED if verdict is Verdict.INVESTIGATE and bear_noise else ExitCode.GATE_FAILED
+    accepted = verdict is Verdict.INVESTIGATE and accept_undecided
+    return ExitCode.SUCCEEDED if accepted else ExitCode.GATE_FAILED
 
 
 def _gate(
@@ -223,16 +252,17 @@ class ProgressLines:
 
 
 @contextmanager
-def _detaching(run_id: str) -> Iterator[None]:
+def _detaching(client: Client, run_id: str, reports: Reports) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        reports.write_unfinished(client, run_id, f"interrupted: no longer waiting; {run_id} goes on")
         notes.print(f"no longer waiting; {run_id} goes on", markup=False)
         raise
 
 
 @contextmanager
-def _cancelling(client: Client, run_id: str) -> Iterator[None]:
+def _cancelling(client: Client, run_id: str, reports: Reports) -> Iterator[None]:
     """The first interrupt cancels the run and waits for its end; a second one leaves at once."""
 
     def interrupted(number: int, frame: Any) -> NoReturn:
@@ -242,10 +272,13 @@ def _cancelling(client: Client, run_id: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        reports.write_unfinished(client, run_id, f"interrupted: {run_id} is being cancelled")
         notes.print(f"interrupted: cancelling {run_id}; once more leaves at once", markup=False)
         try:
             client.runs.cancel(run_id)
-            notes.print(client.runs.wait(run_id).status, markup=False)
+            ended = client.runs.wait(run_id)
+            notes.print(ended.status, markup=False)
+            reports.write_unfinished(client, run_id, f"interrupted and cancelled: {ended.status}", run=ended)
         except OolongError as error:
             notes.print(f"error: {error}", markup=False)
         raise

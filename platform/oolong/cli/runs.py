@@ -15,6 +15,7 @@ from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_ta
 from oolong.cli.run_filters import FilterOption, read_filters
 from oolong.cli.run_output import RunArgument, state_of, step_of
 from oolong.cli.run_wait import Reports, wait_for
+from oolong.cli.spec_changes import DatasetOption, SetOption, change_spec
 from oolong.cli.spec_file import TemplateOption, read_spec
 from oolong.client import Client
 
@@ -33,6 +34,8 @@ def create(
         Path, typer.Option("--file", "-f", help="the RunSpec, YAML or JSON; - reads standard input")
     ],
     name: Annotated[str | None, typer.Option(help="overrides the spec's name")] = None,
+    dataset: DatasetOption = None,
+    change: SetOption = None,
     template: TemplateOption = None,
     draft: Annotated[bool, typer.Option("--draft", help="keep it without submitting it")] = False,
     dry_run: Annotated[
@@ -51,6 +54,7 @@ def create(
 ) -> None:
     """Submit a run."""
     spec = read_spec(file)
+    change_spec(spec, dataset=dataset, changes=change)
     if name is not None:
         spec["name"] = name
     with Client() as client:

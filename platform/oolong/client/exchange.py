@@ -93,7 +93,7 @@ def read_answer(call: Call[T], response: httpx.Response) -> T:
     except ValidationError as error:
         raise OolongError(
             f"{call.method} {call.path}: the server's answer is not a {call.answer.__name__}; is this a control plane "
-            f"of another version? {error.errors(include_url=False)[:3]}"
+            f"of another version? {error.errors(include_url=False, include_input=False)[:3]}"
         ) from error
 
 

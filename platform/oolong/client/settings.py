@@ -7,7 +7,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,7 +20,7 @@ _PROFILE = re.compile(r"[A-Za-z0-9_-]{1,40}")
 @dataclass(frozen=True)
 class ClientSettings:
     url: str
-    token: str
+    token: str = field(repr=False)  # "": nobody yet, who accepts an invitation; never printed
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ def read_settings(
     environment: Mapping[str, str] = os.environ,
 ) -> ClientSettings:
     """Arguments win over OOLONG_URL and OOLONG_TOKEN, these over the profile (OOLONG_PROFILE, or the current one)."""
-    url = url or environment.get("OOLONG_URL")
-    token = token or environment.get("OOLONG_TOKEN")
+    url = (url or environment.get("OOLONG_URL") or "").strip()
+    token = (token or environment.get("OOLONG_TOKEN") or "").strip()
     if not url or not token:
         stored = _stored(profile or environment.get("OOLONG_PROFILE") or None, environment)
         # A token belongs to its server: it is never sent to one that was named otherwise.
-        if stored is not None and (url is None or url.rstrip("/") == stored.url):
+        if stored is not None and (not url or url.rstrip("/") == stored.url):
             url, token = url or stored.url, token or stored.token
     if not url or not token:
         missing = " and ".join(
@@ -59,7 +59,17 @@ def read_settings(
             f"{missing} not set: run `oolong login --url URL`, or set it in the environment (a token comes from the "
             "dashboard's token page or `oolong token create`)"
         )
-    return ClientSettings(checked_url(url), token)
+    return ClientSettings(checked_url(url), _checked_token(token))
+
+
+def _checked_token(token: str) -> str:
+    """Raises NotConfigured for what no HTTP header can hold; the message does not repeat the secret."""
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise NotConfigured(
+            "the token holds a space, a line break or a character outside ASCII, so it is not a token: copy it again "
+            "(OOLONG_TOKEN, --token, or `oolong login`)"
+        )
+    return token
 
 
 def checked_url(url: str) -> str:
@@ -69,6 +79,8 @@ def checked_url(url: str) -> str:
         host, _ = parts.hostname, parts.port
     except ValueError as error:
         raise BadAddress(f"{url!r} is no address of a control plane: {error}") from error
+    if parts.username is not None or parts.password is not None:
+        raise BadAddress("the URL of the control plane holds a user name or password; give the address alone")
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
         raise BadAddress(
             f"{url!r} is no address of a control plane; it looks like https://oolong.example.org or "
@@ -91,7 +103,7 @@ def read_profiles(environment: Mapping[str, str] = os.environ) -> Profiles:
     sections = document.get("profiles", {})
     return Profiles(
         str(document.get("profile", DEFAULT_PROFILE)),
-        {name: ClientSettings(kept["url"], kept["token"]) for name, kept in sections.items()},
+        {name: ClientSettings(kept["url"], kept["token"].strip()) for name, kept in sections.items()},
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as xml
 
+import msgspec
 import pytest
 
-from oolong.cli.gate.noise import Band, Measured, band, judge, student_t95
+from oolong.cli.gate.noise import Band, Bounds, Measured, band, judge, normal_quantile, pair, student_quantile
 from oolong.cli.gate.verdict import Verdict
 from oolong.contracts.assertions import parse
+from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores, prompt_keys
 from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, problem, run
 from tests.unit.cli.conftest import Oolong
 
@@ -37,12 +40,26 @@ def measured(api: ScriptedApi, run_id: str = "run_1", status: str = "SUCCEEDED",
 
     def series(asked: Asked) -> Answer:
         name, after = asked.query["names"], int(asked.query.get("after_x", -1))
-        kept = [(x, value) for x, value in enumerate(points[name], start=1) if x > after]
+        to = int(asked.query.get("to_x", 10**9))
+        kept = [(x, value) for x, value in enumerate(points[name], start=1) if after < x <= to]
         shown = {"name": name, "unit": "", "axis": "step", "source": "trainer", "attempt": 1,
                  "x": [x for x, _ in kept], "value": [value for _, value in kept]}  # fmt: skip
         return Answer({"series": [shown], "seq": 1})
 
     api.script[f"GET runs/{run_id}/metrics"] = series
+    api.script[f"GET runs/{run_id}/documents"] = Answer({"data": []})
+
+
+def evaluated(api: ScriptedApi, run_id: str, scores: list[float], *, prompts: range | None = None) -> None:
+    """A run that has ended, whose evaluation gave these scores to its prompts, in the shape of the node's document."""
+    mean = sum(scores) / len(scores)
+    measured(api, run_id, eval_accuracy=mean, eval_sampled=mean)
+    keys = prompt_keys((f"prompt {number}", "") for number in prompts or range(len(scores)))
+    document = PromptScores(
+        label="end", version=1, success_score=1.0, samples=1, prompts=keys, right=scores, sampled=scores
+    )
+    shown = {"name": PROMPT_SCORES, "at": 1.0, "value": msgspec.to_builtins(document)}
+    api.script[f"GET runs/{run_id}/documents"] = Answer({"data": [shown]})
 
 
 @pytest.mark.parametrize(
@@ -82,43 +99,95 @@ def test_what_is_no_assertion_is_refused_with_the_text(text: str) -> None:
     assert text in str(refused.value)
 
 
+def test_quantiles_are_those_of_the_tables() -> None:
+    for confidence, degrees, value in (
+        (0.975, 1, 12.706), (0.975, 2, 4.303), (0.975, 31, 2.0395), (0.99, 5, 3.365), (0.95, 10, 1.812),
+        (0.99, 63, 2.387), (0.975, 4000, 1.9606),
+    ):  # fmt: skip
+        assert student_quantile(confidence, degrees) == pytest.approx(value, abs=6e-4)
+    assert normal_quantile(0.99) == pytest.approx(2.326, abs=1e-3)
+
+
 def test_the_band_of_seeds_is_students_t_for_a_new_observation() -> None:
     seeds = [Measured(0.80), Measured(0.82), Measured(0.84)]  # mean 0.82, s 0.02
-    found = band(Measured(0.8), seeds, stated_sigma=None)
-    assert found is not None and found.half == pytest.approx(4.303 * 0.02 * (1 + 1 / 3) ** 0.5)
-    assert student_t95(31) == pytest.approx(2.040, abs=0.005)
-    assert student_t95(10_000) == pytest.approx(1.96, abs=0.001)
+    found = band(Measured(0.8), seeds, Bounds(confidence=0.975))
+    assert found is not None and found.half == pytest.approx(4.3027 * 0.02 * (1 + 1 / 3) ** 0.5, abs=1e-5)
 
 
 def test_a_stated_sigma_wins_and_intervals_serve_where_there_is_one_baseline() -> None:
-    stated = band(Measured(0.8), [Measured(0.9)], stated_sigma=0.01)
-    assert stated is not None and stated.half == pytest.approx(1.96 * 0.01 * 2**0.5)
-    both = band(Measured(0.8, 0.77, 0.83), [Measured(0.9, 0.86, 0.94)], stated_sigma=None)
-    assert both is not None and both.half == pytest.approx((0.03**2 + 0.04**2) ** 0.5)
-    assert band(Measured(0.8), [Measured(0.9, 0.8, 1.0)], stated_sigma=None) is None
+    bounds = Bounds(confidence=0.975)
+    stated = band(Measured(0.8), [Measured(0.9)], Bounds(confidence=0.975, sigma=0.01))
+    assert stated is not None and stated.half == pytest.approx(1.96 * 0.01 * 2**0.5, rel=1e-4)
+    both = band(Measured(0.8, 0.77, 0.83), [Measured(0.9, 0.86, 0.94)], bounds)
+    assert both is not None and both.half == pytest.approx((0.03**2 + 0.04**2) ** 0.5, rel=1e-4)
+    assert band(Measured(0.8), [Measured(0.9, 0.8, 1.0)], bounds) is None
+
+
+def test_prompts_that_both_have_are_paired_and_a_prompt_counts_once() -> None:
+    """Hard and easy prompts differ by far more than the two models do: pairing takes that away."""
+    baseline = {f"p{number}": number / 20 for number in range(20)}
+    candidate = {key: value - (0.05 if key != "p3" else 0.01) for key, value in baseline.items()}
+    found = pair(candidate | {"only mine": 1.0}, baseline | {"only theirs": 0.0})
+    assert (found.prompts, found.left_out) == (20, 2)
+    assert found.gain == pytest.approx(-0.048)
+    assert found.error == pytest.approx(0.04 * (1 / 20) ** 0.5 / 20**0.5)  # one difference of 20 is 0.04 away
+    noise = band(Measured(0.4), [Measured(0.45, 0.3, 0.6)], Bounds(), paired=found)
+    assert noise is not None and "paired over 20 prompts" in noise.source
+    assert judge(found.gain, Bounds(), noise) is Verdict.FAIL
+
+
+def test_an_unchanged_model_fails_about_as_often_as_the_confidence_says_and_a_worse_one_does() -> None:
+    """avg@4 of 128 prompts of very different difficulty, both sides sampled; 1000 comparisons of each kind."""
+    chance = random.Random(7)
+
+    def failures(drop: float, confidence: float) -> int:
+        bounds, failed = Bounds(confidence=confidence), 0
+        for _ in range(1000):
+            ease = [chance.random() for _ in range(128)]
+            before, after = (
+                {
+                    str(n): sum(chance.random() < rate - less for _ in range(4)) / 4
+                    for n, rate in enumerate(ease)
+                }
+                for less in (0.0, drop)
+            )
+            found = pair(after, before)
+            failed += (
+                judge(found.gain, bounds, band(Measured(0), [Measured(0)], bounds, paired=found))
+                is Verdict.FAIL
+            )
+        return failed
+
+    assert 30 <= failures(0.0, 0.95) <= 72  # 50 expected, three standard deviations
+    assert 2 <= failures(0.0, 0.99) <= 20
+    assert failures(0.12, 0.99) >= 950, "a regression of 12 points is found"
 
 
 @pytest.mark.parametrize(
-    ("gain", "tolerance", "half", "verdict"),
+    ("gain", "bounds", "half", "verdict"),
     [
-        (0.0, 0.0, 0.1, Verdict.PASS),
-        (-0.01, 0.02, 0.1, Verdict.PASS),
-        (-0.05, 0.02, 0.1, Verdict.INVESTIGATE),
-        (-0.2, 0.02, 0.1, Verdict.FAIL),
-        (-0.2, 0.0, None, Verdict.INVESTIGATE),
-        (0.2, 0.0, None, Verdict.PASS),
+        (0.0, Bounds(), 0.1, Verdict.PASS),
+        (-0.05, Bounds(), 0.1, Verdict.PASS),
+        (-0.11, Bounds(), 0.1, Verdict.FAIL),
+        (-0.11, Bounds(tolerance=0.02), 0.1, Verdict.PASS),
+        (-0.13, Bounds(tolerance=0.02), 0.1, Verdict.FAIL),
+        (-0.05, Bounds(detect=0.05), 0.1, Verdict.INVESTIGATE),
+        (-0.2, Bounds(detect=0.05), 0.1, Verdict.FAIL),
+        (0.2, Bounds(detect=0.05), 0.1, Verdict.PASS),
+        (-0.2, Bounds(), None, Verdict.INVESTIGATE),
+        (-0.2, Bounds(tolerance=0.3), None, Verdict.PASS),
+        (0.2, Bounds(), None, Verdict.PASS),
     ],
 )
-def test_worse_beyond_the_noise_fails_and_within_it_asks_for_a_look(
-    gain: float, tolerance: float, half: float | None, verdict: Verdict
+def test_worse_beyond_the_noise_fails_and_what_cannot_be_told_asks_for_a_look(
+    gain: float, bounds: Bounds, half: float | None, verdict: Verdict
 ) -> None:
-    noise = None if half is None else Band(half, "test")
-    assert judge(gain, tolerance=tolerance, noise=noise) is verdict
+    assert judge(gain, bounds, None if half is None else Band(half, "test")) is verdict
 
 
 @pytest.mark.parametrize(
     ("value", "code", "said"),
-    [(0.85, 0, "holds: eval/accuracy"), (0.81, 6, "INVESTIGATE"), (0.60, 6, "FAILS: eval/accuracy")],
+    [(0.85, 0, "holds: eval/accuracy"), (0.81, 0, "holds"), (0.60, 6, "FAILS: eval/accuracy")],
 )
 def test_a_run_against_three_seeds(
     api: ScriptedApi, oolong: Oolong, value: float, code: int, said: str
@@ -130,8 +199,62 @@ def test_a_run_against_three_seeds(
     done = oolong("run", "wait", "run_1", "--compare", "eval/accuracy", *seeds)
     assert done.returncode == code, done.stderr
     assert said in done.stderr and "spread of 3 baseline runs" in done.stderr
-    borne = oolong("run", "wait", "run_1", "--compare", "eval/accuracy", *seeds, "--investigate", "pass")
-    assert borne.returncode == (6 if said.startswith("FAILS") else 0)
+    assert (
+        oolong("run", "wait", "run_1", "--compare", "eval/accuracy", *seeds, "--tolerance", "1").returncode
+        == 0
+    )
+
+
+COMPARED = ("run", "wait", "run_1", "--compare", "eval/accuracy", "--baseline", "run:run_b")
+
+
+def test_one_baseline_run_is_paired_prompt_by_prompt(api: ScriptedApi, oolong: Oolong) -> None:
+    easy = [1.0] * 40 + [0.0] * 24
+    evaluated(api, "run_b", easy)
+    evaluated(api, "run_1", [*easy[:-1], 1.0])
+    done = oolong(*COMPARED)
+    assert done.returncode == 0 and "paired over 64 prompts" in done.stderr
+    evaluated(api, "run_1", [0.0, *easy[1:]])
+    assert oolong(*COMPARED).returncode == 0, "one prompt of 64 is noise"
+    evaluated(api, "run_1", [0.0] * 10 + easy[10:])
+    assert oolong(*COMPARED).returncode == 6
+    assert oolong(*COMPARED, "--tolerance", "0.2").returncode == 0
+    undecided = oolong(*COMPARED, "--tolerance", "0.1", "--detect", "0.01")
+    assert undecided.returncode == 6 and "more than --detect 0.01: evaluate more prompts" in undecided.stderr
+    borne = oolong(*COMPARED, "--tolerance", "0.1", "--detect", "0.01", "--investigate", "pass")
+    assert borne.returncode == 0
+
+
+def test_what_cannot_be_paired_says_why(api: ScriptedApi, oolong: Oolong) -> None:
+    scores = [1.0] * 40 + [0.0] * 24
+    evaluated(api, "run_b", scores)
+    evaluated(api, "run_1", scores, prompts=range(60, 124))
+    done = oolong(*COMPARED)
+    assert "not paired: the evaluations share 4 of 64 and 64 prompts" in done.stderr
+    evaluated(api, "run_1", scores, prompts=range(10, 74))
+    assert "20 prompts are in one of the two evaluations only" in oolong(*COMPARED).stderr
+    evaluated(api, "run_1", scores)
+    documents = api.script["GET runs/run_1/documents"]
+    measured(api, eval_accuracy=0.3)
+    assert "run run_1 kept no scores by prompt" in oolong(*COMPARED).stderr
+    api.script["GET runs/run_1/documents"] = documents
+    done = oolong(*COMPARED)
+    assert done.returncode == 6 and "are of another evaluation than its eval/accuracy" in done.stderr
+
+
+def test_an_alias_stands_for_the_step_of_its_checkpoint(api: ScriptedApi, oolong: Oolong) -> None:
+    """Not for what its run became afterwards."""
+    measured(api, eval_accuracy=0.8)
+    measured(api, "run_b", eval_accuracy=[0.7, 0.9])
+    checkpoint = {
+        "id": "ckpt_1", "run": {"id": "run_b", "name": "b"}, "step": 1, "sha256": "0" * 64, "bytes": 1,
+        "state": "STORED", "final": False, "created_at": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    words = ("run", "wait", "run_1", "--compare", "eval/accuracy", "--baseline", "alias:prod")
+    for step, code, said in ((1, 0, "0.8 against 0.7"), (2, 6, "0.8 against 0.9"), (3, 6, "at step 3")):
+        api.script["GET checkpoints/resolve"] = Answer(checkpoint | {"step": step})
+        done = oolong(*words)
+        assert done.returncode == code and said in done.stderr, done.stderr
 
 
 def test_lower_may_be_better_and_a_file_is_a_baseline(
@@ -176,7 +299,7 @@ def test_a_faulty_gate_is_refused_before_the_wait(
 def test_the_reports_tell_of_every_check(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
     measured(api, eval_accuracy=0.81, reward_mean=[0.1, 0.9])
     api.script["GET runs/run_1"] = Answer(run("SUCCEEDED", name="a | b <c> \x00"))
-    (tmp_path / "base.json").write_text('{"eval/accuracy": [0.80, 0.82, 0.84]}')
+    (tmp_path / "base.json").write_text('{"eval/accuracy": [0.82]}')
     done = oolong(
         "run", "wait", "run_1", "--assert", "min(reward/mean) > 0.5", "--assert", "reward/mean > 0.5", "--assert",
         "no/such > 1", "--compare", "eval/accuracy", "--baseline", "base.json", "--junit", "out/report.xml",
@@ -185,14 +308,14 @@ def test_the_reports_tell_of_every_check(api: ScriptedApi, oolong: Oolong, tmp_p
     assert done.returncode == 6, done.stderr
     suites = xml.parse(tmp_path / "out" / "report.xml").getroot()
     (suite,) = suites
-    counts = {"tests": "5", "failures": "2", "errors": "0", "skipped": "1"}
+    counts = {"tests": "5", "failures": "3", "errors": "0", "skipped": "0"}
     assert {name: suite.get(name) for name in counts} == {name: suites.get(name) for name in counts} == counts
     kinds = [child.tag for child in suite]
     assert kinds == ["properties"] + ["testcase"] * 5
     properties = {found.get("name"): found.get("value") for found in suite[0]}
     assert properties["run_id"] == "run_1" and properties["run_url"] == f"{api.url}/runs/run_1"
     assert [[child.tag for child in case] for case in suite[1:]] == [
-        ["system-out"], ["failure"], ["system-out"], ["failure"], ["skipped"],
+        ["system-out"], ["failure"], ["system-out"], ["failure"], ["failure"],
     ]  # fmt: skip
     assert suite[4][0].get("message") == "no/such was not measured in this run"
     text = (tmp_path / "out" / "summary.md").read_text()
@@ -203,11 +326,63 @@ def test_the_reports_tell_of_every_check(api: ScriptedApi, oolong: Oolong, tmp_p
     ]  # fmt: skip
 
 
+def outcome(report: Path) -> tuple[int, int]:
+    """Failures and errors of a JUnit file; its counts must be those of its cases."""
+    root = xml.parse(report).getroot()
+    found = len(list(root.iter("failure"))), len(list(root.iter("error")))
+    assert (root.get("failures"), root.get("errors")) == tuple(map(str, found))
+    return found
+
+
+def test_an_undecided_comparison_is_in_the_report_what_it_is_to_the_exit_code(
+    api: ScriptedApi, oolong: Oolong, tmp_path: Path
+) -> None:
+    measured(api, eval_accuracy=0.8)
+    (tmp_path / "base.json").write_text('{"eval/accuracy": 0.9}')
+    words = (
+        "run",
+        "wait",
+        "run_1",
+        "--compare",
+        "eval/accuracy",
+        "--baseline",
+        "base.json",
+        "--junit",
+        "r.xml",
+    )
+    assert oolong(*words).returncode == 6 and outcome(tmp_path / "r.xml") == (1, 0)
+    assert oolong(*words, "--investigate", "pass").returncode == 0 and outcome(tmp_path / "r.xml") == (0, 0)
+    assert "investigate: 0.8 against 0.9" in (tmp_path / "r.xml").read_text()
+
+
 def test_a_timeout_is_in_the_report_too(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
     api.script["GET runs/run_1"] = Answer(run("RUNNING"))
     assert oolong("run", "wait", "run_1", "--timeout", "0.1", "--junit", "report.xml").returncode == 3
-    (failure,) = xml.parse(tmp_path / "report.xml").getroot().iter("failure")
-    assert "is RUNNING after 0.1 s" in (failure.get("message") or "")
+    assert outcome(tmp_path / "report.xml") == (0, 1)
+    assert "is RUNNING after 0.1 s" in (tmp_path / "report.xml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "code", "found"),
+    [
+        ("FAILED", {"fault": "user"}, 5, (1, 0)),
+        ("FAILED", {"fault": "infra"}, 8, (0, 1)),
+        ("STOPPED", {}, 7, (0, 1)),
+    ],
+)
+def test_a_run_that_gave_no_answer_is_an_error_and_one_that_failed_a_failure(
+    api: ScriptedApi, oolong: Oolong, tmp_path: Path, status: str, more: dict[str, str], code: int, found: Any
+) -> None:
+    api.script["GET runs/run_1"] = Answer(run(status, **more))
+    assert oolong("run", "wait", "run_1", "--junit", "report.xml").returncode == code
+    assert outcome(tmp_path / "report.xml") == found
+
+
+def test_a_run_that_is_not_there_has_a_report_as_well(
+    api: ScriptedApi, oolong: Oolong, tmp_path: Path
+) -> None:
+    assert oolong("run", "wait", "run_9", "--junit", "report.xml").returncode == 2
+    assert outcome(tmp_path / "report.xml") == (0, 1)
 
 
 def test_a_run_that_failed_is_not_measured(api: ScriptedApi, oolong: Oolong) -> None:
@@ -230,8 +405,8 @@ def test_an_interrupt_cancels_the_run_and_waits_for_its_end(api: ScriptedApi, tm
 
     api.script["GET runs/run_1"], api.script["POST runs/run_1/cancel"] = show, cancel
     process = subprocess.Popen(
-        [sys.executable, "-m", "oolong.cli", "run", "wait", "run_1", "--cancel-on-interrupt"],
-        env={
+        [sys.executable, "-m", "oolong.cli", "run", "wait", "run_1", "--cancel-on-interrupt", "--junit", "r.xml"],
+        cwd=tmp_path, env={
             "PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
             "OOLONG_URL": api.url, "OOLONG_TOKEN": TOKEN,
         },
@@ -243,6 +418,7 @@ def test_an_interrupt_cancels_the_run_and_waits_for_its_end(api: ScriptedApi, tm
     assert process.returncode == 130, said
     assert "POST runs/run_1/cancel" in api.paths()
     assert "STOPPED" in said
+    assert outcome(tmp_path / "r.xml") == (0, 1) and "cancelled: STOPPED" in (tmp_path / "r.xml").read_text()
 
 
 def test_a_key_that_has_another_spec_exits_2(api: ScriptedApi, oolong: Oolong) -> None:

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree as xml
 
 import pytest
 import yaml
@@ -28,7 +29,8 @@ case "$1 $2" in
     [ -z "$WAIT_LONG" ] || { trap 'echo cancelled >> "$CALLS"; exit 130' TERM; touch "$CALLS.waits"; }
     while [ -n "$WAIT_LONG" ]; do /bin/sleep 0.05; done
     exit "${WAIT_STATUS:-0}" ;;
-  "dataset upload") [ ! -e "$CALLS.busy" ] || { rm "$CALLS.busy"; exit 8; } ;;
+  "dataset upload") [ ! -e "$CALLS.busy" ] || { rm "$CALLS.busy"; exit 8; }; echo dsv_1 ;;
+  "dataset validate") exit "${VALIDATE_STATUS:-0}" ;;
 esac
 """
 
@@ -68,9 +70,39 @@ def test_what_does_not_pass_is_not_promoted(commands: Path) -> None:
     assert [" ".join(call.split()[:2]) for call in calls] == [
         "whoami", "dataset validate", "dataset upload", "run validate", "run create", "run wait",
     ]  # fmt: skip
-    assert calls[-2] == "run create -f run.yaml --dedupe-key a b"
+    assert calls[-2] == "run create -f run.yaml --dataset dsv_1 --dedupe-key a b", "exactly what was uploaded"
+    assert calls[-3] == "run validate -f run.yaml --dataset dsv_1"
     assert "--assert x >= 1 --assert y < 2 --baseline alias:prod" in calls[-1]
     assert "--cancel-on-interrupt" in calls[-1]
+
+
+def test_every_input_of_the_comparison_reaches_the_wait(commands: Path) -> None:
+    _, calls = gate(
+        commands, WAIT_STATUS="6", GATE_TOLERANCE="0.01", GATE_CONFIDENCE="0.95", GATE_SIGMA="0.02",
+        GATE_DETECT="0.05", GATE_INVESTIGATE="pass", GATE_SET="trainer.total_train_steps=9\nseed=2",
+    )  # fmt: skip
+    words = "--tolerance 0.01 --confidence 0.95 --sigma 0.02 --detect 0.05 --investigate pass"
+    assert words in calls[-1]
+    changes = "--set trainer.total_train_steps=9 --set seed=2 --dataset dsv_1"
+    assert changes in calls[-2] and changes in calls[-3]
+
+
+@pytest.mark.parametrize(
+    ("variables", "code", "stage"),
+    [({"VALIDATE_STATUS": "2"}, 2, "dataset"), ({"WAIT_STATUS": "8"}, 8, "wait"), ({}, 1, "checkpoint")],
+)
+def test_the_report_says_so_wherever_the_script_ends(
+    commands: Path, variables: dict[str, str], code: int, stage: str
+) -> None:
+    """Without WAIT_STATUS the wait succeeds without a document of the run: nothing can be promoted."""
+    (commands / "oolong-out").mkdir()
+    (commands / "oolong-out" / "report.xml").write_text("of an earlier job")
+    ended, _, _ = gate_that_says(commands, **variables)
+    assert ended == code
+    root = xml.parse(commands / "oolong-out" / "report.xml").getroot()
+    assert (root.get("tests"), root.get("errors")) == ("1", "1")
+    (case,) = root.iter("testcase")
+    assert case.get("name") == stage and str(case[0].get("message")).startswith(f"exit {code}")
 
 
 @pytest.mark.parametrize(

@@ -124,3 +124,61 @@ def test_every_shell_gets_its_script(oolong: Oolong, shell: str) -> None:
     done = oolong("completion", shell, token=None)
     assert done.returncode == 0 and "_OOLONG_COMPLETE" in done.stdout
     assert oolong("completion", "csh", token=None).returncode == 2
+
+
+ACCEPTED = {
+    "team": {"id": "team_1", "name": "core"}, "project": {"id": "prj_1", "name": "default"}, "level": "project",
+    "role": "editor", "invited_by": "alice", "expires_at": "2026-01-08T00:00:00Z", "username": "erin",
+    "token": TOKEN,
+}  # fmt: skip
+
+
+def test_a_new_user_accepts_an_invitation_without_a_token_and_is_logged_in(
+    api: ScriptedApi, oolong: Oolong, me: None
+) -> None:
+    api.script["POST invitations/accept"] = Answer(ACCEPTED)
+    link = f"{api.url}/invite#inv_secret\n"
+    joined = oolong(
+        "invite", "accept", link, "--new-user", "erin", token=None, stdin="correct horse\ncorrect horse\n"
+    )
+    assert joined.returncode == 0, joined.stderr
+    assert "joined core/default as editor" in joined.stderr
+    asked = api.asked[-1]
+    assert "Authorization" not in asked.headers
+    assert json.loads(asked.body)["secret"] == "inv_secret"
+    assert oolong("whoami", token=None).returncode == 0
+
+
+@pytest.mark.parametrize("around", ["{}\n", " {}\t", "{}\r\n"])
+def test_white_space_around_a_token_is_not_part_of_it(
+    api: ScriptedApi, oolong: Oolong, me: None, around: str
+) -> None:
+    padded = around.format(TOKEN)
+    assert oolong("whoami", token=padded).returncode == 0
+    assert oolong("login", "--url", f"{api.url}\n", "--token", padded, token=None).returncode == 0
+    assert oolong("whoami", token=None).returncode == 0
+
+
+@pytest.mark.parametrize("token", ["ool_se\ncret", "ool_se cret", "ool_s\u00e9cret", "ool_se\x00cret"])
+@pytest.mark.parametrize("json_words", [(), ("--json",)])
+def test_a_token_that_is_none_exits_4_and_is_never_printed(
+    oolong: Oolong, token: str, json_words: tuple[str, ...]
+) -> None:
+    done = oolong("login", "--url", "http://127.0.0.1:9", "--token", token, token=None)
+    assert done.returncode == 4
+    assert "cret" not in done.stdout + done.stderr and "line break" in done.stderr
+    if "\x00" not in token:  # no environment variable holds it
+        done = oolong("whoami", *json_words, token=token)
+        assert done.returncode == 4 and "cret" not in done.stdout + done.stderr
+
+
+def test_settings_and_errors_do_not_show_a_token(api: ScriptedApi, oolong: Oolong) -> None:
+    from oolong.client.settings import ClientSettings
+
+    assert "ool_secret" not in repr(ClientSettings("http://x", "ool_secret"))
+    assert oolong("whoami", token="ool_secret").returncode == 4
+    api.script["POST tokens"] = Answer({"token": "ool_made_just_now", "name": 3})
+    odd = oolong("token", "create", "--name", "x", "--scope", "runs:read")
+    assert odd.returncode == 1 and "ool_made_just_now" not in odd.stdout + odd.stderr
+    credentials = oolong("login", "--url", "http://me:ool_secret@host", "--token", TOKEN, token=None)
+    assert credentials.returncode == 2 and "ool_secret" not in credentials.stderr

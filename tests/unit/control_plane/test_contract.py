@@ -23,6 +23,9 @@ from tests.tools import cli_page
 ROOT = Path(__file__).resolve().parents[3]
 
 NOT_IN_THE_SDK = {
+    "GET /client": "the package that has this very SDK in it",
+    "GET /client/{}": "the same",
+    "GET /client/requirements.txt": "of pip",
     "POST /session": "of browsers; programs have tokens",
     "DELETE /session": "of browsers",
     "GET /session/csrf": "of browsers",

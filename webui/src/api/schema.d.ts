@@ -662,6 +662,57 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/client": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The Python package of the SDK and the `oolong` command, as this server serves it. No public index has it. */
+        get: operations["client_package"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/client/{filename}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The wheel itself. */
+        get: operations["client_wheel"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/client/requirements.txt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description `pip install -r` takes this address: one line with the wheel's address and hash. */
+        get: operations["client_requirements"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/dataset-validations": {
         parameters: {
             query?: never;
@@ -2618,6 +2669,11 @@ export interface components {
             protected?: boolean | null;
             /** @description id of the checkpoint that the alias must mean now; refused when it moved */
             expected?: string | null;
+            /**
+             * @description move the alias although its gate is not passed; needs checkpoints:admin, and the audit log says so
+             * @default false
+             */
+            force: boolean;
         };
         AliasPage: {
             data: components["schemas"]["Alias"][];
@@ -2778,6 +2834,16 @@ export interface components {
         };
         /** @enum {string} */
         CheckpointStateEnum: "LOCAL" | "STORED" | "FREED";
+        ClientPackage: {
+            version: string;
+            filename: string;
+            /** @description of the wheel */
+            url: string;
+            /** @description of the wheel */
+            sha256: string;
+            /** @description what pip installs: address and hash */
+            requirement: string;
+        };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         CloneRequest: {
             /** @description merged into the spec (RFC 7396): null puts a field's default back */
@@ -5043,6 +5109,7 @@ export type CheckpointFiles = components['schemas']['CheckpointFiles'];
 export type CheckpointKind = components['schemas']['CheckpointKind'];
 export type CheckpointPage = components['schemas']['CheckpointPage'];
 export type CheckpointStateEnum = components['schemas']['CheckpointStateEnum'];
+export type ClientPackage = components['schemas']['ClientPackage'];
 export type CloneRequest = components['schemas']['CloneRequest'];
 export type Column = components['schemas']['Column'];
 export type Conflict = components['schemas']['Conflict'];
@@ -6953,6 +7020,92 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Checkpoint"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    client_package: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClientPackage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    client_wheel: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                filename: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    client_requirements: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
                 };
             };
             /** @description what went wrong (RFC 9457) */

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from oolong.cli.gate.noise import Band, Measured, band, judge
+from oolong.cli.gate.noise import Band, Bounds, Measured, Paired, band, judge
+from oolong.cli.gate.prompt_scores import NotPaired, Side, pair_runs
 from oolong.cli.gate.values import with_interval
 from oolong.cli.gate.verdict import Check, Verdict
 from oolong.client import Client
@@ -15,7 +16,16 @@ from oolong.client.models import Run
 
 FORMS = 'run:ID, alias:NAME or a JSON file such as {"eval/accuracy": [0.81, 0.80, 0.82]}'
 
-Baseline = Run | Mapping[str, list[Measured]]
+
+@dataclass(frozen=True)
+class BaselineRun:
+    """`step` is that of the checkpoint which an alias means: its values count, not the run's last ones."""
+
+    run: Run
+    step: int | None = None
+
+
+Baseline = BaselineRun | Mapping[str, list[Measured]]
 
 
 class NoBaseline(ValueError):
@@ -31,12 +41,6 @@ class Comparison:
 
     def __str__(self) -> str:
         return f"{self.name}{' (lower is better)' if self.lower_is_better else ''} against the baseline"
-
-
-@dataclass(frozen=True)
-class Bounds:
-    tolerance: float = 0.0  # how much worse is borne
-    sigma: float | None = None  # of one run, where it is known
 
 
 def parse_comparison(text: str) -> Comparison:
@@ -64,10 +68,11 @@ def compare(
         return _missing(comparison, f"run {run.id} has no {name}")
     theirs: list[Measured] = []
     for baseline in baselines:
-        if isinstance(baseline, Run):
-            found = with_interval(client, baseline, name)
+        if isinstance(baseline, BaselineRun):
+            found = with_interval(client, baseline.run, name, step=baseline.step)
             if found is None:
-                return _missing(comparison, f"baseline run {baseline.id} has no {name}")
+                at = "" if baseline.step is None else f" at step {baseline.step}, which its checkpoint is of"
+                return _missing(comparison, f"baseline run {baseline.run.id} has no {name}{at}")
             theirs.append(found)
         elif name not in baseline:
             return _missing(
@@ -76,20 +81,55 @@ def compare(
         else:
             theirs += baseline[name]
     mean = sum(measured.value for measured in theirs) / len(theirs)
-    gain = (mean - candidate.value) if comparison.lower_is_better else (candidate.value - mean)
-    noise = band(candidate, theirs, stated_sigma=bounds.sigma)
-    verdict = judge(gain, tolerance=bounds.tolerance, noise=noise)
+    paired, unpaired_because = _paired(client, run, name, baselines, candidate, theirs)
+    gain = candidate.value - mean if paired is None else paired.gain
+    gain = -gain if comparison.lower_is_better else gain
+    noise = band(candidate, theirs, bounds, paired=paired)
+    verdict = judge(gain, bounds, noise)
+    why = _why(verdict, f"{candidate.value:.6g} against {mean:.6g}", gain, bounds, noise)
+    if paired is not None and paired.left_out:
+        why += f"; {paired.left_out} prompts are in one of the two evaluations only and left out"
+    if unpaired_because:
+        why += f"; not paired: {unpaired_because}"
     return Check(
-        "comparison", str(comparison), verdict, _why(verdict, candidate.value, mean, gain, bounds, noise),
-        candidate.value, mean, None if noise is None else noise.half,
-    )  # fmt: skip
+        "comparison",
+        str(comparison),
+        verdict,
+        why,
+        candidate.value,
+        mean,
+        None if noise is None else noise.half,
+    )
 
 
-def _why(verdict: Verdict, value: float, mean: float, gain: float, bounds: Bounds, noise: Band | None) -> str:
-    said = f"{value:.6g} against {mean:.6g} ({'better' if gain >= 0 else 'worse'} by {abs(gain):.4g}"
+def _paired(
+    client: Client,
+    run: Run,
+    name: str,
+    baselines: list[Baseline],
+    candidate: Measured,
+    theirs: list[Measured],
+) -> tuple[Paired | None, str]:
+    """With a single baseline run, its prompts beside the candidate's; else why not ("" where seeds give the noise)."""
+    if len(theirs) > 1:
+        return None, ""
+    (baseline,) = baselines
+    if not isinstance(baseline, BaselineRun):
+        return None, "a file has no scores by prompt"
+    try:
+        mine, other = Side(run.id, candidate), Side(baseline.run.id, theirs[0])
+        return pair_runs(client, mine, other, name), ""
+    except NotPaired as error:
+        return None, str(error)
+
+
+def _why(verdict: Verdict, values: str, gain: float, bounds: Bounds, noise: Band | None) -> str:
+    said = f"{values} ({'better' if gain >= 0 else 'worse'} by {abs(gain):.4g}"
     said += f", {bounds.tolerance:g} is tolerated)" if bounds.tolerance else ")"
     if noise is not None:
-        said += f"; noise ±{noise.half:.4g} ({noise.source})"
+        said += f"; noise up to {noise.half:.4g} at {bounds.confidence:.4g} confidence ({noise.source})"
+        if verdict is Verdict.INVESTIGATE:
+            said += f", more than --detect {bounds.detect:g}: evaluate more prompts"
     elif verdict is Verdict.INVESTIGATE:
         said += "; nothing is known of the noise: name several baseline runs, or give --sigma"
     return said
@@ -102,9 +142,10 @@ def _missing(comparison: Comparison, why: str) -> Check:
 def _read(client: Client, text: str) -> Baseline:
     kind, colon, name = text.partition(":")
     if colon and kind == "run" and name:
-        return client.runs.get(name)
+        return BaselineRun(client.runs.get(name))
     if colon and kind == "alias" and name:
-        return client.runs.get(client.checkpoints.resolve(name).run.id)
+        checkpoint = client.checkpoints.resolve(name)
+        return BaselineRun(client.runs.get(checkpoint.run.id), checkpoint.step)
     path = Path(text)
     if not path.is_file():
         raise NoBaseline(f"{text!r} is no baseline: {FORMS}")

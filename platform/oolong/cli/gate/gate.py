@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from oolong.cli.gate.baseline import Baseline, Bounds, Comparison, compare
+from oolong.cli.exit_codes import ExitCode, of_run
+from oolong.cli.gate.baseline import Baseline, Comparison, compare
+from oolong.cli.gate.noise import Bounds
 from oolong.cli.gate.values import measured
 from oolong.cli.gate.verdict import Check, Verdict
 from oolong.cli.run_output import state_of
@@ -23,10 +25,14 @@ class Gate:
 
 def check_run(client: Client, run: Run, gate: Gate) -> list[Check]:
     """The run itself first. Of a run that did not succeed nothing else is asked: its numbers are of something else."""
-    succeeded = run.status == "SUCCEEDED"
+    ended = of_run(run)
+    succeeded = ended is ExitCode.SUCCEEDED
     checks = [
-        Check("run", f"run {run.name} succeeds", Verdict.PASS if succeeded else Verdict.FAIL, state_of(run))
-    ]
+        Check(
+            "run", f"run {run.name} succeeds", Verdict.PASS if succeeded else Verdict.FAIL, state_of(run),
+            error=ended in (ExitCode.STOPPED, ExitCode.INFRASTRUCTURE),
+        )
+    ]  # fmt: skip
     if not succeeded:
         return checks
     checks += [_assert(client, run, assertion) for assertion in gate.assertions]

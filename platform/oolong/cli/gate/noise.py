@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from oolong.cli.gate.verdict import Verdict
 
-# Student's t, two-sided, 95 %, by degrees of freedom from 1 on (Fisher and Yates, table III).
-_T95 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
-Z95 = 1.96
+Z95 = 1.96  # of the two-sided intervals that evaluations come with
+CONFIDENCE = 0.99
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a comparison tolerates, and how sure it must be of a regression."""
+
+    tolerance: float = 0.0  # how much worse is accepted
+    confidence: float = CONFIDENCE  # one-sided: an unchanged model fails with a chance of 1 - confidence
+    sigma: float | None = None  # standard deviation of one run's value, where it is known
+    detect: float | None = None  # a regression of this size must be visible, or the comparison is undecided
 
 
 @dataclass(frozen=True)
@@ -33,45 +39,99 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Paired:
+    """The same prompts scored for both models, prompt by prompt."""
+
+    prompts: int
+    gain: float  # mean of candidate minus baseline
+    error: float  # standard error of that mean, over prompts
+    left_out: int = 0  # prompts that only one of the two evaluations has
+
+
+@dataclass(frozen=True)
 class Band:
-    half: float  # 95 %: differences up to this are noise
+    half: float  # one-sided: a difference up to this may be noise
     source: str  # where it comes from, for the report
 
 
-def band(candidate: Measured, baseline: Sequence[Measured], *, stated_sigma: float | None) -> Band | None:
-    """The noise of `candidate - mean(baseline)`. None when nothing is known of it.
+def pair(candidate: Mapping[str, float], baseline: Mapping[str, float]) -> Paired:
+    """Over the prompts that both have, at least two. A prompt's k samples are one mean each, so they count once."""
+    shared = [key for key in candidate if key in baseline]
+    gains = [candidate[key] - baseline[key] for key in shared]
+    return Paired(
+        prompts=len(gains),
+        gain=statistics.fmean(gains),
+        error=statistics.stdev(gains) / math.sqrt(len(gains)),
+        left_out=len(candidate.keys() | baseline.keys()) - len(shared),
+    )
+
+
+def band(
+    candidate: Measured, baseline: Sequence[Measured], bounds: Bounds, *, paired: Paired | None = None
+) -> Band | None:
+    """The noise of `candidate - baseline`. None when nothing is known of it.
 
     A stated sigma of one run wins; then the spread of several baseline runs (seeds), by Student's t with n - 1
-    degrees of freedom; then the intervals that the evaluations themselves give.
+    degrees of freedom; then the paired differences of the prompts; then the intervals of the two evaluations.
     """
-    count = len(baseline)
-    if stated_sigma is not None:
-        return Band(Z95 * stated_sigma * math.sqrt(1 + 1 / count), f"stated sigma {stated_sigma:g}")
+    count, confidence = len(baseline), bounds.confidence
+    if bounds.sigma is not None:
+        half = normal_quantile(confidence) * bounds.sigma * math.sqrt(1 + 1 / count)
+        return Band(half, f"stated sigma {bounds.sigma:g}")
     if count >= 2:
         spread = statistics.stdev(measured.value for measured in baseline)
-        return Band(
-            student_t95(count - 1) * spread * math.sqrt(1 + 1 / count), f"spread of {count} baseline runs"
-        )
+        half = student_quantile(confidence, count - 1) * spread * math.sqrt(1 + 1 / count)
+        return Band(half, f"spread of {count} baseline runs")
+    if paired is not None:
+        half = student_quantile(confidence, paired.prompts - 1) * paired.error
+        return Band(half, f"paired over {paired.prompts} prompts")
     mine, theirs = candidate.sigma, baseline[0].sigma
     if mine is None or theirs is None:
         return None
-    return Band(Z95 * math.hypot(mine, theirs), "95 % intervals of the two evaluations")
+    return Band(normal_quantile(confidence) * math.hypot(mine, theirs), "intervals of the two evaluations")
 
 
-def student_t95(degrees: int) -> float:
-    if degrees <= len(_T95):
-        return _T95[degrees - 1]
-    return Z95 + (Z95**3 + Z95) / (4 * degrees)  # first term of the Cornish-Fisher expansion
+def normal_quantile(confidence: float) -> float:
+    return statistics.NormalDist().inv_cdf(confidence)
 
 
-def judge(gain: float, *, tolerance: float, noise: Band | None) -> Verdict:
+def student_quantile(confidence: float, degrees: int) -> float:
+    """The one-sided quantile of Student's t, by bisection of its distribution; confidence in [0.5, 1)."""
+    low, high = 0.0, 1.0
+    while _student_cdf(high, degrees) < confidence:
+        high *= 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student_cdf(middle, degrees) < confidence else (low, middle)
+    return high
+
+
+def _student_cdf(t: float, degrees: int) -> float:
+    """Abramowitz and Stegun, 26.7.3 and 26.7.4: a finite sum for whole degrees of freedom."""
+    angle = math.atan(t / math.sqrt(degrees))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = degrees % 2
+    term, total = (cosine, cosine) if odd else (1.0, 1.0)
+    for k in range(3 if odd else 2, degrees - 1, 2):
+        term *= cosine**2 * (k - 1) / k
+        total += term
+    if odd:
+        inside = 2 / math.pi * (angle + (sine * total if degrees > 1 else 0.0))
+    else:
+        inside = sine * total
+    return (1 + inside) / 2
+
+
+def judge(gain: float, bounds: Bounds, noise: Band | None) -> Verdict:
     """`gain` is how much better the candidate is (negative: worse).
 
-    Not worse than tolerated: pass. Worse, and by more than chance makes: fail. Worse, and chance could have made it,
-    or nothing is known of chance: investigate.
+    Fail when it is worse than tolerated, and by more than noise explains. Investigate when that cannot be told:
+    nothing is known of the noise, or it hides a regression that must be seen. Pass otherwise.
     """
-    if gain >= -tolerance:
-        return Verdict.PASS
-    if noise is not None and gain + noise.half < -tolerance:
+    if noise is None:
+        return Verdict.PASS if gain >= -bounds.tolerance else Verdict.INVESTIGATE
+    if gain + noise.half < -bounds.tolerance:
         return Verdict.FAIL
-    return Verdict.INVESTIGATE
+    if bounds.detect is not None and noise.half > bounds.detect and gain - noise.half < -bounds.tolerance:
+        return Verdict.INVESTIGATE
+    return Verdict.PASS

@@ -15,36 +15,48 @@ SIGNS = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.INVESTIGATE: "🔍"}
 _UNSAYABLE = {code: "�" for code in [*range(0x20), 0xFFFE, 0xFFFF] if code not in (0x9, 0xA, 0xD)}
 
 
-def write_junit(path: Path, run: Run, checks: list[Check], *, url: str) -> None:
-    """A suite with one case for the run itself and one for each check."""
-    failed = [check for check in checks if check.verdict is Verdict.FAIL]
-    open_ones = [check for check in checks if check.verdict is Verdict.INVESTIGATE]
+def write_junit(
+    path: Path, run: Run | None, checks: list[Check], *, url: str, accept_undecided: bool = False
+) -> None:
+    """A suite with one case for the run itself and one for each check. It has a failure or an error exactly when the
+    command exits with something else than 0."""
+    outcomes = [_outcome(check, accept_undecided=accept_undecided) for check in checks]
     counts = {
-        "tests": str(len(checks)), "failures": str(len(failed)), "errors": "0", "skipped": str(len(open_ones)),
-        "time": f"{_seconds(run):.3f}",
+        "tests": str(len(checks)), "failures": str(outcomes.count("failure")), "errors": str(outcomes.count("error")),
+        "skipped": "0", "time": f"{_seconds(run) if run else 0:.3f}",
     }  # fmt: skip
     root = xml.Element("testsuites", {"name": "oolong", **counts})
+    began = run.created_at if run else datetime.now(UTC)
     suite = xml.SubElement(
         root, "testsuite",
-        {"name": _said(run.name), "timestamp": f"{run.created_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}", **counts},
+        {
+            "name": _said(run.name) if run else "oolong",
+            "timestamp": f"{began.astimezone(UTC):%Y-%m-%dT%H:%M:%S}", **counts,
+        },
     )  # fmt: skip
-    properties = xml.SubElement(suite, "properties")
-    for name, value in _properties(run, url).items():
-        xml.SubElement(properties, "property", {"name": name, "value": _said(value)})
-    for check in checks:
+    if run is not None:
+        properties = xml.SubElement(suite, "properties")
+        for name, value in _properties(run, url).items():
+            xml.SubElement(properties, "property", {"name": name, "value": _said(value)})
+    for check, outcome in zip(checks, outcomes, strict=True):
         case = xml.SubElement(
             suite, "testcase", {"classname": f"oolong.{check.kind}", "name": _said(check.name), "time": "0"}
         )
-        if check.verdict is Verdict.FAIL:
-            failure = xml.SubElement(case, "failure", {"message": _said(check.why), "type": check.kind})
-            failure.text = _said(check.why)
-        elif check.verdict is Verdict.INVESTIGATE:
-            xml.SubElement(case, "skipped", {"message": _said(f"investigate: {check.why}")})
+        why = _said(f"{check.verdict}: {check.why}" if check.verdict is Verdict.INVESTIGATE else check.why)
+        if outcome == "passed":
+            xml.SubElement(case, "system-out").text = why
         else:
-            xml.SubElement(case, "system-out").text = _said(check.why)
+            xml.SubElement(case, outcome, {"message": why, "type": check.kind}).text = why
     xml.indent(root)
     path.parent.mkdir(parents=True, exist_ok=True)
     xml.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def _outcome(check: Check, *, accept_undecided: bool) -> str:
+    """The element of its test case: passed has none of its own."""
+    if check.verdict is Verdict.PASS or (check.verdict is Verdict.INVESTIGATE and accept_undecided):
+        return "passed"
+    return "error" if check.error else "failure"
 
 
 def markdown(run: Run, checks: list[Check], *, url: str) -> str:

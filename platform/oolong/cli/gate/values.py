@@ -21,12 +21,23 @@ def measured(client: Client, run: Run, assertion: Assertion) -> float | None:
     return assertion.of(values) if values else None
 
 
-def with_interval(client: Client, run: Run, name: str) -> Measured | None:
-    """A metric's last value, with its 95 % interval where it was measured as well (`<name>_low`, `<name>_high`)."""
-    value, low, high = (
-        client.runs.last_value(run.id, metric) for metric in (name, f"{name}_low", f"{name}_high")
-    )
+def with_interval(client: Client, run: Run, name: str, *, step: int | None = None) -> Measured | None:
+    """A metric with its 95 % interval where it was measured as well (`<name>_low`, `<name>_high`).
+
+    Its last value, or with `step` the one of that train step.
+    """
+    value, low, high = (_value(client, run, metric, step) for metric in (name, f"{name}_low", f"{name}_high"))
     return None if value is None else Measured(value, low, high)
+
+
+def _value(client: Client, run: Run, name: str, step: int | None) -> float | None:
+    if step is None:
+        return client.runs.last_value(run.id, name)
+    for found in client.runs.metric_names(run.id):
+        if found.name == name and found.axis == "step":
+            points = _points(client, run.id, name, found.axis, after_x=step - 1, to_x=step)
+            return points[-1] if points else None
+    return None
 
 
 def newest_points(client: Client, run_id: str, name: str, count: int | None) -> list[float]:
@@ -54,10 +65,12 @@ def summary_value(run: Run, path: list[str]) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _points(client: Client, run_id: str, name: str, axis: str, *, after_x: int | None) -> list[float]:
+def _points(
+    client: Client, run_id: str, name: str, axis: str, *, after_x: int | None, to_x: int | None = None
+) -> list[float]:
     every: list[Series] = []
     while True:
-        answer = client.runs.metrics(run_id, [name], axis=axis, after_x=after_x, limit=PAGE_POINTS)
+        answer = client.runs.metrics(run_id, [name], axis=axis, after_x=after_x, to_x=to_x, limit=PAGE_POINTS)
         every += answer.series
         cut = [series.x[-1] for series in answer.series if len(series.x) == PAGE_POINTS]
         if not cut:

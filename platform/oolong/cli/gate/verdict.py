@@ -9,7 +9,7 @@ from enum import StrEnum
 class Verdict(StrEnum):
     PASS = "pass"
     FAIL = "fail"
-    INVESTIGATE = "investigate"  # worse than tolerated, but within the noise
+    INVESTIGATE = "investigate"  # the data cannot tell whether it is worse than tolerated
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,10 @@ class Check:
     why: str  # one line, with the numbers
     value: float | None = None
     baseline: float | None = None
-    noise: float | None = None  # half the width of the band
+    noise: float | None = None  # differences up to this may be noise
+    error: bool = (
+        False  # of the run itself: no answer (timeout, interrupt, infrastructure), rather than a bad one
+    )
 
 
 def worst(checks: list[Check]) -> Verdict:

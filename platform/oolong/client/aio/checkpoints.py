@@ -51,10 +51,20 @@ class AsyncCheckpoints:
         return self._connection.pages(calls.checkpoints.aliases())
 
     async def promote(
-        self, reference: str, alias: str, *, protected: bool | None = None, expected: str | None = None
+        self,
+        reference: str,
+        alias: str,
+        *,
+        protected: bool | None = None,
+        expected: str | None = None,
+        force: bool = False,
     ) -> models.CheckpointAlias:
-        """Let an alias mean this checkpoint; with `expected`, only if it means that one now (raises Conflict)."""
-        return await self._connection.send(calls.checkpoints.set_alias(alias, reference, protected, expected))
+        """Let an alias mean this checkpoint; with `expected`, only if it means that one now (raises Conflict).
+
+        `force` overrides the alias's gate: it needs checkpoints:admin and leaves an entry in the audit log.
+        """
+        call = calls.checkpoints.set_alias(alias, reference, protected, expected, force)
+        return await self._connection.send(call)
 
     async def delete_alias(self, alias: str) -> None:
         await self._connection.send(calls.checkpoints.delete_alias(alias))

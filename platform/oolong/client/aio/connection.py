@@ -41,7 +41,7 @@ class AsyncConnection:
         self.retries = retries
         self._http = httpx.AsyncClient(
             base_url=f"{settings.url}/api/v1/",
-            headers={"Authorization": f"Bearer {settings.token}"},
+            headers={"Authorization": f"Bearer {settings.token}"} if settings.token else {},
             timeout=httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS),
             transport=transport,
         )

@@ -58,9 +58,9 @@ def aliases() -> Call[Page[CheckpointAlias]]:
 
 
 def set_alias(
-    name: str, checkpoint: str, protected: bool | None, expected: str | None
+    name: str, checkpoint: str, protected: bool | None, expected: str | None, force: bool
 ) -> Call[CheckpointAlias]:
-    body = {"checkpoint": checkpoint, "protected": protected, "expected": expected}
+    body = {"checkpoint": checkpoint, "protected": protected, "expected": expected, "force": force}
     return call.put("checkpoint-aliases/{}", CheckpointAlias, name, body=body)
 
 

@@ -41,7 +41,7 @@ class Connection:
         self.retries = retries
         self._http = httpx.Client(
             base_url=f"{settings.url}/api/v1/",
-            headers={"Authorization": f"Bearer {settings.token}"},
+            headers={"Authorization": f"Bearer {settings.token}"} if settings.token else {},
             timeout=httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS),
             transport=transport,
         )

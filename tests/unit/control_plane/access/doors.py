@@ -19,6 +19,7 @@ REACHED = 299  # the answer of a handler's stand-in: the caller was let through
 API = "/api/v1"
 PLAIN_VALUES = {
     "number": "0", "incarnation": "0", "file": "main-0.jsonl", "name": "pipeline", "sha256": "0" * 64, "path": "x",
+    "filename": "x",
 }  # fmt: skip
 
 

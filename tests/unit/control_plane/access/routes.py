@@ -25,6 +25,9 @@ ROUTES = {
     "ANY /metrics": OPEN,  # to who sends OOLONG_METRICS_TOKEN: see operation/test_health.py
     "GET /openapi.json": OPEN,
     "GET /docs": OPEN,
+    "GET /client": OPEN,  # the package of the SDK and the command
+    "GET /client/requirements.txt": OPEN,
+    "GET /client/{filename}": OPEN,
     # --- accounts
     "GET /health": OPEN,
     "GET /me": KNOWN,

@@ -146,20 +146,64 @@ def test_a_run_that_failed_has_measured_nothing(alice: Any, bob: Any, clock: Any
     assert refused["code"] == "gate_missing" and "FAILED" in refused["detail"]
 
 
-def test_a_role_moves_it_anyway_and_what_the_gate_said_against_it_is_written_down(
-    alice: Any, checkpoint: Any
+def test_an_admin_passes_a_gate_only_with_force_and_an_audit_entry_says_so(
+    alice: Any, bob: Any, checkpoint: Any
 ) -> None:
     mark = checkpoint()
     alice.post("/checkpoint-gates", GATE)
-    moved = promote(alice, mark).json()
+    refused = promote(alice, mark)
+    assert (refused.status_code, refused.json()["code"]) == (409, "gate_missing")
+    assert "force" in refused.json()["detail"], "whoever may override the gate reads how"
+    assert "force" not in promote(bob, mark).json()["detail"]
+    assert promote(bob, mark, force=True).json()["code"] == "missing_scope"
+    assert alice.get("/checkpoint-aliases").json()["data"] == []
+
+    moved = promote(alice, mark, force=True).json()
     assert (moved["evidence"]["passed"], moved["evidence"]["by_role"]) == (False, True)
     assert "no eval run" in moved["evidence"]["refusal"]
+    (entry,) = alice.get("/audit?action=project.checkpoint_gate_overridden").json()["data"]
+    assert (entry["data"]["alias"], entry["data"]["to"]) == ("prod", mark.pk)
+    assert "no eval run" in entry["message"] and entry["actor"]["name"] == "alice"
+
+
+def test_force_on_a_passed_gate_is_no_override(alice: Any, clock: Any, checkpoint: Any) -> None:
+    mark = checkpoint()
+    alice.post("/checkpoint-gates", GATE)
+    run = alice.post("/checkpoint-gates/prod/runs", {"checkpoint": mark.pk}).json()
+    finish(run["id"], 0.9, clock=clock)
+    assert promote(alice, mark, force=True).json()["evidence"]["passed"] is True
+    assert alice.get("/audit?action=project.checkpoint_gate_overridden").json()["data"] == []
+
+
+def test_the_command_overrides_a_gate_with_force_alone_and_warns(
+    alice: Any, oolong: Any, checkpoint: Any
+) -> None:
+    mark = checkpoint()
+    alice.post("/checkpoint-gates", GATE)
+    refused = oolong("ckpt", "promote", mark.pk, "prod")
+    assert refused.code == 6 and f"oolong ckpt gate run prod {mark.pk}" in refused.err
+    forced = oolong("ckpt", "promote", mark.pk, "prod", "--force")
+    assert forced.code == 0 and "warning: prod was moved although its gate is not passed" in forced.err
+
+
+def test_the_command_promotes_only_what_the_named_run_and_dataset_made(
+    alice: Any, oolong: Any, checkpoint: Any
+) -> None:
+    run = alice.run()
+    mark = checkpoint()
+    Checkpoint.objects.filter(pk=mark.pk).update(run_id=run["id"])
+    right = ("--trained-by", run["id"], "--trained-on", run["dataset"]["id"])
+    for wrong in (("--trained-by", "run_other"), ("--trained-on", "dsv_other")):
+        refused = oolong("ckpt", "promote", mark.pk, "candidate", *wrong)
+        assert refused.code == 6 and wrong[1] in refused.err
+        assert alice.get("/checkpoint-aliases").json()["data"] == []
+    assert oolong("ckpt", "promote", mark.pk, "candidate", *right).code == 0
 
 
 def test_a_gate_is_set_and_lifted_by_a_role_only(alice: Any, bob: Any, checkpoint: Any) -> None:
     assert bob.post("/checkpoint-gates", GATE).json()["code"] == "missing_scope"
     alice.post("/checkpoint-gates", GATE)
-    promote(alice, checkpoint())
+    promote(alice, checkpoint(), force=True)
     for path in ("/checkpoint-gates/prod", "/checkpoint-aliases/prod"):
         assert bob.call("DELETE", path).json()["code"] == "missing_scope"
     assert alice.call("DELETE", "/checkpoint-gates/prod").status_code == 204

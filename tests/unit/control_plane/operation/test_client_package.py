@@ -60,7 +60,8 @@ def test_it_installs_one_package_and_the_command(target: Path) -> None:
     assert {path.name for path in (target / "bin").iterdir()} == {"oolong"}
     inside = {path.name for path in (target / "oolong").iterdir()} - {"__pycache__"}
     assert inside == {
-        "__init__.py", "py.typed", "cli", "client", "contracts", "exporting", "redaction.py", "workflow.py",
+        "__init__.py", "py.typed", "cli", "client", "contracts", "exporting", "redaction.py",
+        "samples", "untrusted.py", "workflow.py",
     }  # fmt: skip
 
 

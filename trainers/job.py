@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trainers.ranks import Ranks
 
 Loop = Callable[[AttemptFile, JobFile, Path, "Ranks"], JobResult]
+MEETING_FILE = "ranks.store"
 GOOD_ENDS = (EndReason.COMPLETED, EndReason.STOPPED_BY_USER)
 
 
@@ -49,7 +50,7 @@ def run_job(arguments: argparse.Namespace, loop: Loop) -> int:
         LossUnusable: EndReason.CONFIG_REFUSED,
     }
     attempt, job = read_attempt(arguments.attempt), read_job(arguments.job)
-    ranks = join_ranks(attempt.device, gpu_share=attempt.gpu_share)
+    ranks = join_ranks(attempt.device, gpu_share=attempt.gpu_share, meeting_file=arguments.job / MEETING_FILE)
     try:
         result = loop(attempt, job, arguments.job, ranks)
     except tuple(named_ends) as error:

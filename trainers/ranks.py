@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -66,9 +67,11 @@ class Ranks:
         return tensor.tolist()
 
 
-def join_ranks(device: str, *, gpu_share: float = 1.0) -> Ranks:
+def join_ranks(device: str, *, gpu_share: float = 1.0, meeting_file: Path | None = None) -> Ranks:
     """Join the process group that torchrun's environment describes. `device` is cpu or cuda.
 
+    The ranks of one node meet in a file: no port is opened for that, and only their own user can reach it. Without a
+    file they meet at the address in the environment.
     Below 1, `gpu_share` is how much of the GPU's memory this rank may allocate: engines hold the rest.
     """
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
@@ -79,7 +82,13 @@ def join_ranks(device: str, *, gpu_share: float = 1.0) -> Ranks:
             torch.cuda.set_per_process_memory_fraction(gpu_share, local)
     else:
         local = torch.device("cpu")
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device == "cuda" else "gloo", timeout=PATIENCE)
+    backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
+    if meeting_file is None:
+        dist.init_process_group(backend, timeout=PATIENCE)
+    else:
+        rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        store = dist.FileStore(str(meeting_file), ranks)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=PATIENCE)
     size = dist.get_world_size()
     return Ranks(
         rank=dist.get_rank(),

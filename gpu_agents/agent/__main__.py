@@ -17,6 +17,7 @@ from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.end_jobs import AgentIsRunning, end_jobs, serving
 from gpu_agents.agent.identity import EnrolmentError, enrol
 from gpu_agents.agent.inventory import InventoryError
+from gpu_agents.agent.isolation.uids import FIRST, LAST
 from gpu_agents.agent.settings import AgentSettings, DataDirectory, check_server_url
 from oolong.contracts.model_paths import faults_of_path
 from oolong.logs import formatter
@@ -106,6 +107,9 @@ def _settings(options: argparse.Namespace) -> AgentSettings:
         cache_limit_bytes=int(options.cache_limit_gb * 1024**3),
         hub_hosts=tuple(options.hub_host),
         model_roots=tuple(options.model_root),
+        job_isolation=options.job_isolation,
+        job_uids=options.job_uids,
+        job_paths=tuple(options.job_path),
     )
 
 
@@ -113,6 +117,13 @@ def _model_root(text: str) -> str:
     if fault := faults_of_path(text):
         raise argparse.ArgumentTypeError(f"{text!r}: {fault}")
     return str(PurePosixPath(text))
+
+
+def _uid_range(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    if not (first.isdigit() and last.isdigit() and 0 < int(first) <= int(last) < 2**32 - 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is not FIRST-LAST, as in {FIRST}-{LAST}")
+    return int(first), int(last)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -148,6 +159,21 @@ def _parser() -> argparse.ArgumentParser:
         "--hub-host", action="append", default=[], metavar="HOST",
         help="a host of your own network that a hub may redirect downloads to, again for each; others must be public",
     )  # fmt: skip
+    run.add_argument(
+        "--job-isolation", choices=("auto", "none"), default="auto",
+        help="auto: isolate jobs as well as this machine can; none: run them as the agent, without uploaded losses",
+    )  # fmt: skip
+    run.add_argument(
+        "--job-uids", type=_uid_range, default=(FIRST, LAST), metavar="FIRST-LAST",
+        help=f"as root: the uids that attempts get, one each (default: {FIRST}-{LAST})",
+    )  # fmt: skip
+    run.add_argument(
+        "--job-path",
+        action="append",
+        default=[],
+        metavar="DIRECTORY",
+        help="a directory that isolated jobs may read besides the system, Oolong and their inputs; may be given again",
+    )
     run.add_argument(
         "--stop-jobs-on-exit", action="store_true", help="end the jobs too on SIGTERM; otherwise they live on"
     )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from gpu_agents.agent.api import AgentApi
 from gpu_agents.agent.checkpoints import Uploader
 from gpu_agents.agent.heartbeat import Heart
 from gpu_agents.agent.imports import ModelImports
+from gpu_agents.agent.isolation.node import NodeIsolation, detect
 from gpu_agents.agent.job_secrets import JobSecrets, NotGiven
 from gpu_agents.agent.launch import COMMANDS, Command, write_live
 from gpu_agents.agent.model_checks import ModelChecks
@@ -46,6 +46,7 @@ from gpu_agents.agent.records import JobRecord, Node, read_desired, write_json
 from gpu_agents.agent.relay import RelayClient
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from gpu_agents.agent.shipping import Shipper
+from gpu_agents.agent.untrusted import remove_tree
 from oolong.contracts.agent import DesiredAttempt, DesiredJob, HeartbeatReply, ObservedJob
 from oolong.contracts.lifecycle import JobKind, JobState
 
@@ -56,22 +57,32 @@ class Agent:
     """One node's agent. `commands` says how each kind of job is started; tests start small scripts instead."""
 
     def __init__(
-        self, settings: AgentSettings, node: Node, *, commands: Mapping[JobKind, Command] = COMMANDS
+        self,
+        settings: AgentSettings,
+        node: Node,
+        *,
+        commands: Mapping[JobKind, Command] = COMMANDS,
+        isolation: NodeIsolation | None = None,
     ) -> None:
         self._settings = settings
         self._node = node
         self._data = DataDirectory(settings.data_directory)
         self._api = AgentApi(settings.server, node.credential)
+        self._isolation = isolation or detect(settings, self._data)
         self._jobs = NodeJobs(
             self._data,
+            isolation=self._isolation,
             commands=commands,
             device=settings.device,
             orphan_ttl_seconds=node.orphan_ttl_seconds,
         )
         self._heart = Heart(
-            settings, self._data, self._api, observed=self.observed_jobs, work=lambda: bool(self._decide())
+            settings, self._data, self._api,
+            observed=self.observed_jobs, work=lambda: bool(self._decide()), isolation=self._isolation,
+        )  # fmt: skip
+        self._preparer = Preparer(
+            settings, self._data, self._api, moved=self._heart.nudge, isolation=self._isolation
         )
-        self._preparer = Preparer(settings, self._data, self._api, moved=self._heart.nudge)
         self._shipper = Shipper(self._api, self._data, jobs=self._jobs.records, moved=self._heart.nudge)
         self._uploader = Uploader(
             self._api, self._data, jobs=self._jobs.records, shipped=self._shipped, moved=self._heart.nudge
@@ -220,12 +231,13 @@ class Agent:
         for directory in retired:
             if (directory / "checkpoints").exists():
                 for name in ("weights", "pinned", "checkpoints"):
-                    shutil.rmtree(directory / name, ignore_errors=True)
+                    if (directory / name).exists():
+                        remove_tree(directory / name)
                 self._uploader.forget(directory.name)
         if len(retired) > self._settings.kept_attempts:
             retired.sort(key=lambda directory: directory.stat().st_mtime, reverse=True)
             for directory in retired[self._settings.kept_attempts :]:
-                shutil.rmtree(directory)
+                self._isolation.remove_attempt(directory)
 
     def _shipped(self, job_id: str, file: str) -> int:
         if not self._jobs.knows(job_id):

@@ -179,6 +179,15 @@ def _build_entry(artifact: Artifact, part: Path, building: Path) -> None:
             unpack(part, building / CONTENT)
         except ArtifactError as error:
             raise ArtifactError(f"{artifact.kind} {artifact.sha256}: {error}") from error
+    _let_all_read(building)
+
+
+def _let_all_read(entry: Path) -> None:
+    """Jobs read it under uids of their own, where it is shown to them; the cache above it is closed to them."""
+    for folder, _, files in os.walk(entry):
+        os.chmod(folder, 0o755)
+        for name in files:
+            os.chmod(os.path.join(folder, name), 0o644)
 
 
 def _hash_into(digest: hashlib._Hash, path: Path) -> int:

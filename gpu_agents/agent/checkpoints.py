@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,15 +21,17 @@ import msgspec
 
 from gpu_agents.agent.api import AgentApi, Refused, Unreachable
 from gpu_agents.agent.backoff import Backoff
+from gpu_agents.agent.job_files import LONGEST_LINE, GrowingFile, outbox_files, whole_lines
 from gpu_agents.agent.records import JobRecord, read_json, write_json
 from gpu_agents.agent.settings import DataDirectory
-from gpu_agents.agent.shipping import whole_lines
-from oolong.client.directory_tar import DirectoryTar
-from oolong.contracts.attempt import OUTBOX_DIRECTORY
+from gpu_agents.agent.untrusted import Untrusted, directory_below, remove_tree
+from oolong.client.directory_tar import DirectoryTar, FileChanged
 from oolong.contracts.telemetry import CheckpointLine
 
 log = logging.getLogger(__name__)
 
+MANIFEST_FILE = "MANIFEST.json"
+DEEPEST = 8  # folders in a checkpoint
 TAG = b'"type":"checkpoint"'  # cheap test before a line is decoded
 GONE_STATUSES = (403, 404)  # the server knows no such attempt of this node
 
@@ -88,7 +91,7 @@ class Uploader:
                     await self.upload(upload)
                     self._backoff.succeeded()
                     continue
-                except (Unreachable, Refused) as error:
+                except (Unreachable, Refused, OSError) as error:
                     wait = self._backoff.failed(getattr(error, "retry_after", None))
                     log.warning(
                         "checkpoint %s is not stored yet, again in %.1f s: %s", upload.key, wait, error
@@ -99,9 +102,11 @@ class Uploader:
         """Read new outbox lines and pin what they announce."""
         for record in self.jobs():
             for incarnation in range(record.incarnation + 1):
-                directory = self.data.job(record.attempt_id, record.name, incarnation) / OUTBOX_DIRECTORY
-                for path in sorted(directory.glob("*.jsonl")):
-                    self._read(record, path)
+                try:
+                    for file in outbox_files(self.data, record, incarnation):
+                        self._read(record, file)
+                except OSError as error:  # the shipper says it, and goes on trying
+                    log.debug("outbox of %s: %s", record.name, error)
 
     def next_upload(self) -> Upload | None:
         """The newest checkpoint that the server can already know: it is worth most to a recovery."""
@@ -132,7 +137,16 @@ class Uploader:
             log.error("checkpoint %s is dropped: %s", upload.key, upload.dropped)
             self._save(upload)
             return
-        archive = DirectoryTar(Path(upload.pinned))
+        try:
+            await self._send(upload, _archive(Path(upload.pinned)))
+        except (Untrusted, FileChanged, ValueError) as error:
+            upload.dropped = str(error)
+            log.error("checkpoint %s is dropped: %s", upload.key, error)
+        self._save(upload)
+        remove_tree(Path(upload.pinned))
+        self.moved()
+
+    async def _send(self, upload: Upload, archive: DirectoryTar) -> None:
         if not upload.tar_sha256:
             upload.tar_sha256 = await asyncio.to_thread(archive.sha256)
             upload.tar_bytes = archive.size
@@ -174,9 +188,6 @@ class Uploader:
                 )
             upload.stored = True
             log.info("checkpoint %s is stored, %d bytes", upload.key, upload.tar_bytes)
-        self._save(upload)
-        shutil.rmtree(upload.pinned)
-        self.moved()
 
     async def _sleep_looking(self, seconds: float, poll_seconds: float) -> None:
         """Wait, but go on pinning: the trainer prunes also while the server is away."""
@@ -187,23 +198,23 @@ class Uploader:
             remaining -= nap
             self.look()
 
-    def _read(self, record: JobRecord, path: Path) -> None:
-        begin = self._read_to.get(path, 0)
-        size = path.stat().st_size
-        if size <= begin:
-            return
-        end = whole_lines(path, size)
-        with path.open("rb") as file:
+    def _read(self, record: JobRecord, outbox: GrowingFile) -> None:
+        begin = self._read_to.get(outbox.path, 0)
+        with outbox.open() as file:
+            size = os.fstat(file.fileno()).st_size
+            end = whole_lines(file, size) if size > begin else begin
             file.seek(begin)
             offset = begin
             while offset < end:
-                line = file.readline()
+                line = file.readline(LONGEST_LINE)
+                if not line:
+                    break  # it was cut while it was read
                 offset += len(line)
                 if TAG in line:
                     found = _checkpoint_line(line)
                     if found is not None:
-                        self._see(record, path.name, offset, found)
-        self._read_to[path] = max(begin, end)
+                        self._see(record, outbox.name, offset, found)
+        self._read_to[outbox.path] = max(begin, end)
 
     def _see(self, record: JobRecord, file: str, end: int, line: CheckpointLine) -> None:
         source = Path(line.directory)
@@ -225,10 +236,11 @@ class Uploader:
                 known.final, known.outbox_file, known.outbox_end = True, file, end
                 self._save(known)
             return
-        if not source.resolve().is_relative_to(self.data.attempt(record.attempt_id).resolve()):
-            upload.dropped = f"{source} is not inside the attempt's directory"
-        elif not pin(source, Path(upload.pinned)):
-            upload.dropped = f"{source} was gone before it could be pinned"
+        try:
+            if not pin(self.data.attempt(record.attempt_id), source, Path(upload.pinned)):
+                upload.dropped = f"{source} was gone before it could be pinned"
+        except (Untrusted, ValueError) as error:  # ValueError: no name of a file
+            upload.dropped = str(error)
         if upload.dropped:
             log.error("checkpoint %s is not uploaded: %s", upload.key, upload.dropped)
         self.uploads[upload.key] = upload
@@ -241,27 +253,63 @@ class Uploader:
         return self.data.uploads / f"{upload.key}.json"
 
 
-def pin(source: Path, target: Path) -> bool:
-    """Hard-link a committed checkpoint, complete or not at all; False when it is no longer there."""
-    if (target / "MANIFEST.json").is_file():
+def pin(attempt: Path, source: Path, target: Path) -> bool:
+    """Hard-link a committed checkpoint, complete or not at all; False when it is no longer there.
+
+    Raises Untrusted where it holds anything but folders and regular files, or does not lie in the attempt's folder of
+    checkpoints: the job that names it may have put links there.
+    """
+    if (target / MANIFEST_FILE).is_file():
         return True  # pinned before a restart of the agent
+    checkpoints = attempt / "checkpoints"
+    if not source.is_relative_to(checkpoints) or source == checkpoints:
+        raise Untrusted(f"{source} is not inside the attempt's folder {checkpoints}")
     building = target.with_name(f".{target.name}")
-    shutil.rmtree(building, ignore_errors=True)
+    if building.exists():
+        remove_tree(building)
+    building.mkdir(parents=True)
     try:
-        files = [path for path in source.rglob("*") if path.is_file()]
-        building.mkdir(parents=True)
-        for path in files:
-            link = building / path.relative_to(source)
-            link.parent.mkdir(parents=True, exist_ok=True)
-            os.link(path, link, follow_symlinks=False)
+        with directory_below(checkpoints, *source.relative_to(checkpoints).parts) as folder:
+            _link(folder, building, shown=source, depth=0)
     except FileNotFoundError:
         shutil.rmtree(building, ignore_errors=True)
         return False
-    if not (building / "MANIFEST.json").is_file():  # the manifest is written last and removed first
+    except Untrusted:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+    if not (building / MANIFEST_FILE).is_file():  # the manifest is written last and removed first
         shutil.rmtree(building)
         return False
     building.rename(target)
     return True
+
+
+def _archive(pinned: Path) -> DirectoryTar:
+    """Raises Untrusted for files of more bytes than the disk has: they have holes, and reading them has no end."""
+    archive = DirectoryTar(pinned)
+    if archive.size > shutil.disk_usage(pinned).total:
+        raise Untrusted(f"{pinned} has {archive.size} bytes, more than its disk")
+    return archive
+
+
+def _link(folder: int, target: Path, *, shown: Path, depth: int) -> None:
+    """Link the files of a folder into `target`, of the agent's own, and look at each only there: nobody swaps it."""
+    if depth > DEEPEST:
+        raise Untrusted(f"{shown} is nested deeper than {DEEPEST} folders")
+    owner = os.fstat(folder).st_uid
+    for name in os.listdir(folder):
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            (target / name).mkdir()
+            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            try:
+                _link(below, target / name, shown=shown / name, depth=depth + 1)
+            finally:
+                os.close(below)
+            continue
+        os.link(name, target / name, src_dir_fd=folder, follow_symlinks=False)
+        linked = (target / name).lstat()
+        if not stat.S_ISREG(linked.st_mode) or linked.st_uid != owner:
+            raise Untrusted(f"{shown / name} is no regular file of its job")
 
 
 def _checkpoint_line(line: bytes) -> CheckpointLine | None:

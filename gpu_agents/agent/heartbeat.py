@@ -10,6 +10,7 @@ from collections.abc import Callable
 from gpu_agents.agent.api import AgentApi, Refused, Unreachable
 from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.identity import inventory_of
+from gpu_agents.agent.isolation.node import NodeIsolation
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from oolong.contracts.agent import (
     PROTOCOL,
@@ -39,12 +40,14 @@ class Heart:
         *,
         observed: Callable[[], list[ObservedJob]],
         work: Callable[[], bool],
+        isolation: NodeIsolation,
     ) -> None:
         self._settings = settings
         self._data = data
         self._api = api
         self._observed = observed
         self._work = work
+        self._isolation = isolation
         self._inventory: tuple[float, Inventory] | None = None
         self._started_at = time.time()
         self._reported: object = None  # what the server knows by the last heartbeat that arrived
@@ -123,7 +126,7 @@ class Heart:
 
     def _take_inventory(self) -> Inventory:
         if self._inventory is None or time.monotonic() - self._inventory[0] > INVENTORY_SECONDS:
-            self._inventory = (time.monotonic(), inventory_of(self._settings))
+            self._inventory = (time.monotonic(), inventory_of(self._settings, self._isolation))
         return self._inventory[1]
 
 

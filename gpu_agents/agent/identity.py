@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
+import msgspec
+
 from gpu_agents.agent.api import AgentApi, Refused
 from gpu_agents.agent.inventory import take_inventory
+from gpu_agents.agent.isolation.node import NodeIsolation
 from gpu_agents.agent.records import Node, read_json, write_json
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from oolong.contracts.agent import PROTOCOL, EnrolRequest, Inventory
 
+REASON_CHARACTERS = 400
 OTHER_PROTOCOL = frozenset({"agent_too_old", "agent_too_new"})
 
 
@@ -51,11 +55,17 @@ async def enrol(settings: AgentSettings) -> Node:
     return node
 
 
-def inventory_of(settings: AgentSettings) -> Inventory:
-    return take_inventory(
+def inventory_of(settings: AgentSettings, isolation: NodeIsolation | None = None) -> Inventory:
+    """`isolation`: how jobs are isolated here, once it is known."""
+    inventory = take_inventory(
         settings.data_directory, device=settings.device, slots=settings.slots, version=agent_version(),
         model_roots=settings.model_roots, slots_per_gpu=settings.slots_per_gpu,
     )  # fmt: skip
+    if isolation is None:
+        return inventory
+    return msgspec.structs.replace(
+        inventory, job_isolation=isolation.kind, job_isolation_reason=isolation.reason[:REASON_CHARACTERS]
+    )
 
 
 def agent_version() -> str:

@@ -28,7 +28,7 @@ import threading
 import time
 from typing import Any
 
-from gpu_agents.agent.processes import boot_id, descendants, send, start_time
+from gpu_agents.agent.processes import boot_id, children, descendants, send, start_time
 from oolong.redaction import NAMES, Redactor
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -37,13 +37,15 @@ STOP = signal.SIGTERM
 KILL = signal.SIGUSR2
 WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGCHLD)
 
+SIGNAL_STATUS = 128  # bubblewrap's exit status is this and the signal that ended the job
+VIEW_SECONDS = 10.0  # for bubblewrap to make the job's view
 LAST_WORDS_SECONDS = 10.0  # for what an ended job still has in its pipe
 ALREADY_SUPERVISED = 3  # exit status: another supervisor holds this job directory
 
 
 def main(arguments: list[str]) -> int:
     order = _read_json(arguments[0])
-    directory = order["directory"]
+    directory = order["supervision"]  # this process's own files; the job cannot reach them
     exit_file = os.path.join(directory, "exit.json")
     lock = os.open(os.path.join(directory, "supervisor.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -60,23 +62,27 @@ def main(arguments: list[str]) -> int:
     output = Output(os.path.join(directory, "output.log"), secrets)
     leader = _start(order, secrets, output)
     output.follow()
+    first = _first_process(leader, isolated=order["isolated"])
     _write_json(
         order["record"],
         {
             "job_id": order["job_id"],
             "incarnation": order["incarnation"],
-            "directory": directory,
+            "directory": order["directory"],
             "boot_id": boot_id(),
             "pid": os.getpid(),
             "start_time": start_time(os.getpid()),
-            "job_pid": leader,
-            "job_start_time": start_time(leader),
+            "job_pid": first,
+            "job_start_time": start_time(first),
             "pgid": leader,
         },
     )
     code, cause = _watch(leader, order)
+    if order["isolated"] and code > SIGNAL_STATUS:
+        code = SIGNAL_STATUS - code  # bubblewrap passes the end by a signal on as a shell does
     _end_survivors()
     output.finish()
+    _remove(order["temporary"])
     _write_json(exit_file, {"code": code, "at": time.time(), "cause": cause})
     return 0
 
@@ -158,18 +164,34 @@ def _watch(leader: int, order: dict[str, Any]) -> tuple[int, str]:
             return code, cause
         if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             cause = cause or "stopped"
-            # The leader alone: an engine below a worker must outlive the worker's own farewell.
-            send(leader, signal.SIGTERM)
+            # The first process alone: an engine below a worker must outlive the worker's own farewell.
+            send(_first_process(leader, isolated=order["isolated"]), signal.SIGTERM)
         elif number == KILL:
             cause = cause or "killed"
             _kill_all()
         if kill_at is None and contact.age() > orphan_ttl:
             cause = cause or "orphaned"
             kill_at = time.monotonic() + float(order["grace_seconds"])
-            send(leader, signal.SIGTERM)
+            send(_first_process(leader, isolated=order["isolated"]), signal.SIGTERM)
             tick = min(tick, 0.5)
         if kill_at is not None and time.monotonic() >= kill_at:
             _kill_all()
+
+
+def _first_process(leader: int, *, isolated: bool) -> int:
+    """The job's own first process: the leader, or, below bubblewrap and its process 1, the oldest child of the latter.
+
+    While bubblewrap is still at work there is none yet, and afterwards none any more: then it is the leader, whose end
+    is the end of all. Process 1 ends with the job's first process, so any younger child of it is no first process.
+    """
+    deadline = time.monotonic() + VIEW_SECONDS
+    while isolated and start_time(leader) is not None and time.monotonic() < deadline:
+        inits = children(leader)
+        inside = children(inits[0]) if inits else []
+        if inside:
+            return min(inside, key=lambda pid: (start_time(pid) or 0, pid))
+        time.sleep(0.002)
+    return leader
 
 
 class Contact:
@@ -227,6 +249,12 @@ def _end_survivors() -> None:
             return
         if pid == 0:
             signal.sigtimedwait((signal.SIGCHLD,), 0.05)
+
+
+def _remove(folder: str) -> None:
+    """The job's /tmp. It may be nested deeper than a recursion in Python can follow."""
+    if folder:
+        os.waitpid(os.posix_spawn("/bin/rm", ["rm", "-rf", "--", folder], {}), 0)
 
 
 def _become_reaper() -> None:

@@ -18,18 +18,19 @@ from typing import IO
 import msgspec
 
 from gpu_agents.agent import processes
+from gpu_agents.agent.isolation.node import ROOT, NodeIsolation
 from gpu_agents.agent.job_supervisor import ALREADY_SUPERVISED
 from gpu_agents.agent.records import JobRecord, write_json
 from gpu_agents.agent.settings import DataDirectory
 from oolong import cuda_host
-from oolong.contracts.agent import DesiredAttempt
+from oolong.contracts.agent import DesiredAttempt, JobIsolation
 from oolong.contracts.attempt import ATTEMPT_FILE, EXIT_FILE, JOB_FILE, AttemptFile, JobFile
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.live_changes import LIVE_FILE, LiveSettings
 from oolong.gpu_slots import visible_devices
 
-ROOT = Path(__file__).resolve().parents[2]  # holds gpu_agents/, trainers/ and platform/
 SUPERVISOR_PATH = f"{ROOT / 'platform'}:{ROOT}"
+JOB_USER = "oolong-job"
 SUPERVISOR_START_SECONDS = 60.0  # a machine may stand still for a while
 
 
@@ -78,14 +79,11 @@ def rollout_command(place: JobPlace) -> list[str]:
 
 
 def trainer_command(place: JobPlace) -> list[str]:
-    """torchrun with a static rendezvous on loopback: all ranks of an attempt are on one node."""
+    """All ranks of an attempt are on one node, and need no port to find each other."""
     spec = place.attempt.run_spec
     return [
-        place.attempt.node_python, "-m", "torch.distributed.run",
-        "--nnodes", "1", "--node-rank", "0", "--max-restarts", "0",
-        "--nproc-per-node", str(spec.trainer.ranks),
-        "--master-addr", "127.0.0.1", "--master-port", str(place.attempt.rendezvous_port),
-        "-m", f"trainers.{spec.kind}", *_files(place),
+        place.attempt.node_python, "-m", "trainers.launch",
+        str(spec.trainer.ranks), f"trainers.{spec.kind}", *_files(place),
     ]  # fmt: skip
 
 
@@ -105,11 +103,17 @@ def write_attempt(
     node_python: str,
     device: str,
     slots_per_gpu: int = 1,
+    uid: int | None = None,
 ) -> Path:
-    """Make the attempt's directory and its `attempt.json` (mode 0600: it holds the attempt's token)."""
+    """Make the attempt's directory and its `attempt.json`, which holds the attempt's token.
+
+    With a uid the attempt's jobs can read these files and change none; only the folders that they work in are theirs.
+    """
     directory = data.attempt(attempt.attempt_id)
-    for name in ("jobs", "weights", "checkpoints"):
-        (directory / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name in ("", "jobs", "sources", "supervision"):
+        _make_folder(directory / name, group=uid if name != "supervision" else None)
+    for name in ("weights", "checkpoints", "home"):
+        _make_folder(directory / name, owner=uid)
     ports = attempt.ports
     path = directory / ATTEMPT_FILE
     write_json(
@@ -126,7 +130,7 @@ def write_attempt(
             evaluation_file=str(inputs.evaluation_file) if inputs.evaluation_file else None,
             resume_directory=str(inputs.resume_directory) if inputs.resume_directory else None,
             tokens_generated_before=attempt.tokens_generated_before,
-            source_files=_place_sources(directory / "sources", inputs.source_files),
+            source_files=_place_sources(directory / "sources", inputs.source_files, group=uid),
             controller_url=_local_url(ports.get("controller")),
             reward_url=_local_url(ports.get("reward")),
             engine_ports=numbered_ports(ports, "engine"),
@@ -139,6 +143,7 @@ def write_attempt(
             gpu_share=1 / slots_per_gpu,
             evaluators=attempt.evaluators,
         ),
+        group=uid,
     )
     write_live(data, attempt)
     return path
@@ -151,16 +156,35 @@ def write_live(data: DataDirectory, attempt: DesiredAttempt) -> None:
         return
     path = directory / LIVE_FILE
     if not path.exists() or msgspec.json.decode(path.read_bytes(), type=LiveSettings) != attempt.live:
-        write_json(path, attempt.live)
+        write_json(path, attempt.live, group=_group_of(directory))
 
 
-def _place_sources(folder: Path, sources: Mapping[str, Path]) -> dict[str, str]:
+def _place_sources(folder: Path, sources: Mapping[str, Path], *, group: int | None) -> dict[str, str]:
     """Copies of uploaded source under names that tracebacks can show: sources/reward.py."""
     placed = {}
     for kind, cached in sources.items():
-        folder.mkdir(exist_ok=True, mode=0o700)
-        placed[kind] = str(shutil.copyfile(cached, folder / f"{kind}.py"))
+        file = shutil.copyfile(cached, folder / f"{kind}.py")
+        if group is not None:
+            os.chown(file, -1, group)
+            file.chmod(0o640)
+        placed[kind] = str(file)
     return placed
+
+
+def _make_folder(folder: Path, *, owner: int | None = None, group: int | None = None) -> None:
+    """A folder of the agent's own: `owner` gets it, `group` may read it."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if owner is not None:
+        os.chown(folder, owner, owner)
+    elif group is not None:
+        os.chown(folder, -1, group)
+        folder.chmod(0o750)
+
+
+def _group_of(attempt_directory: Path) -> int | None:
+    """The group that reads an attempt's files, where the attempt has a uid of its own."""
+    found = attempt_directory.stat()
+    return found.st_gid if os.geteuid() == 0 and found.st_gid != os.getegid() else None
 
 
 def numbered_ports(ports: Mapping[str, int], kind: str) -> list[int]:
@@ -181,16 +205,36 @@ def taken_port(ports: Mapping[str, int]) -> str:
     return ""
 
 
+def make_job_directory(directory: Path, record: JobRecord, *, uid: int | None) -> None:
+    """The folder that one incarnation of a job works in. What is there already is the job's, and left alone."""
+    if (directory / "outbox").exists():
+        return
+    _make_folder(directory)
+    write_json(directory / JOB_FILE, job_file(record))
+    (directory / "outbox").mkdir(mode=0o700)
+    if uid is not None:
+        for path in (
+            directory / JOB_FILE,
+            directory / "outbox",
+            directory,
+        ):  # the folder last: then it is the job's
+            os.chown(path, uid, uid)
+
+
 def environment(data: DataDirectory, record: JobRecord, *, device: str) -> dict[str, str]:
     """The environment of a job as it is written down: nothing of the agent's own leaks in, and no secret is in it."""
     values = {
         "PATH": os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin"),
-        "HOME": str(data.home),
+        "HOME": str(data.attempt(record.attempt_id) / "home"),
+        "USER": JOB_USER,  # the uid of an attempt has no entry in /etc/passwd, and libraries ask for a name
+        "LOGNAME": JOB_USER,
         "LANG": "C.UTF-8",
         "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
+        "GLOO_SOCKET_IFNAME": "lo",  # the ranks of a job are on one node
+        "NCCL_SOCKET_IFNAME": "lo",
         processes.MARK: record.job_id,
     }
     if device == "cuda":
@@ -207,6 +251,7 @@ def start(
     command: Command,
     device: str,
     orphan_ttl_seconds: float,
+    isolation: NodeIsolation,
     secrets: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.Popen[bytes]:
     """Start the record's current incarnation under a supervisor, and wait until the supervisor has it.
@@ -214,13 +259,19 @@ def start(
     The supervisor is in a session of its own: it and the job live on when the agent ends.
     Starting what already runs, or has run, changes nothing: a job directory is used once. `secrets` (variable -> value)
     go to the supervisor through a pipe, and through no file.
-    Raises LaunchError when it did not come up; what it said is in `supervisor.log` of the job directory.
+    Raises LaunchError when it did not come up; what it said is in its `supervisor.log`.
     """
     directory = data.job(record.attempt_id, record.name, record.incarnation)
-    (directory / "outbox").mkdir(parents=True, exist_ok=True, mode=0o700)
-    attempt_file = data.attempt(record.attempt_id) / ATTEMPT_FILE
-    write_json(directory / JOB_FILE, job_file(record))
-    order = directory / "supervisor_order.json"
+    attempt_directory = data.attempt(record.attempt_id)
+    attempt_file = attempt_directory / ATTEMPT_FILE
+    uid = isolation.uid_of(attempt_directory) if isolation.uids is not None else None
+    make_job_directory(directory, record, uid=uid)
+    supervision = data.supervision(record.attempt_id, record.name, record.incarnation)
+    _make_folder(supervision)
+    temporary = supervision / "tmp"
+    _make_folder(temporary, owner=uid)
+    isolated = isolation.kind is not JobIsolation.NONE
+    order = supervision / "order.json"
     place = JobPlace(attempt=attempt, attempt_file=attempt_file, job_directory=directory, slots=record.slots)
     write_json(
         order,
@@ -228,7 +279,10 @@ def start(
             "job_id": record.job_id,
             "incarnation": record.incarnation,
             "directory": str(directory),
-            "command": command(place),
+            "supervision": str(supervision),
+            "temporary": str(temporary),
+            "isolated": isolated,
+            "command": isolation.wrap(command(place), attempt, directory=directory, temporary=temporary),
             "environment": environment(data, record, device=device),
             "has_secrets": bool(secrets),
             "record": str(data.supervisor(record.job_id)),
@@ -238,14 +292,14 @@ def start(
         },
     )
     written_before = _mtime(data.supervisor(record.job_id))
-    with (directory / "supervisor.log").open("ab") as log:
+    with (supervision / "supervisor.log").open("ab") as log:
         # -S leaves out site-packages: the supervisor needs only the standard library and this package.
         supervisor = subprocess.Popen(
             [sys.executable, "-S", "-m", "gpu_agents.agent.job_supervisor", str(order)],
             stdin=subprocess.PIPE if secrets else subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            cwd=directory,
+            cwd=supervision,
             env={"PYTHONPATH": SUPERVISOR_PATH, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
             start_new_session=True,
         )
@@ -254,9 +308,9 @@ def start(
     while _mtime(data.supervisor(record.job_id)) == written_before:
         code = supervisor.poll()
         if code is not None:
-            if code == ALREADY_SUPERVISED or (directory / EXIT_FILE).exists():
+            if code == ALREADY_SUPERVISED or (supervision / EXIT_FILE).exists():
                 break  # an agent before this one started it, or it came and went
-            said = (directory / "supervisor.log").read_text(errors="replace").strip().splitlines()
+            said = (supervision / "supervisor.log").read_text(errors="replace").strip().splitlines()
             raise LaunchError(
                 f"the supervisor of {record.name} ended with status {code} before the job was started: "
                 f"{said[-1] if said else 'it said nothing'}"

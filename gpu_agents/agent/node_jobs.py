@@ -18,15 +18,21 @@ from pathlib import Path
 import msgspec
 
 from gpu_agents.agent import launch, processes
+from gpu_agents.agent.isolation.node import IsolationError, NodeIsolation
 from gpu_agents.agent.job_supervisor import KILL, STOP
 from gpu_agents.agent.launch import Command, LaunchError
 from gpu_agents.agent.reconcile import Phase, Sight
 from gpu_agents.agent.records import ExitRecord, JobRecord, Spool, SupervisorRecord, read_json, write_json
 from gpu_agents.agent.settings import DataDirectory
+from gpu_agents.agent.untrusted import Untrusted, read_below
 from oolong.contracts.attempt import ATTEMPT_FILE, EXIT_FILE, RESULT_FILE, JobResult, read_attempt
 from oolong.contracts.lifecycle import EndReason, JobKind
 
 log = logging.getLogger(__name__)
+
+
+RESULT_BYTES = 256 * 1024
+MESSAGE_CHARACTERS = 4000
 
 
 class NodeJobs:
@@ -37,11 +43,13 @@ class NodeJobs:
         commands: Mapping[JobKind, Command],
         device: str,
         orphan_ttl_seconds: float,
+        isolation: NodeIsolation,
     ) -> None:
         self._data = data
         self._commands = commands
         self._device = device
         self._orphan_ttl_seconds = orphan_ttl_seconds
+        self._isolation = isolation
         self._spool = Spool(data)
         # Started by this process: it must reap them.
         self._supervisors: dict[str, subprocess.Popen[bytes]] = {}
@@ -89,14 +97,18 @@ class NodeJobs:
         supervisor = self.supervisor(record)
         # Asked before the exit file: a supervisor writes that file before it ends, never after.
         alive = supervisor is not None and supervisor_is_alive(supervisor)
-        directory = self._data.job(record.attempt_id, record.name, record.incarnation)
+        directory = self._data.supervision(record.attempt_id, record.name, record.incarnation)
         if not (directory / EXIT_FILE).exists():
             if alive:
                 return dataclasses.replace(sight, phase=Phase.ALIVE)
             self._bury(record, directory)
         ended = read_json(directory / EXIT_FILE, ExitRecord)
         return dataclasses.replace(
-            sight, phase=Phase.GONE, exit_code=ended.code, cause=ended.cause, verdict=_verdict(directory)
+            sight,
+            phase=Phase.GONE,
+            exit_code=ended.code,
+            cause=ended.cause,
+            verdict=_verdict(self._data.job(record.attempt_id, record.name, record.incarnation)),
         )
 
     def supervisor(self, record: JobRecord) -> SupervisorRecord | None:
@@ -140,9 +152,10 @@ class NodeJobs:
                 command=self._commands[record.kind],
                 device=self._device,
                 orphan_ttl_seconds=self._orphan_ttl_seconds,
+                isolation=self._isolation,
                 secrets=secrets,
             )
-        except LaunchError as error:
+        except (LaunchError, IsolationError, OSError) as error:
             log.error("%s", error, extra=_subjects(record))
             self.end(record, EndReason.PREPARATION_FAILED, str(error))
             return
@@ -169,7 +182,7 @@ class NodeJobs:
         self._signal(record, KILL)
 
     def end(self, record: JobRecord, reason: EndReason, message: str) -> None:
-        ended = self._data.job(record.attempt_id, record.name, record.incarnation) / EXIT_FILE
+        ended = self._data.supervision(record.attempt_id, record.name, record.incarnation) / EXIT_FILE
         record.exit_code = read_json(ended, ExitRecord).code if ended.exists() else None
         record.ended, record.reason, record.message = True, reason, message
         self._spool.save(record)
@@ -191,14 +204,15 @@ def supervisor_is_alive(supervisor: SupervisorRecord) -> bool:
 
 def _verdict(directory: Path) -> JobResult | None:
     """What the job itself said about its end, if it did."""
-    path = directory / RESULT_FILE
-    if not path.exists():
-        return None
     try:
-        return read_json(path, JobResult)
-    except (ValueError, msgspec.ValidationError) as error:
-        log.error("%s cannot be read: %s", path, error)
+        content = read_below(directory.parent, directory.name, RESULT_FILE, limit=RESULT_BYTES)
+        result = msgspec.json.decode(content, type=JobResult)
+    except FileNotFoundError:
         return None
+    except (Untrusted, msgspec.DecodeError) as error:
+        log.error("%s cannot be read: %s", directory / RESULT_FILE, error)
+        return None
+    return msgspec.structs.replace(result, message=result.message[:MESSAGE_CHARACTERS])
 
 
 def _subjects(record: JobRecord) -> dict[str, str]:

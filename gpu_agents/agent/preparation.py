@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gpu_agents.agent import launch
 from gpu_agents.agent.api import AgentApi, Refused
 from gpu_agents.agent.artifacts import ArtifactError, Cache, checkpoint_directory, model_directory
+from gpu_agents.agent.isolation.node import NodeIsolation
+from gpu_agents.agent.isolation.uids import NoUid
 from gpu_agents.agent.launch import InputPaths
 from gpu_agents.agent.reconcile import Inputs, Preparation
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
-from oolong.contracts.agent import Artifact, DesiredAttempt
+from oolong.contracts.agent import Artifact, DesiredAttempt, JobIsolation
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.model_paths import root_of
+from oolong.contracts.user_source import SourceKind
 
 log = logging.getLogger(__name__)
 
@@ -24,17 +28,28 @@ class ModelUnusable(Exception):
     """The model's directory is not one that can be loaded."""
 
 
+class NotIsolated(Exception):
+    """The attempt runs code of a user in its trainer, and this node does not isolate jobs."""
+
+
 class Preparer:
     """One task per attempt in preparation; `inputs` says how far each is. `moved` is called when one is done."""
 
     def __init__(
-        self, settings: AgentSettings, data: DataDirectory, api: AgentApi, *, moved: Callable[[], None]
+        self,
+        settings: AgentSettings,
+        data: DataDirectory,
+        api: AgentApi,
+        *,
+        moved: Callable[[], None],
+        isolation: NodeIsolation,
     ) -> None:
         self.inputs: dict[str, Inputs] = {}
         self._settings = settings
         self._data = data
         self._api = api
         self._moved = moved
+        self._isolation = isolation
         self._cache = Cache(data.cache, limit_bytes=settings.cache_limit_bytes)
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -63,6 +78,7 @@ class Preparer:
     ) -> None:
         """Bring the inputs here, see that the ports are free, write attempt.json."""
         try:
+            self._require_isolation(attempt)
             self._evict(wanted)
             dataset, evaluation, resume = await asyncio.gather(
                 self._cache.fetch(self._api, attempt.dataset),
@@ -90,14 +106,23 @@ class Preparer:
                 node_python=self._settings.node_python,
                 device=self._settings.device,
                 slots_per_gpu=self._settings.slots_per_gpu,
+                uid=self._isolation.uid_for(self._data.attempt(attempt.attempt_id)),
             )
         except ModelUnusable as error:
             self.inputs[attempt.attempt_id] = Inputs(Preparation.FAILED, EndReason.MODEL_UNUSABLE, str(error))
-        except (ArtifactError, Refused, OSError) as error:
+        except (ArtifactError, Refused, NoUid, NotIsolated, OSError) as error:
             self.inputs[attempt.attempt_id] = Inputs(Preparation.FAILED, message=str(error))
         else:
             self.inputs[attempt.attempt_id] = Inputs(Preparation.READY)
         self._moved()
+
+    def _require_isolation(self, attempt: DesiredAttempt) -> None:
+        """Code of a user inside the trainer runs only where it cannot reach the agent and other attempts."""
+        if SourceKind.LOSS in attempt.sources and self._isolation.kind is JobIsolation.NONE:
+            raise NotIsolated(
+                f"node {self._settings.name} does not isolate jobs, so it runs no uploaded loss: "
+                f"{self._isolation.reason}"
+            )
 
     async def _optional(self, artifact: Artifact | None) -> Path | None:
         return None if artifact is None else await self._cache.fetch(self._api, artifact)
@@ -132,6 +157,11 @@ class Preparer:
                 said = "is not there" if found is None else f"has {found} bytes"
                 raise ModelUnusable(
                     f"{file} {said} on node {node}, it had {size} bytes when the model was checked: register it again"
+                )
+            if self._isolation.uids is not None and not file.stat().st_mode & stat.S_IROTH:
+                raise ModelUnusable(
+                    f"{file} on node {node} is not readable by everyone, and jobs have uids of their own there: "
+                    f"chmod -R o+rX {root}"
                 )
         return path
 

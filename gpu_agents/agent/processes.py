@@ -28,6 +28,15 @@ def is_alive(pid: int, started: int) -> bool:
     return pid > 0 and start_time(pid) == started
 
 
+def children(pid: int) -> list[int]:
+    """Living children of a process."""
+    return [
+        other
+        for other in _pids()
+        if (fields := _stat(other)) is not None and fields[0] not in ("Z", "X") and int(fields[1]) == pid
+    ]
+
+
 def descendants(pid: int) -> list[int]:
     """Living children, grandchildren and so on of a process, parents before children."""
     children: dict[int, list[int]] = {}

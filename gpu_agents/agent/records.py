@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from secrets import token_hex
 from typing import TypeVar
 
 import msgspec
@@ -105,11 +106,17 @@ def read_json(path: Path, kind: type[T]) -> T:
         raise ValueError(f"{path} is damaged ({error}); move it away to go on without it") from error
 
 
-def write_json(path: Path, value: object) -> None:
-    """Write, fsync, rename: a reader sees the old file or the new one. Mode 0600."""
-    temporary = path.with_name(path.name + ".tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+def write_json(path: Path, value: object, *, group: int | None = None) -> None:
+    """Write, fsync, rename: a reader sees the old file or the new one. Mode 0600, or 0640 for a group.
+
+    Also in a folder that a job can write: the temporary name cannot be foreseen, and links are not followed.
+    """
+    temporary = path.with_name(f"{path.name}.{token_hex(8)}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as file:
+        if group is not None:
+            os.fchown(descriptor, -1, group)
+            os.fchmod(descriptor, 0o640)
         file.write(msgspec.json.encode(value))
         file.flush()
         os.fsync(file.fileno())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gpu_agents.agent.isolation.uids import FIRST, LAST
 from oolong.public_address import is_loopback
 
 
@@ -24,6 +25,9 @@ class AgentSettings:
     kept_attempts: int = 20  # job directories of this many ended attempts stay for reading
     hub_hosts: tuple[str, ...] = ()  # not on the open internet, and a hub may lead there all the same
     model_roots: tuple[str, ...] = ()  # directories whose models projects may register by their paths
+    job_isolation: str = "auto"  # auto: what this machine can do | none
+    job_uids: tuple[int, int] = (FIRST, LAST)  # of attempts, where the agent is root; one is used per attempt
+    job_paths: tuple[str, ...] = ()  # what isolated jobs may read besides the system, Oolong and their inputs
     long_poll_seconds: float = 8.0  # how long a heartbeat may wait at the server for news
 
 
@@ -87,7 +91,7 @@ class DataDirectory:
 
     @property
     def home(self) -> Path:
-        """HOME of the jobs: their compilers' and libraries' caches survive from job to job."""
+        """HOME of the agent's own processes that import and check models. Each attempt has one of its own."""
         return self.root / "home"
 
     @property
@@ -100,6 +104,10 @@ class DataDirectory:
 
     def job(self, attempt_id: str, name: str, incarnation: int) -> Path:
         return self.attempt(attempt_id) / "jobs" / f"{_plain(name)}-{incarnation}"
+
+    def supervision(self, attempt_id: str, name: str, incarnation: int) -> Path:
+        """What the supervisor of a job writes: its order, the output, how it ended. The job can change none of it."""
+        return self.attempt(attempt_id) / "supervision" / f"{_plain(name)}-{incarnation}"
 
     def model_import(self, import_id: str) -> Path:
         return self.imports / _plain(import_id)

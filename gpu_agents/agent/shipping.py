@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -22,8 +23,10 @@ import msgspec
 
 from gpu_agents.agent.api import AgentApi, Refused, Unreachable
 from gpu_agents.agent.backoff import Backoff
+from gpu_agents.agent.job_files import LONGEST_LINE, GrowingFile, log_file, outbox_files, whole_lines
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
+from gpu_agents.agent.untrusted import Untrusted
 from oolong.contracts.agent import (
     SHIPMENT_BYTES,
     SHIPMENT_PIECES,
@@ -32,11 +35,11 @@ from oolong.contracts.agent import (
     PieceReply,
     ShipmentHead,
 )
-from oolong.contracts.attempt import LOG_FILE, OUTBOX_DIRECTORY
+from oolong.contracts.attempt import LOG_FILE
 
 log = logging.getLogger(__name__)
 
-OUTBOX_CHUNK_BYTES = SHIPMENT_BYTES
+OUTBOX_CHUNK_BYTES = LONGEST_LINE
 LOG_CHUNK_BYTES = 256 * 1024
 CONCURRENT_SHIPMENTS = 4  # of outboxes, and as many of logs
 EMPTY_HEAD_BYTES = len(msgspec.json.encode(ShipmentHead(pieces=[])) + b"\n")
@@ -49,7 +52,7 @@ class Stream:
     """One growing file of one job."""
 
     job_id: str
-    path: Path
+    file: GrowingFile
     incarnation: int
     is_log: bool
     shipped: int = 0  # the server has everything before this offset
@@ -61,15 +64,19 @@ class Stream:
     unreadable: bool = False  # at the last look: it may be longer than is known
 
     @property
+    def path(self) -> Path:
+        return self.file.path
+
+    @property
     def name(self) -> str:
-        return f"{LOG_FILE}#{self.incarnation}" if self.is_log else self.path.name
+        return f"{LOG_FILE}#{self.incarnation}" if self.is_log else self.file.name
 
     def measure(self) -> int:
         """Look at the file; the number of bytes that may be shipped now."""
-        size = self.path.stat().st_size
-        if size != self.measured[0]:
-            whole = size if self.is_log else whole_lines(self.path, size)
-            self.measured = (size, whole)
+        with self.file.open() as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != self.measured[0]:
+                self.measured = (size, size if self.is_log else whole_lines(file, size))
         self.known_size = self.measured[1]
         self.unreadable = False
         return self.known_size
@@ -77,13 +84,13 @@ class Stream:
     def read(self) -> bytes:
         """The next chunk, ending at the end of a line where lines matter; empty when there is none."""
         limit = LOG_CHUNK_BYTES if self.is_log else OUTBOX_CHUNK_BYTES
-        with self.path.open("rb") as file:
+        with self.file.open() as file:
             file.seek(self.shipped)
             chunk = file.read(min(limit, self.known_size - self.shipped))
-        if self.is_log or len(chunk) < limit:
+        if self.is_log:
             return chunk
         end = chunk.rfind(b"\n") + 1
-        if end == 0:
+        if end == 0 and len(chunk) == limit:
             raise LineTooLong(f"{self.path}: the line at offset {self.shipped} is longer than {limit} bytes")
         return chunk[:end]
 
@@ -209,6 +216,8 @@ class Shipper:
             except LineTooLong as error:
                 self._refuse(stream, str(error))
                 continue
+            if not chunk:
+                continue
             if stream.alone or common is None or not common.add(stream, chunk):
                 if len(shipments) == CONCURRENT_SHIPMENTS:
                     break
@@ -271,23 +280,11 @@ class Shipper:
 
     def _find(self, record: JobRecord) -> Iterable[Stream]:
         for incarnation in range(record.incarnation + 1):
-            directory = self.data.job(record.attempt_id, record.name, incarnation)
-            for path in sorted((directory / OUTBOX_DIRECTORY).glob("*.jsonl")):
-                yield Stream(record.job_id, path, incarnation, is_log=False)
-            output = directory / LOG_FILE
-            if output.exists():
+            try:
+                for file in outbox_files(self.data, record, incarnation):
+                    yield Stream(record.job_id, file, incarnation, is_log=False)
+            except Untrusted as error:
+                log.error("the outbox of %s is not shipped: %s", record.name, error)
+            output = log_file(self.data, record, incarnation)
+            if output is not None:
                 yield Stream(record.job_id, output, incarnation, is_log=True)
-
-
-def whole_lines(path: Path, size: int) -> int:
-    """Bytes of the first `size` up to and including the last newline."""
-    with path.open("rb") as file:
-        end = size
-        while end > 0:
-            begin = max(0, end - 64 * 1024)
-            file.seek(begin)
-            newline = file.read(end - begin).rfind(b"\n")
-            if newline >= 0:
-                return begin + newline + 1
-            end = begin
-    return 0

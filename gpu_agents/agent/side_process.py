@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpu_agents.agent.launch import ROOT
+from gpu_agents.agent.isolation.node import ROOT
 
 SAID_FILE = "said.log"
 

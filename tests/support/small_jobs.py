@@ -75,6 +75,7 @@ async def _main(server: str, directory: str, token: str, name: str, slots: str) 
         slots=int(slots),
         enrol_token=token,
         model_roots=("/",),
+        job_paths=(str(ROOT / "tests"),),
     )
     data = DataDirectory(settings.data_directory)
     data.create()

@@ -228,7 +228,7 @@ def trained_groups(stack: Stack, run_id: str) -> dict[int, list[str]]:
     for attempt, resumed_at in attempts:
         trained = {version: ids for version, ids in trained.items() if version <= (resumed_at or 0)}
         for node in stack.nodes.values():
-            log = node.data / "attempts" / attempt / "jobs" / "controller-0" / LOG_FILE
+            log = node.data / "attempts" / attempt / "supervision" / "controller-0" / LOG_FILE
             if log.exists():
                 for found in re.finditer(r"version (\d+) was trained on (.+)", log.read_text()):
                     trained[int(found[1])] = found[2].split()

@@ -203,12 +203,14 @@ class Node:
     def said(self) -> str:
         lines = self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
         for job, directory in self.jobs():
-            for name in ("supervisor.log", "output.log", "engine.log"):
-                file = directory / name
+            supervision = directory.parents[1] / "supervision" / directory.name
+            for file in (
+                supervision / "supervisor.log",
+                supervision / "output.log",
+                directory / "engine.log",
+            ):
                 text = file.read_text(errors="replace").strip() if file.exists() else ""
-                lines += (
-                    f"\n--- {self.name}: {directory.parts[-3][-6:]}/{job.name}#{job.incarnation} {name}\n"
-                )
+                lines += f"\n--- {self.name}: {directory.parts[-3][-6:]}/{job.name}#{job.incarnation} {file.name}\n"
                 lines += text[-1500:]
         return f"--- {self.name}\n{lines}"
 

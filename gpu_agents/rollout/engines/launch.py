@@ -23,6 +23,7 @@ from oolong import cuda_host
 
 log = logging.getLogger(__name__)
 
+LOOPBACK_ONLY = Path(__file__).parent / "loopback_only"
 STAND_IN = Path(__file__).parent / "cpu_kernel_stand_in"
 BOOT_SECONDS = 300.0
 CUDA_BOOT_SECONDS = 900.0  # a first boot on a GPU compiles kernels and captures graphs
@@ -79,18 +80,21 @@ def command(plan: LaunchPlan) -> list[str]:
 
 
 def environment(plan: LaunchPlan) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    names = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     common = {
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
     }
     if plan.device == "cpu":
-        return kept | common | {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(STAND_IN)}
+        return kept | common | {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": f"{LOOPBACK_ONLY}:{STAND_IN}"}
     # SGLang compiles kernels with a bare `ninja`, which is installed beside the node environment's Python.
     path = os.pathsep.join([str(Path(plan.node_python).parent), kept.get("PATH", os.defpath)])
-    on_gpu = {"PATH": path, "CUDA_VISIBLE_DEVICES": plan.visible_devices}
+    on_gpu = {"PYTHONPATH": str(LOOPBACK_ONLY), "PATH": path, "CUDA_VISIBLE_DEVICES": plan.visible_devices}
     return kept | cuda_host.environment(os.environ) | common | on_gpu
 
 

@@ -6,6 +6,7 @@ from django.db import models
 
 from control_plane.accounts.models import Team
 from control_plane.common import ids
+from oolong.contracts.agent import JobIsolation
 
 DEFAULT_POOL = "default"
 
@@ -51,6 +52,10 @@ class Node(models.Model):
     liveness = models.CharField(max_length=16, choices=liveness_choices, default=Liveness.READY)
     intent = models.CharField(max_length=16, choices=intent_choices, default=Intent.ACTIVE)
     model_roots = models.JSONField(null=True)  # directories of models that it offers; null: not said
+    job_isolation = models.CharField(
+        max_length=12, default="none", db_default="none"
+    )  # contracts.JobIsolation
+    job_isolation_reason = models.CharField(max_length=400, default="", db_default="", blank=True)
     enrolled_at = models.DateTimeField(auto_now_add=True)
     last_seen_at = models.DateTimeField()
     desired_revision = models.BigIntegerField(
@@ -64,11 +69,19 @@ class Node(models.Model):
         return self.liveness == Liveness.READY and self.intent == Intent.ACTIVE
 
     @property
+    def isolates_jobs(self) -> bool:
+        """Whether code of a user may run inside a trainer there."""
+        return self.job_isolation in ISOLATED
+
+    @property
     def status(self) -> str:
         """One word for people: silence outranks intent."""
         if self.liveness != Liveness.READY:
             return self.liveness
         return Liveness.READY if self.intent == Intent.ACTIVE else self.intent
+
+
+ISOLATED = frozenset({JobIsolation.UID.value, JobIsolation.USERNS.value})
 
 
 class Slot(models.Model):

@@ -25,6 +25,7 @@ class NodeView:
     refusal: str = ""  # why it does not accept: "cordoned"
     protocol: int = PROTOCOL  # that its agent speaks
     model_roots: tuple[str, ...] | None = ()  # directories of models; None: of an agent that takes any path
+    isolates_jobs: bool = False  # from its agent and from each other
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Request:
     not_before: datetime | None = None
     protocol: int = 1  # that an agent must speak for it
     model_path: str = ""  # a directory below one that its node must offer
+    isolated: bool = False  # it runs code of a user inside its trainer, so its node must isolate jobs
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str
         return "no node has joined the pool"
 
     offering = [node for node in pool.nodes.values() if offers(node, request)]
+    if not offering and request.isolated and not any(node.isolates_jobs for node in pool.nodes.values()):
+        return "runs a loss of its own in the trainer, and no node isolates jobs; see what the nodes report"
     if not offering:
         return f"no node offers the model's directory {request.model_path}"
     fitting = [
@@ -133,7 +137,9 @@ def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str
 
 
 def offers(node: NodeView, request: Request) -> bool:
-    """Whether the model of the request is to be had there."""
+    """Whether the node has what the request needs besides slots: isolation of jobs, the model's directory."""
+    if request.isolated and not node.isolates_jobs:
+        return False
     if not request.model_path or node.model_roots is None:
         return True
     return root_of(request.model_path, node.model_roots) is not None

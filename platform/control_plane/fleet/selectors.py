@@ -31,6 +31,7 @@ def node_views(pool: str = DEFAULT_POOL) -> list[NodeView]:
                 node.pk, node.name, free, len(slots), accepts, "" if accepts else node.status.lower(),
                 protocol=node.protocol,
                 model_roots=None if node.model_roots is None else tuple(node.model_roots),
+                isolates_jobs=node.isolates_jobs,
             )
         )  # fmt: skip
     return views
@@ -96,6 +97,8 @@ def node_as_json(node: Node) -> dict[str, Any]:
         "memory_bytes": node.memory_bytes,
         "disk_free_bytes": node.disk_free_bytes,
         "model_roots": node.model_roots or [],
+        "job_isolation": node.job_isolation,
+        "job_isolation_reason": node.job_isolation_reason,
         "slots": len(slots),
         "enrolled_at": rfc3339(node.enrolled_at),
         "last_seen_at": rfc3339(node.last_seen_at),

@@ -128,6 +128,8 @@ def _write_inventory(node: Node, inventory: Inventory) -> None:
     node.disk_free_bytes = inventory.disk_free_bytes
     roots = inventory.model_roots
     node.model_roots = None if roots is None else _plain_roots(roots)
+    node.job_isolation = inventory.job_isolation.value
+    node.job_isolation_reason = inventory.job_isolation_reason[:400]
     node.save()
     known = {slot.name: slot for slot in node.slots.all()}
     for item in inventory.slots:

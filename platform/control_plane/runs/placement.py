@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -91,7 +92,7 @@ def preview(caller: Caller, spec: RunSpec, *, model_path: str = "", now: datetim
     asked = Request(
         id="preview", name=spec.name, team=caller.project.team_id, priority=spec.placement.priority,
         slots=spec.slots_needed, submitted_at=now, protocol=_protocol(spec.kind, secrets=bool(spec.secrets)),
-        model_path=model_path,
+        model_path=model_path, isolated=runs_own_loss(spec.model_dump()),
     )  # fmt: skip
     decided = plan(
         Snapshot(
@@ -116,7 +117,13 @@ def _request(run: Run) -> Request:
         submitted_at=run.created_at, not_before=run.not_before,
         protocol=_protocol(run.kind, secrets=bool(run.spec.get("secrets"))),
         model_path=run.base_model.path if run.base_model is not None else "",
+        isolated=runs_own_loss(run.spec),
     )  # fmt: skip
+
+
+def runs_own_loss(spec: Mapping[str, Any]) -> bool:
+    """Whether the trainer runs an uploaded loss. Read from the stored document: this is asked at every tick."""
+    return bool((spec.get("algorithm") or {}).get("loss_function"))
 
 
 def _protocol(kind: str, *, secrets: bool) -> int:

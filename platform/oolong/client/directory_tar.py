@@ -18,6 +18,10 @@ BLOCK = 512
 READ_BYTES = 1024 * 1024
 
 
+class FileChanged(OSError):
+    """A file became shorter while the archive was read."""
+
+
 @dataclass(frozen=True)
 class _Segment:
     begins: int
@@ -79,7 +83,7 @@ class DirectoryTar:
             while wanted:
                 chunk = file.read(min(READ_BYTES, wanted))
                 if not chunk:
-                    raise OSError(
+                    raise FileChanged(
                         f"{segment.path} became shorter than {segment.size} bytes while it was being read"
                     )
                 wanted -= len(chunk)

@@ -6,6 +6,8 @@ state in full down. Level-triggered, so a lost or repeated message changes nothi
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from oolong.contracts.lifecycle import EndReason, JobKind, JobState
@@ -24,6 +26,14 @@ SECRETS_IN_JOBS = 3  # since when an agent asks for the values of DesiredJob.sec
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
     pass
+
+
+class JobIsolation(StrEnum):
+    """How a node keeps jobs from the agent and from jobs of other attempts."""
+
+    UID = "uid"  # a uid of its own per attempt, and a view of the machine that shows its own files alone
+    USERNS = "userns"  # the same view in a user namespace per job, under the agent's own uid
+    NONE = "none"  # jobs can read and change what the agent can
 
 
 class SlotInventory(Wire, frozen=True, kw_only=True):
@@ -45,6 +55,8 @@ class Inventory(Wire, frozen=True, kw_only=True):
     slots: list[SlotInventory]
     # Directories of models that its owner offers to projects. None: an agent of before, which takes any path.
     model_roots: list[str] | None = None
+    job_isolation: JobIsolation = JobIsolation.NONE  # an agent that does not report it has none
+    job_isolation_reason: str = ""  # why there is none
 
 
 class EnrolRequest(Wire, frozen=True, kw_only=True):

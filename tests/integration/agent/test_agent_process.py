@@ -118,6 +118,9 @@ class World:
     def directory(self, name: str, incarnation: int = 0) -> Path:
         return self.data.job("att_1", name, incarnation)
 
+    def supervision(self, name: str) -> Path:
+        return self.data.supervision("att_1", name, 0)
+
     def xs(self, name: str, incarnation: int = 0) -> list[int]:
         lines = self.server.content(self.job_id(name), f"main-{incarnation}.jsonl").splitlines()
         return [json.loads(line)["x"] for line in lines if b'"type":"points"' in line]
@@ -152,20 +155,23 @@ def test_an_attempt_runs_and_its_end_is_reported_with_final_offsets_then_forgott
     assert b"trainer incarnation 0 of attempt 1" in world.server.content(
         world.job_id("trainer"), "output.log#0"
     )
-    stray = int((world.directory("trainer") / "stray").read_text())
-    assert processes.start_time(stray) is None, "a daemon of the job survived it"
+    assert (world.directory("trainer") / "stray").exists()
+    assert processes.marked(world.job_id("trainer")) == [], "a daemon of the job survived it"
     world.server.desired = []
     until(lambda: world.server.heartbeats[-1].jobs == [])
     until(lambda: not (world.data.attempt("att_1") / "checkpoints").exists())
-    assert (world.directory("trainer") / "output.log").exists(), "the logs of the newest attempts stay"
+    assert (world.supervision("trainer") / "output.log").exists(), "the logs of the newest attempts stay"
 
 
 def test_files_with_secrets_are_for_the_owner_only(world: World) -> None:
     world.start_agent()
     world.want({"trainer": {}})
     until(lambda: world.in_state("trainer", JobState.RUNNING))
-    for path in (world.data.node, world.data.desired, world.data.attempt("att_1") / "attempt.json"):
+    for path in (world.data.node, world.data.desired):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    attempt = (world.data.attempt("att_1") / "attempt.json").stat()
+    own_group = attempt.st_gid == (world.data.attempt("att_1") / "home").stat().st_uid
+    assert stat.S_IMODE(attempt.st_mode) == (0o640 if own_group else 0o600)
     environ = Path(f"/proc/{world.job('trainer').pid}/environ").read_bytes()
     assert CREDENTIAL.encode() not in environ and b"t0ken" not in environ
 
@@ -209,7 +215,7 @@ def test_a_job_that_ended_while_no_agent_was_there_is_reported_by_the_next(world
     agent.kill()
     agent.wait(60)
     (world.directory("trainer") / "go").touch()
-    until(lambda: (world.directory("trainer") / "exit.json").exists())
+    until(lambda: (world.supervision("trainer") / "exit.json").exists())
     world.start_agent()
     assert world.ended("trainer").reason is EndReason.COMPLETED
     until(lambda: len(world.xs("trainer")) == 60)
@@ -289,7 +295,7 @@ def test_a_node_without_contact_ends_its_jobs_although_its_agent_is_dead(world: 
     )
     agent.kill()
     agent.wait(60)
-    until(lambda: (world.directory("trainer") / "exit.json").exists())
+    until(lambda: (world.supervision("trainer") / "exit.json").exists())
     world.start_agent()
     assert world.ended("trainer").reason is EndReason.ORPHANED
 

@@ -50,6 +50,7 @@ class RealEngine:
     port: int
     api_key: str
     directory: Path
+    pid: int
 
 
 def run_with_node_python(node_python: Path, script: str, *arguments: str) -> str:
@@ -119,7 +120,7 @@ def new_engine(
             )
         started.append(process)
         _wait_until_serving(plan.port, process, directory / "engine.log")
-        return RealEngine(plan.port, API_KEY, directory)
+        return RealEngine(plan.port, API_KEY, directory, process.pid)
 
     yield start
     for process in started:

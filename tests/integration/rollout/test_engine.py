@@ -23,6 +23,7 @@ from tests.integration.rollout.conformance import (
     new_rid,
 )
 from tests.integration.rollout.conftest import RealEngine, TinyModel
+from tests.support.listening import beyond_loopback, listeners
 
 pytestmark = pytest.mark.engine
 
@@ -103,7 +104,7 @@ async def test_a_stop_token_is_among_the_returned_tokens(subject: Subject, real_
 async def test_the_engine_listens_on_loopback_and_hides_its_key(real_engine: RealEngine) -> None:
     import psutil
 
-    listening = [c.laddr for c in psutil.net_connections("tcp") if c.status == "LISTEN"]
-    assert {address.ip for address in listening if address.port == real_engine.port} == {"127.0.0.1"}
+    assert real_engine.port in [port for _, _, port in listeners(real_engine.pid)]
+    assert beyond_loopback(real_engine.pid) == []
     arguments = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
     assert not any(real_engine.api_key in line for line in arguments)

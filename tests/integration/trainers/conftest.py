@@ -93,20 +93,17 @@ def start_trainer(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) ->
         (directory / "attempt.json").write_bytes(msgspec.json.encode(attempt_file))
         job = JobFile(job_id="job_1", name="trainer", kind=JobKind.TRAINER)
         (job_directory / "job.json").write_bytes(msgspec.json.encode(job))
-        launcher = (
-            ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--rdzv-backend", "c10d",
-             "--rdzv-endpoint", "127.0.0.1:0"]
-            if ranks > 1
-            else []
-        )  # fmt: skip
+        module = f"trainers.{document['kind']}"
+        launched = ["trainers.launch", str(ranks), module] if ranks > 1 else [module]
         environment = {
             **os.environ, "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
+            "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo",
             "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0",
         }  # fmt: skip
         with (job_directory / "output.log").open("wb") as log:
             process = subprocess.Popen(
                 [
-                    sys.executable, *launcher, "-m", f"trainers.{document['kind']}",
+                    sys.executable, "-m", *launched,
                     "--attempt", str(directory / "attempt.json"), "--job", str(job_directory),
                 ],
                 cwd=job_directory, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,

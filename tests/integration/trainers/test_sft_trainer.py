@@ -15,6 +15,7 @@ import torch
 
 from oolong.contracts.lifecycle import EndReason
 from oolong.samples.letter_sum import LetterSum, rows
+from tests.support.listening import beyond_loopback, listeners
 from tests.support.waiting import wait_until
 from trainers import checkpoint
 
@@ -97,6 +98,8 @@ def test_sigterm_to_the_whole_group_under_torchrun_commits_what_there_is(
         lambda: run.log,
     )
     assert run.process.poll() is None, run.log
+    assert listeners(run.process.pid), "the two ranks talk over no socket"
+    assert beyond_loopback(run.process.pid) == []
     os.killpg(run.process.pid, signal.SIGTERM)
     run.finish()
     assert run.result.reason is EndReason.STOPPED_BY_USER, run.log

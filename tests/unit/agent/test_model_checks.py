@@ -13,10 +13,12 @@ import pytest
 from gpu_agents.agent import side_process
 from gpu_agents.agent.__main__ import _parser
 from gpu_agents.agent.api import Refused, Unreachable
+from gpu_agents.agent.isolation.node import NodeIsolation
 from gpu_agents.agent.model_checks import ModelChecks
 from gpu_agents.agent.preparation import ModelUnusable, Preparer
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from gpu_agents.model_check.__main__ import look
+from oolong.contracts.agent import JobIsolation
 from oolong.contracts.model_report import RESULT_FILE, CheckOrder, ModelReport
 from tests.support.model_files import PARAMETERS, files
 
@@ -148,7 +150,8 @@ def test_a_run_gets_only_what_the_node_offers_and_as_it_was_checked(root: Path, 
         name="n",
         model_roots=(str(root),),
     )
-    preparer = Preparer(settings, data, SimpleNamespace(), moved=lambda: None)  # type: ignore[arg-type]
+    not_isolated = NodeIsolation(kind=JobIsolation.NONE, data=data)
+    preparer = Preparer(settings, data, SimpleNamespace(), moved=lambda: None, isolation=not_isolated)  # type: ignore[arg-type]
 
     def model_of(path: Path, **sizes: int) -> Path:
         attempt: Any = SimpleNamespace(model=None, model_path=str(path), model_files=sizes)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import random
 from pathlib import Path
 
 import pytest
 
 from gpu_agents.agent.api import AgentApi, Unreachable
+from gpu_agents.agent.job_files import LONGEST_LINE, whole_lines
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
-from gpu_agents.agent.shipping import OUTBOX_CHUNK_BYTES, Shipper, whole_lines
+from gpu_agents.agent.shipping import OUTBOX_CHUNK_BYTES, Shipper
 from oolong.contracts.agent import SHIPMENT_BYTES, SHIPMENT_PIECES, PieceReply
 from oolong.contracts.lifecycle import JobKind
 from tests.support.scripted_control_plane import Fault, ScriptedControlPlane
@@ -35,7 +37,9 @@ class Node:
         return directory / f"main-{incarnation}.jsonl"
 
     def log(self, record: JobRecord, incarnation: int = 0) -> Path:
-        return self.outbox(record, incarnation).parent.parent / "output.log"
+        directory = self.data.supervision(record.attempt_id, record.name, incarnation)
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory / "output.log"
 
     def shipper(self, api: AgentApi) -> Shipper:
         return Shipper(api, self.data, jobs=lambda: self.records, moved=lambda: None)
@@ -305,11 +309,16 @@ async def test_under_random_faults_every_byte_arrives_once_and_in_order(
     assert {job.job_id: control_plane.content(job.job_id, "main-0.jsonl") for job in jobs} == expected
 
 
-def test_whole_lines_are_found_across_block_borders(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"a\n" + b"b" * 200_000)
-    assert whole_lines(path, path.stat().st_size) == 2
-    path.write_bytes(b"b" * 200_000)
-    assert whole_lines(path, path.stat().st_size) == 0
-    path.write_bytes(b"b" * 100_000 + b"\n")
-    assert whole_lines(path, path.stat().st_size) == 100_001
+def test_whole_lines_are_found_across_block_borders() -> None:
+    for content, end in (
+        (b"a\n" + b"b" * 200_000, 2),
+        (b"b" * 200_000, 0),
+        (b"b" * 100_000 + b"\n", 100_001),
+    ):
+        assert whole_lines(io.BytesIO(content), len(content)) == end
+
+
+def test_a_file_without_an_end_is_not_read_to_its_beginning(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("w+b") as file:
+        file.truncate(1 << 40)
+        assert whole_lines(file, 1 << 40) == (1 << 40) - LONGEST_LINE

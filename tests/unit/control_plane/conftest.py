@@ -49,6 +49,7 @@ from oolong.contracts.agent import (
     HeartbeatReply,
     HeartbeatRequest,
     Inventory,
+    JobIsolation,
     ObservedJob,
     OutboxOffset,
     SlotInventory,
@@ -219,6 +220,7 @@ class SimulatedNode:
     boot_id: str = "boot-1"
     jobs: dict[str, ObservedJob] = field(default_factory=dict)
     reply: HeartbeatReply | None = None
+    job_isolation: JobIsolation = JobIsolation.UID
     silent_about_new: bool = False  # does not start what it is told to start
     client: Client = field(default_factory=Client)
     _one_reply: Lock = field(
@@ -229,7 +231,7 @@ class SimulatedNode:
         return Inventory(
             hostname=self.name, agent_version="0", boot_id=self.boot_id, cpu_count=2, memory_bytes=1, disk_free_bytes=1,
             slots=[SlotInventory(slot=f"cpu-{n}", device="cpu") for n in range(self.slots)],
-            model_roots=["/models"],
+            model_roots=["/models"], job_isolation=self.job_isolation,
         )  # fmt: skip
 
     def post(self, path: str, body: Any, **headers: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given, settings
@@ -80,6 +81,18 @@ def test_a_team_never_passes_its_limit() -> None:
 def test_a_cordoned_node_gets_nothing_and_the_reason_is_said() -> None:
     decided = plan(snapshot([node("n", 4, accepts=False, refusal="cordoned")], [request("run")]))
     assert decided.waiting["run"] == "no node accepts work: n is cordoned"
+
+
+def test_a_run_with_its_own_loss_goes_only_where_jobs_are_isolated() -> None:
+    isolated = replace(node("isolated", 4), isolates_jobs=True)
+    own_loss = replace(request("run"), isolated=True)
+    assert [
+        placement.node for placement in plan(snapshot([node("open", 1), isolated], [own_loss])).placements
+    ] == ["isolated"]
+    alone = plan(snapshot([node("open", 1)], [own_loss]))
+    assert not alone.placements
+    assert "no node isolates jobs" in alone.waiting["run"]
+    assert plan(snapshot([node("open", 1)], [request("run")])).placements, "the others need none"
 
 
 def test_an_empty_pool_is_named() -> None:

@@ -6052,15 +6052,15 @@ export interface operations {
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81wczqj6hvt13b08g9ggn4a",
+                     *             "id": "usr_01m81yf13na0k365mfh4yn6ajc",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81wczqqy9xgsn76p6z7ayhh"
+                     *             "token_id": "tok_01m81yf14xd1a19gtpfhdvxeav"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81wczxnde279ef5gb8t4gcv",
+                     *           "request_id": "req_01m81yf1y0kv3e3r46pe5r854h",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01m81wczzjfxp0s222jjt0j61e",
+                     *             "id": "run_01m81yf20gmssed98sk9dr01c2",
                      *             "name": "letters"
                      *           },
                      *           "message": "",
@@ -6084,7 +6084,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81wczqqy9xgsn76p6z7ayhh",
+                     *             "id": "tok_01m81yf14xd1a19gtpfhdvxeav",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -6706,15 +6706,15 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ckpt_01m81wd087b3xdt4yrmhy6jdhd",
+                     *           "id": "ckpt_01m81yf307fxpzqcaegmq3ygv8",
                      *           "run": {
-                     *             "id": "run_01m81wczzjfxp0s222jjt0j61e",
+                     *             "id": "run_01m81yf20gmssed98sk9dr01c2",
                      *             "name": "letters"
                      *           },
                      *           "attempt_number": 1,
                      *           "step": 2,
                      *           "kind": "training",
-                     *           "sha256": "df9fa083d0e7a81ed6e4217584a604f2cb6a10913649fd3f67afdab9e27ba057",
+                     *           "sha256": "65223adb6504284e96e936ec6dbaab4f5ce2f5d49a1e9978bc9bbfa7584a2039",
                      *           "tar_sha256": "",
                      *           "bytes": 1,
                      *           "state": "LOCAL",
@@ -6767,15 +6767,15 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m81wd087b3xdt4yrmhy6jdhd",
+                     *       "id": "ckpt_01m81yf307fxpzqcaegmq3ygv8",
                      *       "run": {
-                     *         "id": "run_01m81wczzjfxp0s222jjt0j61e",
+                     *         "id": "run_01m81yf20gmssed98sk9dr01c2",
                      *         "name": "letters"
                      *       },
                      *       "attempt_number": 1,
                      *       "step": 2,
                      *       "kind": "training",
-                     *       "sha256": "df9fa083d0e7a81ed6e4217584a604f2cb6a10913649fd3f67afdab9e27ba057",
+                     *       "sha256": "65223adb6504284e96e936ec6dbaab4f5ce2f5d49a1e9978bc9bbfa7584a2039",
                      *       "tar_sha256": "",
                      *       "bytes": 1,
                      *       "state": "LOCAL",
@@ -7568,16 +7568,16 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ds_01m81wczstrjh77vytw6djyqyr",
+                     *           "id": "ds_01m81yf1bkh5gtcm07xty2gzf9",
                      *           "name": "sums",
                      *           "description": "",
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:01:10.074Z",
+                     *           "created_at": "2026-11-22T15:37:14.356Z",
                      *           "versions": [
                      *             {
-                     *               "id": "dsv_01m81wczt1kjw6fb3yhmz49bq4",
+                     *               "id": "dsv_01m81yf1c5dm4dyeftfypbf5rj",
                      *               "dataset": {
-                     *                 "id": "ds_01m81wczstrjh77vytw6djyqyr",
+                     *                 "id": "ds_01m81yf1bkh5gtcm07xty2gzf9",
                      *                 "name": "sums"
                      *               },
                      *               "number": 1,
@@ -7600,13 +7600,13 @@ export interface operations {
                      *                 "completion_column": null
                      *               },
                      *               "derived": null,
-                     *               "created_at": "2026-11-22T15:01:10.082Z"
+                     *               "created_at": "2026-11-22T15:37:14.374Z"
                      *             }
                      *           ],
                      *           "latest": {
-                     *             "id": "dsv_01m81wczt1kjw6fb3yhmz49bq4",
+                     *             "id": "dsv_01m81yf1c5dm4dyeftfypbf5rj",
                      *             "dataset": {
-                     *               "id": "ds_01m81wczstrjh77vytw6djyqyr",
+                     *               "id": "ds_01m81yf1bkh5gtcm07xty2gzf9",
                      *               "name": "sums"
                      *             },
                      *             "number": 1,
@@ -7629,7 +7629,7 @@ export interface operations {
                      *               "completion_column": null
                      *             },
                      *             "derived": null,
-                     *             "created_at": "2026-11-22T15:01:10.082Z"
+                     *             "created_at": "2026-11-22T15:37:14.374Z"
                      *           },
                      *           "aliases": {}
                      *         }
@@ -8246,15 +8246,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01m81wczqj6hvt13b08g9ggn4a",
+                     *         "id": "usr_01m81yf13na0k365mfh4yn6ajc",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01m81wczqkh9ezvmdhax9dd4j1",
+                     *         "id": "team_01m81yf143b5tzr436r8esdbe7",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01m81wczqnfa1ej6dwqesk96ca",
+                     *         "id": "prj_01m81yf14dq8gxq18jwprwc0mz",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -8321,7 +8321,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01m81wczqj6hvt13b08g9ggn4a",
+                     *           "id": "usr_01m81yf13na0k365mfh4yn6ajc",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
@@ -8633,7 +8633,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "bm_01m81wczt39wmapb85y12vt1sr",
+                     *           "id": "bm_01m81yf1c7ppkbmqk8pya2tnf7",
                      *           "name": "tiny",
                      *           "source": "path",
                      *           "number": 1,
@@ -8655,7 +8655,7 @@ export interface operations {
                      *           "dtypes": {},
                      *           "tokens": null,
                      *           "prompt": "",
-                     *           "created_at": "2026-11-22T15:01:10.085Z"
+                     *           "created_at": "2026-11-22T15:37:14.375Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -8960,7 +8960,7 @@ export interface operations {
                      * @example {
                      *       "nodes": [
                      *         {
-                     *           "id": "node_01m81wcztdd3jvrnchdzbywec5",
+                     *           "id": "node_01m81yf1crgen7sf6kxmzx3h79",
                      *           "name": "node-1",
                      *           "status": "READY",
                      *           "hostname": "node-1",
@@ -8971,17 +8971,19 @@ export interface operations {
                      *           "model_roots": [
                      *             "/models"
                      *           ],
+                     *           "job_isolation": "uid",
+                     *           "job_isolation_reason": "",
                      *           "slots": 2,
-                     *           "enrolled_at": "2026-11-22T15:01:10.093Z",
+                     *           "enrolled_at": "2026-11-22T15:37:14.393Z",
                      *           "last_seen_at": "2026-01-01T12:00:01.000Z"
                      *         }
                      *       ],
                      *       "slots": [
                      *         {
-                     *           "id": "node_01m81wcztdd3jvrnchdzbywec5:cpu-0",
+                     *           "id": "node_01m81yf1crgen7sf6kxmzx3h79:cpu-0",
                      *           "name": "cpu-0",
                      *           "node": {
-                     *             "id": "node_01m81wcztdd3jvrnchdzbywec5",
+                     *             "id": "node_01m81yf1crgen7sf6kxmzx3h79",
                      *             "name": "node-1"
                      *           },
                      *           "device": "cpu",
@@ -8990,16 +8992,16 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m81wczzjfxp0s222jjt0j61e",
+                     *             "run_id": "run_01m81yf20gmssed98sk9dr01c2",
                      *             "run_name": "letters",
                      *             "job": "trainer"
                      *           }
                      *         },
                      *         {
-                     *           "id": "node_01m81wcztdd3jvrnchdzbywec5:cpu-1",
+                     *           "id": "node_01m81yf1crgen7sf6kxmzx3h79:cpu-1",
                      *           "name": "cpu-1",
                      *           "node": {
-                     *             "id": "node_01m81wcztdd3jvrnchdzbywec5",
+                     *             "id": "node_01m81yf1crgen7sf6kxmzx3h79",
                      *             "name": "node-1"
                      *           },
                      *           "device": "cpu",
@@ -9008,7 +9010,7 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m81wczzjfxp0s222jjt0j61e",
+                     *             "run_id": "run_01m81yf20gmssed98sk9dr01c2",
                      *             "run_name": "letters",
                      *             "job": "rollout-0"
                      *           }
@@ -9016,7 +9018,7 @@ export interface operations {
                      *       ],
                      *       "quota": {
                      *         "team": {
-                     *           "id": "team_01m81wczqkh9ezvmdhax9dd4j1",
+                     *           "id": "team_01m81yf143b5tzr436r8esdbe7",
                      *           "name": "red"
                      *         },
                      *         "limit_slots": null,
@@ -9415,10 +9417,10 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "prj_01m81wczqnfa1ej6dwqesk96ca",
+                     *           "id": "prj_01m81yf14dq8gxq18jwprwc0mz",
                      *           "name": "default",
                      *           "team": {
-                     *             "id": "team_01m81wczqkh9ezvmdhax9dd4j1",
+                     *             "id": "team_01m81yf143b5tzr436r8esdbe7",
                      *             "name": "red"
                      *           },
                      *           "trainer_code": false,
@@ -9957,7 +9959,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "run_01m81wczzjfxp0s222jjt0j61e",
+                     *           "id": "run_01m81yf20gmssed98sk9dr01c2",
                      *           "name": "letters",
                      *           "kind": "rl",
                      *           "status": "RUNNING",
@@ -10004,7 +10006,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "bench": null,
                      *             "model": {
-                     *               "base_model": "bm_01m81wczt39wmapb85y12vt1sr",
+                     *               "base_model": "bm_01m81yf1c7ppkbmqk8pya2tnf7",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -10023,7 +10025,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01m81wczt1kjw6fb3yhmz49bq4"
+                     *               "version": "dsv_01m81yf1c5dm4dyeftfypbf5rj"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -10145,12 +10147,12 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "id": "dsv_01m81wczt1kjw6fb3yhmz49bq4",
+                     *             "id": "dsv_01m81yf1c5dm4dyeftfypbf5rj",
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m81wczt39wmapb85y12vt1sr",
+                     *             "id": "bm_01m81yf1c7ppkbmqk8pya2tnf7",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
@@ -10255,7 +10257,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 14,
-                     *       "id": "run_01m81wczzjfxp0s222jjt0j61e",
+                     *       "id": "run_01m81yf20gmssed98sk9dr01c2",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "RUNNING",
@@ -10302,7 +10304,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81wczt39wmapb85y12vt1sr",
+                     *           "base_model": "bm_01m81yf1c7ppkbmqk8pya2tnf7",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -10321,7 +10323,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81wczt1kjw6fb3yhmz49bq4"
+                     *           "version": "dsv_01m81yf1c5dm4dyeftfypbf5rj"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -10443,12 +10445,12 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81wczt1kjw6fb3yhmz49bq4",
+                     *         "id": "dsv_01m81yf1c5dm4dyeftfypbf5rj",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81wczt39wmapb85y12vt1sr",
+                     *         "id": "bm_01m81yf1c7ppkbmqk8pya2tnf7",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -10605,12 +10607,12 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "att_01m81wd01hse0f8kn43w9gngfh",
+                     *           "id": "att_01m81yf263pza10yycax3pa5rb",
                      *           "number": 1,
                      *           "epoch": 1,
                      *           "status": "RUNNING",
                      *           "node": {
-                     *             "id": "node_01m81wcztdd3jvrnchdzbywec5",
+                     *             "id": "node_01m81yf1crgen7sf6kxmzx3h79",
                      *             "name": "node-1"
                      *           },
                      *           "reason": "",
@@ -10862,7 +10864,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81wd01kv2bsa3m9wy0dc6wt",
+                     *               "id": "job_01m81yf269t9aqtd8n2eppkfrp",
                      *               "name": "trainer",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -10877,7 +10879,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81wd01kv2bsa3m951h871aa",
+                     *               "id": "job_01m81yf268bdrcmagjzmect4ma",
                      *               "name": "rollout-0",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -10892,7 +10894,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81wd01kv2bsa3m8ew3xh65f",
+                     *               "id": "job_01m81yf2664pqkcps07hv7rs50",
                      *               "name": "reward",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -10907,7 +10909,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81wd01jgtxrq3r8h6w8p1nk",
+                     *               "id": "job_01m81yf2659jc4cc4y2g01f3a4",
                      *               "name": "controller",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -11041,13 +11043,13 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "job_01m81wd01jgtxrq3r8h6w8p1nk",
+                     *           "id": "job_01m81yf2659jc4cc4y2g01f3a4",
                      *           "name": "controller",
                      *           "kind": "controller",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81wcztdd3jvrnchdzbywec5",
+                     *             "id": "node_01m81yf1crgen7sf6kxmzx3h79",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [],
@@ -11061,13 +11063,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81wd01kv2bsa3m8ew3xh65f",
+                     *           "id": "job_01m81yf2664pqkcps07hv7rs50",
                      *           "name": "reward",
                      *           "kind": "reward",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81wcztdd3jvrnchdzbywec5",
+                     *             "id": "node_01m81yf1crgen7sf6kxmzx3h79",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [],
@@ -11081,13 +11083,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81wd01kv2bsa3m951h871aa",
+                     *           "id": "job_01m81yf268bdrcmagjzmect4ma",
                      *           "name": "rollout-0",
                      *           "kind": "rollout",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81wcztdd3jvrnchdzbywec5",
+                     *             "id": "node_01m81yf1crgen7sf6kxmzx3h79",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [
@@ -11103,13 +11105,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81wd01kv2bsa3m9wy0dc6wt",
+                     *           "id": "job_01m81yf269t9aqtd8n2eppkfrp",
                      *           "name": "trainer",
                      *           "kind": "trainer",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81wcztdd3jvrnchdzbywec5",
+                     *             "id": "node_01m81yf1crgen7sf6kxmzx3h79",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [
@@ -12678,13 +12680,13 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "tok_01m81wczqqy9xgsn76p6z7ayhh",
+                     *           "id": "tok_01m81yf14xd1a19gtpfhdvxeav",
                      *           "name": "test",
-                     *           "prefix": "ool_kSRWaw",
+                     *           "prefix": "ool_GZCp99",
                      *           "scopes": [
                      *             "*"
                      *           ],
-                     *           "created_at": "2026-11-22T15:01:10.007Z",
+                     *           "created_at": "2026-11-22T15:37:14.142Z",
                      *           "expires_at": null,
                      *           "last_used_at": "2026-01-01T12:00:00.000Z",
                      *           "owner": "alice",

@@ -13,6 +13,7 @@ from control_plane.accounts.models import AuditEntry, Role
 from control_plane.catalog.function_source import read_source
 from control_plane.catalog.models import FunctionVersion
 from oolong.contracts import user_source
+from oolong.contracts.agent import JobIsolation
 from oolong.contracts.user_source import ENTRY_POINTS, MAX_SOURCE_BYTES, SourceKind
 
 REWARD = "def score(prompt, completion, answer, *, weight=1.0):\n    return weight * (answer in completion)\n"
@@ -266,6 +267,20 @@ def test_a_loss_reaches_the_node_of_its_run(alice: Any, node: Any, start: Any) -
     assert run["spec"]["algorithm"]["loss_function"] == "mine@1"
     (attempt,) = machine.beat().attempts
     assert attempt.sources["loss"].sha256 == version["sha256"]
+
+
+def test_a_loss_waits_for_a_node_that_isolates_jobs(alice: Any, node: Any, tick: Any) -> None:
+    alice.call("PATCH", "/project", {"trainer_code": True})
+    upload(alice, LOSS, name="mine", kind="loss")
+    machine = node()
+    machine.job_isolation = JobIsolation.NONE
+    machine.beat()
+    run = alice.run(algorithm={"loss_function": "mine@1", "options": {"slope": 2.0}})
+    tick()
+    assert machine.beat().attempts == []
+    assert "no node isolates jobs" in alice.see(run["id"])["waiting_why"]
+    (shown,) = alice.call("GET", "/pool").json()["nodes"]
+    assert shown["job_isolation"] == "none"
 
 
 def test_a_kind_that_no_node_can_run_is_refused_for_now(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,79 @@
+"""The files of a job that the agent ships: its outbox, which the job writes itself, and its log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from gpu_agents.agent.records import JobRecord
+from gpu_agents.agent.settings import DataDirectory
+from gpu_agents.agent.untrusted import directory_below, open_file
+from oolong.contracts.attempt import LOG_FILE, OUTBOX_DIRECTORY
+
+MOST_OUTBOX_FILES = 256  # of one incarnation; a job writes one per process
+LONGEST_LINE = 1024 * 1024  # what ships in one piece
+READ_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class GrowingFile:
+    """A file by its names below a folder that the job cannot replace."""
+
+    base: Path
+    names: tuple[str, ...]
+
+    @property
+    def path(self) -> Path:
+        return self.base.joinpath(*self.names)
+
+    @property
+    def name(self) -> str:
+        return self.names[-1]
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Raises OSError: FileNotFoundError, or Untrusted where it is no regular file of the job."""
+        with directory_below(self.base, *self.names[:-1]) as folder:
+            with open_file(folder, self.names[-1], shown=self.path) as file:
+                yield file
+
+
+def outbox_files(data: DataDirectory, record: JobRecord, incarnation: int) -> list[GrowingFile]:
+    """The outbox files of an incarnation. Raises Untrusted where the outbox is no folder any more."""
+    directory = data.job(record.attempt_id, record.name, incarnation)
+    try:
+        with directory_below(directory.parent, directory.name, OUTBOX_DIRECTORY) as folder:
+            names = sorted(name for name in os.listdir(folder) if name.endswith(".jsonl"))
+    except FileNotFoundError:
+        return []
+    return [
+        GrowingFile(directory.parent, (directory.name, OUTBOX_DIRECTORY, name))
+        for name in names[:MOST_OUTBOX_FILES]
+    ]
+
+
+def log_file(data: DataDirectory, record: JobRecord, incarnation: int) -> GrowingFile | None:
+    """The log of an incarnation, which its supervisor writes."""
+    directory = data.supervision(record.attempt_id, record.name, incarnation)
+    return GrowingFile(directory, (LOG_FILE,)) if (directory / LOG_FILE).exists() else None
+
+
+def whole_lines(file: BinaryIO, size: int) -> int:
+    """Bytes of the first `size` up to and including the last newline.
+
+    Where the last line is longer than any that ships this is a place inside it: what comes before it ships, and no
+    job makes the agent read a file without an end.
+    """
+    end, least = size, max(0, size - LONGEST_LINE)
+    while end > least:
+        begin = max(least, end - READ_BYTES)
+        file.seek(begin)
+        newline = file.read(end - begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
+        end = begin
+    return least

@@ -1,0 +1,72 @@
+"""Runs at the start of every Python process of an engine: torch's rendezvous store is not reached from other machines.
+
+SGLang joins a process group also when it is alone, and torch's store for that listens on every interface and asks
+nobody for a credential. Neither has a setting for the address. Here a process that is alone keeps its store in memory,
+and the store of several listens on loopback: it takes a socket that listens already.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import socket
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+RENDEZVOUS = "torch.distributed.rendezvous"
+
+
+def listen_on_loopback(rendezvous: ModuleType) -> None:
+    store_class, make_store = rendezvous.TCPStore, rendezvous._create_c10d_store
+
+    def store_of(
+        hostname: str, port: int, rank: int, world_size: int, *arguments: Any, **options: Any
+    ) -> Any:
+        if world_size == 1:
+            from torch.distributed import HashStore
+
+            return HashStore()
+        return make_store(hostname, port, rank, world_size, *arguments, **options)
+
+    def store(host_name: str, port: int, *arguments: Any, **options: Any) -> Any:
+        if options.get("is_master"):
+            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", port))
+            listener.listen(128)
+            port = listener.getsockname()[1]
+            options["master_listen_fd"] = listener.detach()
+        return store_class(host_name, port, *arguments, **options)
+
+    rendezvous.TCPStore, rendezvous._create_c10d_store = store, store_of  # type: ignore[attr-defined]
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, loader: importlib.abc.Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        listen_on_loopback(module)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Waits for the one module, so that a process that never imports torch does not import it for this."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != RENDEZVOUS:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+sys.meta_path.insert(0, _Finder())

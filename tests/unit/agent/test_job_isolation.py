@@ -1,0 +1,78 @@
+"""A hostile loss under the real supervisor, on a node of root's and on one of a normal user's."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_agents.agent.isolation.node import CODE, ROOT
+from gpu_agents.agent.isolation.view import View, command
+from oolong.sandbox.parts import find_bubblewrap
+
+NORMAL_UID = 500_000 + random.randrange(50_000)
+SECONDS = 120
+
+
+def as_normal_user(folder: Path) -> list[str]:
+    """A view of the machine in which another user can reach this checkout and its Python."""
+    temporary = folder.with_name("tmp")
+    for path in (folder, temporary):
+        path.mkdir(exist_ok=True)
+        os.chown(path, NORMAL_UID, NORMAL_UID)
+    view = View(
+        bubblewrap=find_bubblewrap(), python=Path(sys.executable), uid=NORMAL_UID, directory=folder,
+        read_only=(*CODE, ROOT / "tests", Path(sys.prefix), Path(sys.base_prefix)), writable=(folder,),
+        temporary=temporary,
+    )  # fmt: skip
+    words = command(view, [])
+    words.remove("--unshare-pid")
+    at = words.index("--proc")
+    words[at : at + 2] = ["--bind", "/proc", "/proc"]  # whole, as a user of the machine has it
+    return words
+
+
+@pytest.fixture(scope="module", params=["uid", "userns"])
+def report(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """What the node saw after the attack."""
+    if request.param == "uid" and os.geteuid() != 0:
+        pytest.skip("needs root: each attempt gets a uid of its own")
+    # Not below /tmp: of that every job has one of its own, and may write there what it likes.
+    whole = Path(tempfile.mkdtemp(prefix="oolong-hostile-", dir="/var/tmp"))
+    folder = whole / "machine"
+    folder.mkdir()
+    wrapped = as_normal_user(folder) if request.param == "userns" and os.geteuid() == 0 else []
+    words = [*wrapped, sys.executable, "-m", "tests.support.hostile_node", str(folder)]
+    ended = subprocess.run(
+        words, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}", "HOME": str(folder)},
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert found["isolation"] == request.param, found["reason"]
+    yield found
+    shutil.rmtree(whole)
+
+
+def test_a_hostile_loss_reaches_nothing_outside_its_attempt(report: dict[str, Any]) -> None:
+    assert report["output"], "the loss did not run"
+    assert json.loads(report["output"].splitlines()[0]) == {}
+
+
+def test_a_job_that_kills_all_it_can_ends_itself_alone(report: dict[str, Any]) -> None:
+    assert report["victim_lives"]
+    assert report["left_behind"] == [] and not report["temporary_left"]
+
+
+def test_as_root_no_two_attempts_have_the_same_uid(report: dict[str, Any]) -> None:
+    victim, hostile = report["uids"]
+    assert (victim != hostile and 0 not in (victim, hostile)) == (report["isolation"] == "uid")

@@ -187,13 +187,14 @@ class Agent:
                 self._preparer.begin(attempt, begun=begun, wanted=self._desired or [])
             case Launch(attempt, job):
                 await self._start(new_record(attempt, job), job)
-            case Restart(attempt, job, why):
+            case Restart(attempt, job, why, failures):
                 record = self._jobs.record(job.job_id)
                 log.warning("%s %s: restarted in place", job.name, why)
                 restarted = msgspec.structs.replace(
                     record,
                     incarnation=record.incarnation + 1,
                     restarted_at=[*record.restarted_at, time.time()],
+                    failed_starts=failures,
                 )
                 await self._start(restarted, job)
             case Decline(attempt, job, reason, message):

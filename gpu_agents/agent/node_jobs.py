@@ -25,8 +25,17 @@ from gpu_agents.agent.reconcile import Phase, Sight
 from gpu_agents.agent.records import ExitRecord, JobRecord, Spool, SupervisorRecord, read_json, write_json
 from gpu_agents.agent.settings import DataDirectory
 from gpu_agents.agent.untrusted import Untrusted, read_below
-from oolong.contracts.attempt import ATTEMPT_FILE, EXIT_FILE, RESULT_FILE, JobResult, read_attempt
+from oolong.contracts.attempt import (
+    ATTEMPT_FILE,
+    EXIT_FILE,
+    LOG_FILE,
+    READY_FILE,
+    RESULT_FILE,
+    JobResult,
+    read_attempt,
+)
 from oolong.contracts.lifecycle import EndReason, JobKind
+from oolong.log_tail import log_tail
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +97,7 @@ class NodeJobs:
             grace_seconds=record.grace_seconds,
             exit_code=record.exit_code,
             restarted_at=tuple(record.restarted_at),
+            failed_starts=record.failed_starts,
             stop_sent_at=record.stop_sent_at,
             kill_sent_at=record.kill_sent_at,
             shut_down=record.shut_down,
@@ -103,12 +113,15 @@ class NodeJobs:
                 return dataclasses.replace(sight, phase=Phase.ALIVE)
             self._bury(record, directory)
         ended = read_json(directory / EXIT_FILE, ExitRecord)
+        own = self._data.job(record.attempt_id, record.name, record.incarnation)
         return dataclasses.replace(
             sight,
             phase=Phase.GONE,
             exit_code=ended.code,
             cause=ended.cause,
-            verdict=_verdict(self._data.job(record.attempt_id, record.name, record.incarnation)),
+            verdict=_verdict(own),
+            ready=_served(own),
+            log_tail=log_tail(directory / LOG_FILE),
         )
 
     def supervisor(self, record: JobRecord) -> SupervisorRecord | None:
@@ -213,6 +226,15 @@ def _verdict(directory: Path) -> JobResult | None:
         log.error("%s cannot be read: %s", directory / RESULT_FILE, error)
         return None
     return msgspec.structs.replace(result, message=result.message[:MESSAGE_CHARACTERS])
+
+
+def _served(directory: Path) -> bool:
+    """Whether the job said that it serves. Anything else than its empty file is no word of it."""
+    try:
+        read_below(directory.parent, directory.name, READY_FILE, limit=0)
+    except (FileNotFoundError, Untrusted):
+        return False
+    return True
 
 
 def _subjects(record: JobRecord) -> dict[str, str]:

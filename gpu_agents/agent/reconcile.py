@@ -37,6 +37,9 @@ class Sight:
     exit_code: int | None = None  # of the current incarnation, when it is gone
     cause: str = ""  # who ended it, see records.ExitRecord
     verdict: JobResult | None = None  # the job's own result.json
+    ready: bool = False  # the current incarnation has served
+    failed_starts: int = 0  # incarnations before this one that ended without having served, in a row
+    log_tail: str = ""  # the last lines of the current incarnation, when it is gone
     restarted_at: tuple[float, ...] = ()  # unix seconds
     stop_sent_at: float | None = None
     kill_sent_at: float | None = None
@@ -76,6 +79,7 @@ class Restart:
     attempt: DesiredAttempt
     job: DesiredJob
     why: str
+    failed_starts: int = 0  # in a row, so far
 
 
 @dataclass(frozen=True)
@@ -188,12 +192,23 @@ def _continue(attempt: DesiredAttempt, job: DesiredJob, sight: Sight, *, now: fl
             sight.job_id, EndReason.STOPPED_BY_USER, f"ended while being stopped, {how(sight.exit_code)}"
         )
     recent = [at for at in sight.restarted_at if at > now - job.restart_window_seconds]
-    if len(recent) < job.restarts:
-        return Restart(attempt, job, how(sight.exit_code))
+    failed = failed_starts(sight)
+    # Starts that take long and fail never fill the window: as many in a row are enough, however long they took.
+    if len(recent) < job.restarts and failed <= job.restarts:
+        return Restart(attempt, job, how(sight.exit_code), failed)
     message = f"{job.name} {how(sight.exit_code)} without a verdict of its own"
-    if job.restarts:
+    if job.restarts and len(recent) >= job.restarts:
         message += f", after {len(recent)} restarts in {job.restart_window_seconds:g} s"
+    elif job.restarts:
+        message += f": {failed} starts in a row failed, and it never served in between"
+    if sight.log_tail:
+        message += f". Its last lines:\n{sight.log_tail}"
     return End(sight.job_id, DIED[job.kind], message)
+
+
+def failed_starts(sight: Sight) -> int:
+    """Incarnations in a row, the current one included, that ended without having served."""
+    return 0 if sight.ready else sight.failed_starts + 1
 
 
 def _dismiss(sight: Sight, acknowledged: Collection[str], *, now: float) -> Action | None:

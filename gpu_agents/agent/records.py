@@ -41,6 +41,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
     evaluates: str = ""
     incarnation: int = 0  # restarts in place so far
     restarted_at: list[float] = []  # unix seconds of those restarts
+    failed_starts: int = 0  # incarnations before this one that ended without having served, in a row
     stop_sent_at: float | None = None
     kill_sent_at: float | None = None
     shut_down: bool = False  # ended because this node was shut down, not because anyone stopped the run

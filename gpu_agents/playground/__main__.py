@@ -14,6 +14,7 @@ from gpu_agents.rollout.engines.client import EngineClient
 from gpu_agents.rollout.engines.errors import EngineConfigRejected
 from gpu_agents.rollout.engines.launch import EngineProcess
 from gpu_agents.rollout.worker.__main__ import launch_plan, limits_of
+from oolong.contracts.attempt import mark_ready
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.telemetry import Note, Outbox, Progress
 
@@ -60,6 +61,7 @@ async def serve(job: Job) -> int:
         if booting.done():
             booting.result()
             door.engine_serves()
+            mark_ready(job.directory)
             outbox.write(Progress(phase="chat", done=1, total=1))
         died = asyncio.create_task(process.wait())
         idle = asyncio.create_task(_wait_until_idle(door))
@@ -68,7 +70,7 @@ async def serve(job: Job) -> int:
         for task in (*tasks, booting):
             task.cancel()
         if died.done() and not stopping.done():
-            log.error("the engine ended with status %s", died.result())
+            log.error("the engine ended with status %s%s", died.result(), process.last_lines)
             return 1
         if stopping.done():
             return leave(job, EndReason.STOPPED_BY_USER)

@@ -18,6 +18,7 @@ from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import RewardService
 from gpu_agents.rewards.table import Place, build_scorer, build_user_scorer
 from gpu_agents.rewards.telemetry import RewardTelemetry
+from oolong.contracts.attempt import mark_ready
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RewardSection
 from oolong.contracts.telemetry import Outbox
@@ -86,6 +87,7 @@ async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
     )
     telemetry = RewardTelemetry(job, outbox, service, sandboxes)
     await service.door.open(*address_of(job.attempt.reward_url))
+    mark_ready(job.directory)
     log.info("reward %s serves on %s", section.function or section.name, job.attempt.reward_url)
     reports = asyncio.create_task(report(telemetry))
     stopped = asyncio.create_task(stop_event().wait())

@@ -20,6 +20,7 @@ import psutil
 from gpu_agents.rollout.engines.client import EngineClient
 from gpu_agents.rollout.engines.errors import EngineError, EngineGone
 from oolong import cuda_host
+from oolong.log_tail import log_tail
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ LOOPBACK_ONLY = Path(__file__).parent / "loopback_only"
 STAND_IN = Path(__file__).parent / "cpu_kernel_stand_in"
 BOOT_SECONDS = 300.0
 CUDA_BOOT_SECONDS = 900.0  # a first boot on a GPU compiles kernels and captures graphs
+ENGINE_LOG = "engine.log"
 BOOT_VERSION = "boot"  # label of the weights it boots with; nothing is ever sampled from them
 _PR_SET_PDEATHSIG = 1
 
@@ -101,9 +103,18 @@ def environment(plan: LaunchPlan) -> dict[str, str]:
 class EngineProcess:
     """One incarnation of an engine. It dies with its worker (parent-death signal), however that ends."""
 
-    def __init__(self, process: asyncio.subprocess.Process, *, boot_seconds: float = BOOT_SECONDS) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        plan: LaunchPlan,
+        *,
+        boot_seconds: float = BOOT_SECONDS,
+        log_offset: int = 0,
+    ) -> None:
         self._process = process
+        self._plan = plan
         self._boot_seconds = boot_seconds
+        self._log_offset = log_offset  # where this incarnation's output begins
 
     @classmethod
     async def start(cls, plan: LaunchPlan) -> EngineProcess:
@@ -111,7 +122,8 @@ class EngineProcess:
         config = plan.directory / "engine.yaml"
         config.touch(mode=0o600)
         config.write_text(json.dumps({"api-key": plan.api_key}))
-        with (plan.directory / "engine.log").open("ab") as output:
+        with (plan.directory / ENGINE_LOG).open("ab") as output:
+            log_offset = output.tell()
             process = await asyncio.create_subprocess_exec(
                 *command(plan),
                 env=environment(plan),
@@ -125,7 +137,8 @@ class EngineProcess:
                 preexec_fn=_die_with_parent,
             )
         log.info("engine started: pid %d, port %d", process.pid, plan.port)
-        return cls(process, boot_seconds=CUDA_BOOT_SECONDS if plan.device == "cuda" else BOOT_SECONDS)
+        boot_seconds = CUDA_BOOT_SECONDS if plan.device == "cuda" else BOOT_SECONDS
+        return cls(process, plan, boot_seconds=boot_seconds, log_offset=log_offset)
 
     @property
     def pid(self) -> int:
@@ -138,18 +151,29 @@ class EngineProcess:
     async def wait(self) -> int:
         return await self._process.wait()
 
+    @property
+    def last_lines(self) -> str:
+        """The end of what this incarnation wrote to its log, introduced for an error message."""
+        tail = log_tail(self._plan.directory / ENGINE_LOG, offset=self._log_offset)
+        tail = tail.replace(self._plan.api_key, "[key]")
+        return f". The end of {ENGINE_LOG}:\n{tail}" if tail else f"; {ENGINE_LOG} has no line of it"
+
     async def wait_until_serving(self, client: EngineClient) -> None:
         """Until GET /model_info answers. Raises EngineGone when the process ends or the time is over."""
         deadline = asyncio.get_running_loop().time() + self._boot_seconds
         while asyncio.get_running_loop().time() < deadline:
             if not self.alive:
-                raise EngineGone(f"the engine ended with status {self._process.returncode} while it booted")
+                raise EngineGone(
+                    f"the engine ended with status {self._process.returncode} while it booted{self.last_lines}"
+                )
             try:
                 await client.weight_version(timeout=5.0)
                 return
             except EngineError:
                 await asyncio.sleep(0.25)
-        raise EngineGone(f"the engine did not answer /model_info within {self._boot_seconds:g} s")
+        raise EngineGone(
+            f"the engine did not answer /model_info within {self._boot_seconds:g} s{self.last_lines}"
+        )
 
     async def stop(self, *, grace_seconds: float = 5.0) -> None:
         """End it and every process it started."""

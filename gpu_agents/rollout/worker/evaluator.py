@@ -23,6 +23,7 @@ from gpu_agents.rollout.worker.loading import WeightLoader
 from gpu_agents.rollout.worker.manifest import WeightsRefused
 from gpu_agents.rollout.worker.meters import Meters
 from gpu_agents.rollout.worker.scoring import RewardFailed
+from oolong.contracts.attempt import mark_ready
 from oolong.contracts.rollout import Done, EvaluationFailure, EvaluationTask, EvaluatorReply, EvaluatorRequest
 from oolong.contracts.telemetry import Note, Outbox, Points
 from oolong.workflow import WorkflowFailed
@@ -137,6 +138,8 @@ class EvaluatorTelemetry:
     def boot(self, done: bool) -> None:
         """Nobody waits for it: the run's own progress is elsewhere."""
         log.info("the engine %s", "serves" if done else "boots")
+        if done:
+            mark_ready(self._job.directory)
 
     def note(self, kind: str, message: str) -> None:
         self._outbox.write(Note(kind=kind, message=message))

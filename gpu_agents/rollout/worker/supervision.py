@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 RESTARTS = 3
 RESTART_WINDOW_SECONDS = 600.0
+FAILED_BOOTS = 3  # in a row, however long each takes
 WATCH_SECONDS = 5.0
 SILENCES = 4
 PORT_SECONDS = 30.0
@@ -42,20 +43,31 @@ class Told(Protocol):
 
 
 class Restarts:
-    """Counts deaths in a sliding window."""
+    """Counts deaths in a sliding window, and boots that failed one after another."""
 
     def __init__(self, *, allowed: int = RESTARTS, window_seconds: float = RESTART_WINDOW_SECONDS) -> None:
         self._allowed = allowed
         self._window_seconds = window_seconds
         self._at: deque[float] = deque()
+        self.failed_boots = 0
 
-    def allow(self, *, now: float) -> bool:
+    def allow(self, *, now: float, booted: bool = True) -> bool:
+        """Whether another start may follow this death; `booted`: the engine had served before it."""
+        self.failed_boots = 0 if booted else self.failed_boots + 1
+        if self.failed_boots >= FAILED_BOOTS:
+            return False
         while self._at and now - self._at[0] > self._window_seconds:
             self._at.popleft()
         if len(self._at) >= self._allowed:
             return False
         self._at.append(now)
         return True
+
+    def why(self, error: EngineGone) -> str:
+        """Why no other start follows `error`."""
+        if self.failed_boots >= FAILED_BOOTS:
+            return f"the engine failed to boot {self.failed_boots} times in a row: {error}"
+        return f"the engine died {self._allowed + 1} times in {self._window_seconds:g} s: {error}"
 
 
 class EngineSupervisor:
@@ -74,19 +86,22 @@ class EngineSupervisor:
         self._loader = loader
         self._telemetry = telemetry
         self._restarts = Restarts()
+        self._serving = False  # this life of the engine has come so far
 
     async def run(self) -> None:
         """Until the run has ended. Raises KeptDying. Cancelled, it stops the engine before it returns."""
         while True:
+            self._serving = False
             try:
                 await self._one_life()
                 return
             except EngineGone as error:
-                if not self._restarts.allow(now=time.monotonic()):
-                    raise KeptDying(f"the engine died {RESTARTS + 1} times: {error}") from error
+                if not self._restarts.allow(now=time.monotonic(), booted=self._serving):
+                    raise KeptDying(self._restarts.why(error)) from error
                 self._slot.meters.restarts += 1
                 log.warning("the engine is started again: %s", error)
-                self._telemetry.note("engine_restarted", str(error))
+                kind = "engine_restarted" if self._serving else "engine_boot_failed"
+                self._telemetry.note(kind, str(error))
 
     async def _one_life(self) -> None:
         await _wait_for_port(self._plan.port)
@@ -96,12 +111,13 @@ class EngineSupervisor:
         try:
             self._telemetry.boot(done=False)
             await process.wait_until_serving(client)
+            self._serving = True
             self._telemetry.boot(done=True)
             log.info("engine pid %d serves", process.pid)
             keeping = asyncio.create_task(self._loader.keep_current(client))
             tasks = {
                 keeping,
-                asyncio.create_task(_watch(client)),
+                asyncio.create_task(_watch(client, process)),
                 asyncio.create_task(_raise_at_exit(process)),
             }
             done, _pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -118,10 +134,10 @@ class EngineSupervisor:
 
 async def _raise_at_exit(process: EngineProcess) -> None:
     code = await process.wait()
-    raise EngineGone(f"the engine's process {process.pid} ended with status {code}")
+    raise EngineGone(f"the engine's process {process.pid} ended with status {code}{process.last_lines}")
 
 
-async def _watch(client: EngineClient) -> None:
+async def _watch(client: EngineClient, process: EngineProcess) -> None:
     """GET /model_info is the sign of life: /health hangs while the engine is paused."""
     silences = 0
     while True:
@@ -132,7 +148,9 @@ async def _watch(client: EngineClient) -> None:
         except EngineError as error:
             silences += 1
             if silences == SILENCES:
-                raise EngineGone(f"/model_info failed {SILENCES} times in a row: {error}") from error
+                raise EngineGone(
+                    f"/model_info failed {SILENCES} times in a row: {error}{process.last_lines}"
+                ) from error
 
 
 async def _wait_for_port(port: int) -> None:

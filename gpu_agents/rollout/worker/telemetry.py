@@ -9,6 +9,7 @@ from gpu_agents.job import Job
 from gpu_agents.rollout.worker.engine_slot import EngineSlot
 from gpu_agents.rollout.worker.loading import Load
 from gpu_agents.rollout.worker.meters import Meters, Reading
+from oolong.contracts.attempt import mark_ready
 from oolong.contracts.telemetry import Note, Outbox, Points, Progress, Summary
 
 
@@ -68,6 +69,9 @@ class WorkerTelemetry:
         loads.clear()
 
     def boot(self, done: bool) -> None:
+        if done:
+            mark_ready(self._job.directory)
+            self.note("engine_serves", "the engine serves")
         self._outbox.write(Progress(phase="boot", done=int(done), total=1, message=self._job.job.name))
 
     def note(self, kind: str, message: str) -> None:

@@ -92,6 +92,7 @@ class CanonicalRow(msgspec.Struct, frozen=True, kw_only=True):
 ATTEMPT_FILE = "attempt.json"
 JOB_FILE = "job.json"
 RESULT_FILE = "result.json"
+READY_FILE = "ready"  # left by a job once it serves: this incarnation has started well
 LOG_FILE = "output.log"  # stdout and stderr together, written by the supervisor
 EXIT_FILE = "exit.json"  # written by the supervisor: {"code": int, "at": seconds}
 OUTBOX_DIRECTORY = "outbox"  # *.jsonl files, see contracts.telemetry
@@ -117,3 +118,8 @@ def write_result(job_directory: str | Path, result: JobResult) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.rename(target)
+
+
+def mark_ready(job_directory: str | Path) -> None:
+    """Say that this incarnation serves. Incarnations that end without it count as failed starts of the job."""
+    (Path(job_directory) / READY_FILE).touch()

@@ -17,7 +17,7 @@ import pytest
 
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.controller.listening_clock import ListeningClock
-from oolong.contracts.attempt import JobFile, read_attempt
+from oolong.contracts.attempt import READY_FILE, JobFile, read_attempt
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import PublishedWeights
 from oolong.contracts.telemetry import Note
@@ -78,6 +78,10 @@ class WorkerProcess:
     @property
     def reason(self) -> str:
         return str(json.loads((self.directory / "result.json").read_text())["reason"])
+
+    @property
+    def message(self) -> str:
+        return str(json.loads((self.directory / "result.json").read_text())["message"])
 
     @property
     def notes(self) -> list[str]:
@@ -189,7 +193,9 @@ async def test_a_killed_engine_is_started_again_and_the_run_goes_on_with_the_cur
         for engine in worker.engines:
             engine.kill()
         worker.let_go()
-        await until(lambda: worker.notes == ["engine_restarted"], "it is said that the engine was restarted")
+        await until(
+            lambda: worker.notes[1:2] == ["engine_restarted"], "it is said that the engine was restarted"
+        )
         await run.trainer.take(1)
         await run.trainer.announce(versions(2))
         groups = await run.trainer.take(2)
@@ -199,7 +205,7 @@ async def test_a_killed_engine_is_started_again_and_the_run_goes_on_with_the_cur
         await run.trainer.end()
         await until(lambda: worker.process.poll() == 0, "the worker ends with the run")
         assert worker.reason == "completed"
-        assert worker.notes == ["engine_restarted"]
+        assert worker.notes == ["engine_serves", "engine_restarted", "engine_serves"]
         assert worker.engines == []
 
 
@@ -211,7 +217,10 @@ async def test_an_engine_that_keeps_dying_ends_the_worker_with_that_reason(
         await until(lambda: worker.process.poll() is not None, "the worker gives up")
         assert worker.process.returncode == 1
         assert worker.reason == "rollout_kept_dying"
-        assert worker.notes == ["engine_restarted"] * 3
+        assert worker.notes == ["engine_boot_failed"] * 2
+        assert "failed to boot 3 times in a row" in worker.message
+        assert worker.message.endswith("no memory for this engine"), "its log's end is part of the reason"
+        assert not (worker.directory / READY_FILE).exists()
 
 
 async def test_sigterm_gives_the_groups_back_before_the_engine_is_ended(

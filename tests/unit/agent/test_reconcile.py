@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpu_agents.agent.reconcile import (
+    DIED,
     Action,
     Decline,
     End,
@@ -105,7 +106,7 @@ def test_a_stop_asks_once_then_kills_after_the_grace_period() -> None:
 def test_a_dead_engine_worker_is_restarted_until_the_window_is_used_up() -> None:
     wanted = attempt(job())
     dead = dataclasses.replace(sight(phase=Phase.GONE), exit_code=-9)
-    assert decide(wanted, sights=[dead]) == [Restart(wanted, wanted.jobs[0], "was killed by signal 9")]
+    assert decide(wanted, sights=[dead]) == [Restart(wanted, wanted.jobs[0], "was killed by signal 9", 1)]
     twice = dataclasses.replace(dead, restarted_at=(NOW - 500, NOW - 10))
     assert isinstance(decide(wanted, sights=[twice])[0], Restart)
     thrice = dataclasses.replace(dead, restarted_at=(NOW - 500, NOW - 10, NOW - 5))
@@ -117,6 +118,30 @@ def test_a_dead_engine_worker_is_restarted_until_the_window_is_used_up() -> None
     )
     older = dataclasses.replace(dead, restarted_at=(NOW - 601, NOW - 10, NOW - 5))
     assert isinstance(decide(wanted, sights=[older])[0], Restart)
+
+
+@pytest.mark.parametrize("kind", [JobKind.ROLLOUT, JobKind.REWARD])
+def test_a_job_that_never_serves_is_given_up_however_far_apart_its_starts_are(kind: JobKind) -> None:
+    """One start in five minutes: the window of ten minutes never holds three restarts."""
+    wanted = attempt(job(kind=kind))
+    dead = dataclasses.replace(sight(phase=Phase.GONE, kind=kind), exit_code=1, restarted_at=(NOW - 300,))
+    third = dataclasses.replace(dead, failed_starts=2)
+    assert decide(wanted, sights=[third]) == [
+        Restart(wanted, wanted.jobs[0], "exited with status 1", failed_starts=3)
+    ]
+    fourth = dataclasses.replace(dead, failed_starts=3, log_tail="CUDA error: out of memory")
+    (action,) = decide(wanted, sights=[fourth])
+    assert action == End(dead.job_id, DIED[kind], action.message)
+    assert "4 starts in a row failed" in action.message
+    assert action.message.endswith("Its last lines:\nCUDA error: out of memory")
+
+
+def test_a_start_that_served_ends_the_count_of_failed_ones() -> None:
+    wanted = attempt(job())
+    dead = dataclasses.replace(sight(phase=Phase.GONE), exit_code=1, failed_starts=3, ready=True)
+    assert decide(wanted, sights=[dead]) == [
+        Restart(wanted, wanted.jobs[0], "exited with status 1", failed_starts=0)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ def main() -> None:
     arguments, _others = parser.parse_known_args(sys.argv[3:])
     jobs = arguments.config.parent.parent
     if (jobs / "die_at_boot").exists():
+        print("no memory for this engine", file=sys.stderr)
         sys.exit(17)
     engine = HeldEngine(
         arguments.config.parent,

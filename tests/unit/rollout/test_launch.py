@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_agents.rollout.engines.launch import LaunchPlan, command, environment
+from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
+from gpu_agents.rollout.engines.errors import EngineGone
+from gpu_agents.rollout.engines.launch import ENGINE_LOG, EngineProcess, LaunchPlan, command, environment
 from gpu_agents.rollout.worker.__main__ import engine_memory_fraction
 from tests.support.cuda_toolkit import make_toolkit
 
@@ -67,3 +69,25 @@ def test_an_engine_on_a_shared_gpu_takes_its_share_unless_the_spec_says_otherwis
     assert engine_memory_fraction(None, gpu_share=1.0) is None
     assert engine_memory_fraction(None, gpu_share=0.5) == 0.4
     assert engine_memory_fraction(0.7, gpu_share=0.5) == 0.7
+
+
+async def test_the_end_of_the_engines_own_log_is_in_the_reason_of_a_failed_boot(tmp_path: Path) -> None:
+    """Lines of an earlier incarnation in the same file are left out, and so is the engine's key."""
+    (tmp_path / ENGINE_LOG).write_text("an older engine\n")
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\nseq 1 100\necho key=the-engines-key\necho CUDA out of memory >&2\nexit 3\n")
+    script.chmod(0o755)
+    own = dataclasses.replace(
+        plan("cpu", None), node_python=str(script), directory=tmp_path, api_key="the-engines-key"
+    )
+    process = await EngineProcess.start(own)
+    await process.wait()
+    client = EngineClient(own.port, own.api_key, ModelLimits(vocabulary=10, context_tokens=10))
+    try:
+        with pytest.raises(EngineGone) as refused:
+            await process.wait_until_serving(client)
+    finally:
+        await client.close()
+    said = str(refused.value)
+    assert "ended with status 3 while it booted" in said and said.endswith("key=[key]\nCUDA out of memory")
+    assert "100\n" in said and "an older engine" not in said and "\n50\n" not in said

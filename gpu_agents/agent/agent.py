@@ -128,6 +128,7 @@ class Agent:
         sights = self._jobs.observe()
         jobs = [self._observed(self._jobs.record(job_id), sight) for job_id, sight in sights.items()]
         for attempt in self._desired or []:
+            fetched, whole = self._preparer.fetched_bytes(attempt)
             for job in attempt.jobs:
                 if job.job_id not in sights:
                     jobs.append(
@@ -136,6 +137,8 @@ class Agent:
                             attempt_id=attempt.attempt_id,
                             epoch=attempt.epoch,
                             state=JobState.PREPARING,
+                            fetched_bytes=fetched,
+                            input_bytes=whole,
                         )
                     )
         return jobs

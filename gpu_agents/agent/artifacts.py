@@ -68,6 +68,16 @@ class Cache:
             removed.append(entry.name)
         return removed
 
+    def fetched_bytes(self, artifact: Artifact) -> int:
+        """How much of it is here."""
+        entry = self._root / _checked(artifact.sha256)
+        if (entry / CONTENT).exists():
+            return artifact.bytes
+        try:
+            return min(artifact.bytes, (self._root / f".part-{artifact.sha256}").stat().st_size)
+        except FileNotFoundError:
+            return 0
+
     async def _fetch(self, api: AgentApi, artifact: Artifact) -> Path:
         entry = self._root / _checked(artifact.sha256)
         content = entry / CONTENT

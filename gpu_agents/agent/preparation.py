@@ -60,6 +60,11 @@ class Preparer:
             self._prepare(attempt, begun=begun, wanted=wanted), name=f"prepare {attempt.attempt_id}"
         )
 
+    def fetched_bytes(self, attempt: DesiredAttempt) -> tuple[int, int]:
+        """Bytes of the attempt's inputs that are on this node, and of all of them."""
+        inputs = {artifact.sha256: artifact for artifact in _artifacts(attempt)}.values()
+        return sum(self._cache.fetched_bytes(artifact) for artifact in inputs), sum(a.bytes for a in inputs)
+
     def keep_only(self, wanted: set[str]) -> None:
         """Let go of attempts that are not wanted any more."""
         for attempt_id in [attempt_id for attempt_id in self.inputs if attempt_id not in wanted]:
@@ -166,17 +171,11 @@ class Preparer:
         return path
 
     def _evict(self, wanted: Sequence[DesiredAttempt]) -> None:
-        in_use = {
-            artifact.sha256
-            for attempt in wanted
-            for artifact in (
-                attempt.dataset,
-                attempt.evaluation,
-                attempt.model,
-                attempt.resume,
-                *attempt.sources.values(),
-            )
-            if artifact is not None
-        }
+        in_use = {artifact.sha256 for attempt in wanted for artifact in _artifacts(attempt)}
         for sha256 in self._cache.evict(in_use=in_use):
             log.info("artifact %s left the cache", sha256[:12])
+
+
+def _artifacts(attempt: DesiredAttempt) -> list[Artifact]:
+    inputs = (attempt.dataset, attempt.evaluation, attempt.model, attempt.resume, *attempt.sources.values())
+    return [artifact for artifact in inputs if artifact is not None]

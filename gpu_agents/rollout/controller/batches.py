@@ -35,6 +35,7 @@ class TrainedBatch:
     length_bias: LengthBias  # of the run so far
     filtered_share: float | None  # of the groups finished since the step before
     bound: int  # the largest max staleness of its groups
+    groups_over_bound: int  # of the run so far
 
 
 class Batches:
@@ -75,6 +76,9 @@ class Batches:
         staleness = measure_batch(taken, version=version - 1)
         bound = max(held.max_staleness for held in self._groups.taken.values())
         self._consumed.add(staleness, bound=bound)
+        self._consumed.groups_over_bound += sum(
+            version - 1 - held.oldest_version > bound for held in self._groups.taken.values()
+        )
         self._groups.train_taken()
         dropped = self._groups.dropped.since(self._dropped_before)
         self._dropped_before = self._groups.dropped.copy()
@@ -86,6 +90,7 @@ class Batches:
             length_bias=self._groups.length_bias,
             filtered_share=filtering.share_since_last_step(),
             bound=bound,
+            groups_over_bound=self._consumed.groups_over_bound,
         )
 
     def _choose(self, request: TakeRequest, policy: StragglerPolicy) -> Choice:

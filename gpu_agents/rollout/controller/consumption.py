@@ -21,6 +21,7 @@ class ConsumedTotals(msgspec.Struct, kw_only=True):
     over_bound: int = (
         0  # trajectories older than the max staleness of their own take, which may have changed since
     )
+    groups_over_bound: int = 0  # groups with such a trajectory
     interruptions: int = 0
     trajectories_spanning_versions: int = 0
 

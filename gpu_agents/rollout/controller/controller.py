@@ -154,6 +154,7 @@ class Controller:
             self.groups.filter(held, request.group)
         else:
             self.groups.finish(held, request.group)
+        self.counts.finished_groups += 1
         self.counts.consecutive_reward_errors = 0
         self.counts.consecutive_workflow_errors = 0
         self.consumed.interruptions += sum(t.interruptions for t in request.group.trajectories)

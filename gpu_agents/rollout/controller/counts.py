@@ -11,6 +11,7 @@ class Counts:
     acks: int = 0
     failed_loads: int = 0
     versions_announced: int = 0
+    finished_groups: int = 0  # submitted in this attempt
     consecutive_reward_errors: int = 0
     consecutive_workflow_errors: int = 0
     workflow_errors: Counter[str] = field(default_factory=Counter)  # by FailRequest.kind

@@ -23,6 +23,7 @@ from gpu_agents.rollout.controller.consumption import (
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
 from gpu_agents.rollout.controller.ledger import DropReason
+from gpu_agents.rollout.controller.progress import AttemptProgress
 from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores
 from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.telemetry import (
@@ -61,11 +62,12 @@ class ControllerTelemetry:
         self._outbox = outbox
         self._template = template
         self._last_point = -TIME_POINT_SECONDS
-        self._tokens_at: tuple[float, int] | None = None
+        self._progress = AttemptProgress()
 
     def publish(self, controller: Controller, *, now: float) -> None:
         """The pipeline document (about once a second) and, every few seconds, buffer and gate over time."""
-        self._outbox.write(Document(name="pipeline", value=pipeline(controller)))
+        self._progress.look(controller, now=now)
+        self._write_pipeline(controller)
         x = self._job.seconds_since_start(now)
         if x - self._last_point >= TIME_POINT_SECONDS:
             self._last_point = x
@@ -74,6 +76,7 @@ class ControllerTelemetry:
                 "gate/running_groups": float(len(controller.running)),
                 "gate/live_engines": float(len(controller.engines.all())),
                 "gate/admissible_groups": float(controller.admission().groups),
+                **self._progress.standstill_values(now=now),
                 **ledger_values(controller),
             }
             self._outbox.write(Points(axis="time", x=x, values=values))
@@ -84,6 +87,7 @@ class ControllerTelemetry:
         log.info("version %d was trained on %s", batch.version, " ".join(g.group_id for g in batch.groups))
         staleness = batch.staleness
         values = staleness_values(staleness, bound=batch.bound) | left_values(batch)
+        values["staleness/exceeded_groups"] = float(batch.groups_over_bound)
         self._outbox.write(Points(axis="step", x=batch.version, values=values))
         for name, histogram in (
             ("staleness/consumed_trajectories", staleness.by_trajectory),
@@ -108,11 +112,15 @@ class ControllerTelemetry:
 
     def close(self, controller: Controller) -> None:
         """The closing lines: the last pipeline, and the summaries."""
-        self._outbox.write(Document(name="pipeline", value=pipeline(controller)))
+        self._write_pipeline(controller)
         self._outbox.write(Summary(name="controller", value=summary(controller)))
         scores = {label: msgspec.to_builtins(s) for label, s in controller.evaluations.scores.items()}
         self._outbox.write(Summary(name="evaluation", value=scores))
         self._outbox.close()
+
+    def _write_pipeline(self, controller: Controller) -> None:
+        value = pipeline(controller) | {"milestones": self._progress.milestones}
+        self._outbox.write(Document(name="pipeline", value=value))
 
     def _line(self, step: int, sample: Sample) -> TrajectoryLine:
         group, trajectory = sample.group, sample.trajectory
@@ -231,6 +239,7 @@ def summary(controller: Controller) -> dict[str, Any]:
             "p95": percentile(lags, 0.95) if lags else None,
             "max": max(lags) if lags else None,
             # Each batch against the bound of its take: a bound that was changed since says nothing of it.
+            "exceeded_groups": controller.consumed.groups_over_bound,
             "share_over_configured": controller.consumed.over_bound / sum(lags.values()) if lags else None,
             "histogram": _labelled(lags),
             "straggler_wait_seconds": controller.counts.straggler_wait_seconds,

@@ -10,9 +10,10 @@ from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.models import Attempt, Run
 from control_plane.runs.selectors import live_attempt, resumable_checkpoint
 from control_plane.runs.status import retry_follows
-from oolong.contracts.lifecycle import OUTCOMES, AttemptStatus, EndReason, JobKind, JobState, RunStatus
+from oolong.contracts.lifecycle import OUTCOMES, AttemptStatus, EndReason, Fault, JobKind, JobState, RunStatus
 
 CANCEL_GRACE_SECONDS = 5.0
+NEEDS_ATTENTION = "NEEDS_ATTENTION"  # a condition: it was paused for a fault, and somebody has to look
 
 
 def begin_stop(run: Run, reason: EndReason, message: str, *, now: datetime) -> None:
@@ -102,8 +103,9 @@ def rest(run: Run, *, now: datetime, conditions: list[str] | None = None) -> Non
     )
     reason = EndReason(run.reason or EndReason.PAUSED_BY_USER)
     why = "paused" if reason is EndReason.PAUSED_BY_USER else run.reason_message
+    attention = [NEEDS_ATTENTION] if OUTCOMES[reason].fault is not Fault.NONE else []
     move_run(
-        run, RunStatus.PAUSED, now=now, message=f"paused; {goes_on}", conditions=conditions or [],
+        run, RunStatus.PAUSED, now=now, message=f"paused; {goes_on}", conditions=[*(conditions or []), *attention],
         waiting_why="", queue_position=None, progress=None,
         **verdict_of(reason, f"{why}; {goes_on} when it is resumed"),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from django.db import IntegrityError, transaction
 from control_plane.fleet import services as fleet
 from control_plane.fleet.leftover import Leftover
 from control_plane.fleet.models import Node
-from control_plane.runs.events import announce_run, note, set_conditions
+from control_plane.runs.events import announce_run, note, set_condition
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import GRACE_SECONDS, RESTARTS_IN_PLACE
@@ -50,8 +50,8 @@ def change_engines(run: Run, attempt: Attempt | None, wanted: int, *, now: datet
         Job.objects.filter(pk__in=[job.pk for job in leaving]).update(leaving_at=now, stop_asked_at=now)
         names = ", ".join(job.name for job in leaving)
         note(run, "engines", f"{names} leaves; {wanted} go on", at=now, engines=wanted)
-    if WAITING in run.conditions and len(staying) >= wanted:
-        set_conditions(run, [], now=now)
+    if len(staying) >= wanted:
+        set_condition(run, WAITING, False, now=now)
 
 
 def add_engines(left: Leftover, *, now: datetime) -> int:
@@ -118,16 +118,10 @@ def _join(run_id: str, attempt_id: str, idle: Sequence[str], *, now: datetime) -
         slots, short = (), missing > 0
     if slots:
         _make_jobs(run, attempt, node, slots, now=now)
-    conditions = [WAITING] if short else []
-    if set(run.conditions) <= {WAITING} and run.conditions != conditions:
-        said = f"it waits for more idle slots on {node.name}, for {run.live['engines']} engines"
-        if node.protocol < JOINING_ENGINES:
-            said = (
-                f"the agent on {node.name} is too old to take engines in; upgrade it, or place the run anew"
-            )
-        set_conditions(
-            run, conditions, now=now, message=said if short else "it has the engines that it wants"
-        )
+    said = f"it waits for more idle slots on {node.name}, for {run.live['engines']} engines"
+    if node.protocol < JOINING_ENGINES:
+        said = f"the agent on {node.name} is too old to take engines in; upgrade it, or place the run anew"
+    set_condition(run, WAITING, short, now=now, message=said if short else "it has the engines that it wants")
     if slots:
         announce_run(run)
         fleet.announce_leases()

@@ -69,13 +69,13 @@ def announce_run(run: Run) -> None:
     live.publish(f"runs:{run.project_id}", "status", item)
 
 
-def set_conditions(run: Run, conditions: list[str], *, now: datetime, message: str = "") -> None:
-    """Conditions shown beside the status: UNRESPONSIVE, GAP."""
-    if run.conditions == conditions:
+def set_condition(run: Run, condition: str, holds: bool, *, now: datetime, message: str = "") -> None:
+    """Add a condition to those shown beside the status, or take it away. The others stay."""
+    if (condition in run.conditions) == holds:
         return
-    run.conditions = conditions
+    others = [name for name in run.conditions if name != condition]
+    run.conditions = sorted([*others, condition]) if holds else others
     run.save(update_fields=["conditions"])
-    note(
-        run, "conditions", message or ", ".join(conditions) or "as usual again", at=now, conditions=conditions
-    )
+    said = message or (condition if holds else f"{condition} is over")
+    note(run, "conditions", said, at=now, conditions=run.conditions)
     announce_run(run)

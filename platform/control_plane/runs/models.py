@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.db.models import Value
 
 from control_plane.accounts.models import Project, Team, User
 from control_plane.catalog.models import BaseModel, Checkpoint, DatasetVersion, FunctionVersion
@@ -43,7 +44,7 @@ class Run(models.Model):
     reason = models.CharField(max_length=40, default="", blank=True)
     reason_message = models.TextField(default="", blank=True)
     fault = models.CharField(max_length=16, default="", blank=True)
-    conditions = models.JSONField(default=list)  # shown on RUNNING: ["UNRESPONSIVE"]
+    conditions = models.JSONField(default=list)  # of runs.events.set_condition, shown beside the status
     waiting_why = models.CharField(max_length=400, default="", blank=True)
     queue_position = models.PositiveIntegerField(null=True)
     priority = models.PositiveIntegerField()
@@ -155,6 +156,9 @@ class Attempt(models.Model):
     )  # dropped, or lost to recoveries; likewise
     # The task of an evaluation that would like an engine beside those of the run, as its controller last told.
     evaluator_wanted = models.CharField(max_length=120, default="", db_default="", blank=True)
+    # How it came up (runs.boot): queued_at, input_bytes, fetched_bytes, milestones {name: at}, failed_boots {job: why}.
+    # Moments are unix seconds.
+    boot = models.JSONField(default=dict, db_default=Value({}, models.JSONField()))
     reason = models.CharField(max_length=40, default="", blank=True)
     message = models.TextField(default="", blank=True)
     created_at = models.DateTimeField()

@@ -56,6 +56,8 @@ def observe(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, now: 
 def _is_news(job: Job, report: ObservedJob | None, rebooted: bool) -> bool:
     if report is None or rebooted or job.missing_at or JobState.EXITED in (job.state, report.state):
         return True
+    if report.input_bytes and report.fetched_bytes != job.attempt.boot.get("fetched_bytes"):
+        return True
     return (job.state, job.incarnation, job.pid, job.message) != (
         report.state, report.incarnation, report.pid, report.message[:4000],
     )  # fmt: skip
@@ -99,6 +101,7 @@ def _take_report(job: Job, report: ObservedJob, *, now: datetime) -> None:
     if job.state == JobState.EXITED:
         _take_offsets(job, report)
         return
+    _take_fetched(job.attempt, report)
     before = (job.state, job.incarnation)
     fields: dict[str, Any] = {
         "state": report.state, "incarnation": report.incarnation, "pid": report.pid,
@@ -123,6 +126,14 @@ def _take_report(job: Job, report: ObservedJob, *, now: datetime) -> None:
             at=now, attempt_number=job.attempt.number,
             job={"id": job.pk, "name": job.name, "state": str(job.state), "incarnation": job.incarnation},
         )  # fmt: skip
+
+
+def _take_fetched(attempt: Attempt, report: ObservedJob) -> None:
+    """How much of its inputs is on the node (runs.boot)."""
+    fetched = {"fetched_bytes": report.fetched_bytes, "input_bytes": report.input_bytes}
+    if report.input_bytes and not fetched.items() <= attempt.boot.items():
+        attempt.boot = {**attempt.boot, **fetched}
+        Attempt.objects.filter(pk=attempt.pk).update(boot=attempt.boot)
 
 
 def _news_of(job: Job, *, restarted: bool) -> str:

@@ -165,7 +165,7 @@ def _place(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) 
     attempt = Attempt.objects.create(
         run=run, number=run.attempt_number + 1, epoch=run.epoch + 1, node=node, token=new_secret(""),
         ports=dict(zip(names, ports, strict=True)),
-        resume_checkpoint=resume, created_at=now,
+        resume_checkpoint=resume, created_at=now, boot={"queued_at": run.status_at.timestamp()},
     )  # fmt: skip
     plans = plan_jobs(spec, slots)
     jobs = [

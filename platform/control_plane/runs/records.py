@@ -19,7 +19,7 @@ from control_plane.runs.models import Attempt, Job, RewardTest, Run
 from control_plane.runs.show import checkpoint_as_json
 from control_plane.runs.spent import spent_by
 from oolong.contracts.lifecycle import JobKind
-from oolong.contracts.rollout import is_task_id
+from oolong.contracts.rollout import BOOT_MILESTONES, is_task_id
 from oolong.contracts.telemetry import CheckpointLine, Note, Points, Progress
 
 _COLUMNS = {
@@ -30,6 +30,9 @@ _COLUMNS = {
 
 SEARCHED = ("reward/", "staleness/", "length/", "policy/", "group/", "mismatch/", "loss/", "sft/")
 
+
+BOOT_FAILED, BOOT_SUCCEEDED = "engine_boot_failed", "engine_serves"  # kinds of notes of rollout workers
+MOST_TOLD = 2500  # characters of why a boot failed, the end of its log among them
 
 _SAVE_STEPS = """
 UPDATE runs_run SET metrics = new.metrics::jsonb, train_step = new.train_step, policy_version = new.policy_version,
@@ -104,10 +107,23 @@ def record_progress(job: Job, line: Progress, told: live.Frames) -> None:
 
 
 def record_note(job: Job, line: Note) -> None:
+    if line.kind in (BOOT_FAILED, BOOT_SUCCEEDED):
+        _record_boot(job, line)
     note(
         job.attempt.run, line.kind, f"{job.name}: {line.message}",
         at=_moment(line.at), attempt_number=job.attempt.number,
     )  # fmt: skip
+
+
+def _record_boot(job: Job, line: Note) -> None:
+    """Which engines of the attempt failed to boot the last time that they tried (runs.boot)."""
+    attempt = job.attempt
+    failures = {name: why for name, why in attempt.boot.get("failed_boots", {}).items() if name != job.name}
+    if line.kind == BOOT_FAILED:
+        failures[job.name] = line.message[:MOST_TOLD]
+    if failures != attempt.boot.get("failed_boots", {}):
+        attempt.boot = {**attempt.boot, "failed_boots": failures}
+        attempt.save(update_fields=["boot"])
 
 
 def record_checkpoint_line(job: Job, line: CheckpointLine) -> Checkpoint:
@@ -154,8 +170,24 @@ def record_pipeline(job: Job, document: Mapping[str, Any]) -> None:
         case {"tokens": {"generated": int()} as tokens}:
             record_tokens(job, tokens)
     match document:
+        case {"milestones": dict(milestones)} if job.kind == JobKind.CONTROLLER:
+            _record_milestones(job.attempt, milestones)
+    match document:
         case {"evaluator_wanted": str(wanted)} if job.kind == JobKind.CONTROLLER:
             _record_wanted(job.attempt, wanted)
+
+
+def _record_milestones(attempt: Attempt, milestones: Mapping[str, Any]) -> None:
+    """How far the attempt has come (runs.boot): the first report of each milestone counts."""
+    known = attempt.boot.get("milestones", {})
+    new = {
+        name: milestones[name]
+        for name in BOOT_MILESTONES
+        if name not in known and isinstance(milestones.get(name), (int, float))
+    }
+    if new:
+        attempt.boot = {**attempt.boot, "milestones": {**known, **new}}
+        attempt.save(update_fields=["boot"])
 
 
 def _record_wanted(attempt: Attempt, wanted: str) -> None:

@@ -11,6 +11,14 @@ from control_plane.accounts.api import NamedSerializer
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import MODEL_KINDS, RUN_KINDS, RUN_STATUSES, FieldErrorSerializer
 from control_plane.fleet.api import NodeSerializer, QuotaSerializer, SlotSerializer
+from control_plane.runs.boot import STATES as BOOT_STATES
+from control_plane.runs.boot import TITLES
+
+CONDITIONS_HELP = (
+    "what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused until "
+    "somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are "
+    "free), GAP (its last lines did not arrive)"
+)
 
 
 class SpecSerializer(serializers.Serializer[Any]):
@@ -72,7 +80,7 @@ class RunSerializer(serializers.Serializer[Any]):
     reason_message = serializers.CharField()
     advice = serializers.CharField(help_text="what the reader can do about the reason")
     fault = serializers.CharField(help_text="whose fault the end was")
-    conditions = serializers.ListField(child=serializers.CharField(), help_text="UNRESPONSIVE, GAP")
+    conditions = serializers.ListField(child=serializers.CharField(), help_text=CONDITIONS_HELP)
     waiting_why = serializers.CharField(help_text="one line, while it waits")
     queue_position = serializers.IntegerField(allow_null=True)
     priority = serializers.IntegerField()
@@ -138,8 +146,43 @@ class ChangeSerializer(StrictSerializer):
     evaluate = serializers.BooleanField(required=False, help_text="evaluate the newest version")
 
 
+class BootStageSerializer(serializers.Serializer[Any]):
+    name = serializers.ChoiceField(choices=list(TITLES))
+    title = serializers.CharField()
+    state = serializers.ChoiceField(choices=BOOT_STATES)
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+    detail = serializers.CharField(help_text="what it waits for, how far it is, or why it failed")
+
+
+class BootSerializer(serializers.Serializer[Any]):
+    attempt_number = serializers.IntegerField(help_text="of the newest attempt")
+    done = serializers.BooleanField()
+    stages = BootStageSerializer(many=True)
+
+
+class StalenessSerializer(serializers.Serializer[Any]):
+    max = serializers.IntegerField(help_text="max staleness as it is now")
+    on_straggler = serializers.ChoiceField(choices=["keep", "drop", "wait"])
+    mean = serializers.FloatField(allow_null=True, help_text="of the newest step's trajectories")
+    realized_max = serializers.IntegerField(allow_null=True, help_text="the oldest of the newest step")
+    exceeded_groups = serializers.IntegerField(
+        allow_null=True, help_text="groups trained on so far that were over their max staleness"
+    )
+    trained_groups = serializers.IntegerField()
+    message = serializers.CharField(
+        help_text="what was exceeded and what to do about it; empty while nothing was"
+    )
+
+
 class RunDetailSerializer(RunSerializer):
     metrics_seq = serializers.IntegerField(help_text="subscribe to run:<id> after this number")
+    boot = BootSerializer(
+        allow_null=True, help_text="how the newest attempt comes up, stage by stage; null for a draft"
+    )
+    staleness = StalenessSerializer(
+        allow_null=True, help_text="configured against realized; null for kinds of run without it"
+    )
 
 
 class LintFindingSerializer(FieldErrorSerializer):

@@ -9,8 +9,10 @@ from control_plane.catalog.models import Checkpoint
 from control_plane.catalog.show import checkpoint_as_json
 from control_plane.common import live
 from control_plane.common.clock import rfc3339
+from control_plane.runs.boot import boot_as_json
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from control_plane.runs.selectors import newest_stored_checkpoint, newest_stored_checkpoints
+from control_plane.runs.staleness import staleness_as_json
 from oolong.contracts.lifecycle import OUTCOMES, EndReason, RunStatus
 from oolong.contracts.rollout import version_of_task
 
@@ -71,7 +73,12 @@ def _run_as_json(run: Run, latest: Checkpoint | None) -> dict[str, Any]:
 
 def run_detail_as_json(run: Run) -> dict[str, Any]:
     """With the stream's position: subscribe to run:<id> after it and nothing is missed."""
-    return {"metrics_seq": live.current_seq(f"run:{run.pk}"), **run_as_json(run)}
+    return {
+        "metrics_seq": live.current_seq(f"run:{run.pk}"),
+        **run_as_json(run),
+        "boot": boot_as_json(run),
+        "staleness": staleness_as_json(run),
+    }
 
 
 def event_as_json(event: RunEvent) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from control_plane.common.clock import rfc3339
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Intent, Liveness
 from control_plane.runs.ending import ask_stop, end_attempt
-from control_plane.runs.events import note, set_conditions
+from control_plane.runs.events import note, set_condition
 from control_plane.runs.locking import each_locked
 from control_plane.runs.models import Attempt, Run
 from control_plane.runs.placement import fits_elsewhere
@@ -18,6 +18,8 @@ from control_plane.runs.selectors import live_attempt
 from control_plane.runs.status import WORKING
 from control_plane.webhooks import outbox
 from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobKind, RunStatus
+
+UNRESPONSIVE = "UNRESPONSIVE"  # a condition: the run's node does not answer
 
 
 def sweep_leases(*, now: datetime) -> None:
@@ -31,7 +33,7 @@ def sweep_leases(*, now: datetime) -> None:
         .exclude(node__liveness=Liveness.READY, node__intent__in=[Intent.ACTIVE, Intent.CORDONED])
         .values_list("run_id", flat=True)
     )
-    conditioned = Run.objects.filter(conditions__contains=["UNRESPONSIVE"], status__in=WORKING)
+    conditioned = Run.objects.filter(conditions__contains=[UNRESPONSIVE], status__in=WORKING)
     run_ids = sorted({*troubled, *conditioned.values_list("pk", flat=True)})
     each_locked(run_ids, lambda run: _look_after(run, now=now))
 
@@ -42,7 +44,7 @@ def _look_after(run: Run, *, now: datetime) -> None:
         return
     node = attempt.node
     if node.liveness == Liveness.READY:
-        set_conditions(run, [], now=now, message=f"{node.name} answers again")
+        set_condition(run, UNRESPONSIVE, False, now=now, message=f"{node.name} answers again")
         if node.intent == Intent.DRAINING and run.status == RunStatus.RUNNING:
             _drain(run, attempt, now=now)
     elif node.liveness == Liveness.LOST:
@@ -51,7 +53,7 @@ def _look_after(run: Run, *, now: datetime) -> None:
         # Nothing is gained by taking the run from a node that may come back, unless another can have it now.
         end_attempt(run, attempt, EndReason.NODE_LOST, f"{node.name} does not answer", now=now)
     else:
-        set_conditions(run, ["UNRESPONSIVE"], now=now, message=f"{node.name} does not answer")
+        set_condition(run, UNRESPONSIVE, True, now=now, message=f"{node.name} does not answer")
 
 
 def _drain(run: Run, attempt: Attempt, *, now: datetime) -> None:

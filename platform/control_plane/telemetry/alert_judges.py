@@ -12,6 +12,11 @@ from statistics import fmean, median, stdev
 from control_plane.telemetry.alert_window import START_STEPS, Window
 
 STALL_SECONDS = 600.0
+FIRST_STEP_SECONDS = 1800.0
+BOOT_SECONDS = 600.0
+STANDSTILL_SECONDS = 120.0
+UNTAKEN_SECONDS = 300.0
+UNLOADED_SECONDS = 300.0
 FEWEST = 20  # scores, or groups, before a share of failures says anything
 
 
@@ -199,7 +204,8 @@ def over_bound(window: Window) -> str | None:
 
 def buffer_full(window: Window) -> str | None:
     depths = [depth for values in window.times.get("buffer/groups", ()) for depth in values]
-    if window.buffer_places <= 0 or len(depths) < FEWEST:
+    # Without a step the trainer is not slow, it stands still: other rules speak of that.
+    if window.buffer_places <= 0 or len(depths) < FEWEST or not _rise(window, "ledger/trained_groups"):
         return None
     share = sum(depth >= window.buffer_places for depth in depths) / len(depths)
     return (
@@ -257,14 +263,53 @@ def rollout_errors(window: Window) -> str | None:
 
 
 def stalled(window: Window) -> str | None:
-    silent = window.seconds_since_step
+    bound = max(5 * window.usual_step_seconds, STALL_SECONDS)
+    silent, first = window.seconds_since_step, False
     if silent is None:
+        # Of an attempt whose first step is due: its first batch has to be generated before.
+        silent, first, bound = window.generating_seconds, True, max(bound, FIRST_STEP_SECONDS)
+    if silent is None or silent <= bound:
         return None
-    usual = median(window.steps.get("time/step_seconds", ()) or (0.0,))
-    bound = max(5 * usual, STALL_SECONDS)
+    usual = f", usually one in {window.usual_step_seconds:.3g} s" if window.usual_step_seconds else ""
+    if first:
+        return f"no train step of this attempt in {silent / 60:.0f} minutes of generation{usual}"
+    return f"no train step for {silent / 60:.0f} minutes{usual}"
+
+
+def boot_slow(window: Window) -> str | None:
+    if not window.boot_stage or window.generating_seconds is not None or window.boot_seconds <= BOOT_SECONDS:
+        return None
+    return f"{window.boot_seconds / 60:.0f} minutes after its slots were leased, still: {window.boot_stage}"
+
+
+def engine_boot(window: Window) -> str | None:
+    return "; ".join(window.failed_boots) or None
+
+
+def gate_closed(window: Window) -> str | None:
+    seconds = window.standstill("gate/standstill_seconds")
     return (
-        f"no train step for {silent / 60:.0f} minutes, usually one in {usual:.3g} s"
-        if silent > bound
+        f"for {seconds / 60:.0f} minutes no group has been running, waiting or admissible, and too few are finished "
+        "for a batch"
+        if seconds > STANDSTILL_SECONDS
+        else None
+    )
+
+
+def batch_untaken(window: Window) -> str | None:
+    seconds = window.standstill("buffer/untaken_seconds")
+    return (
+        f"a batch has been finished for {seconds / 60:.0f} minutes, and the trainer has not taken one"
+        if seconds > UNTAKEN_SECONDS
+        else None
+    )
+
+
+def weights_unloaded(window: Window) -> str | None:
+    seconds = window.standstill("sync/unloaded_seconds")
+    return (
+        f"for {seconds / 60:.0f} minutes no engine has acknowledged the newest published weights"
+        if seconds > UNLOADED_SECONDS
         else None
     )
 

@@ -25,6 +25,11 @@ class AlertRule:
 
 RULES: tuple[AlertRule, ...] = (
     AlertRule("stalled", "critical", "No progress", "Look at the gate's reason on the live page: with none, at the logs of the job that others wait for.", judges.stalled),
+    AlertRule("engine_boot", "critical", "An engine does not boot", "Read the end of its log in the message: out of memory, a model that SGLang cannot load and a GPU that is taken are the usual causes. After three boots that fail in a row the attempt ends.", judges.engine_boot),
+    AlertRule("gate_closed", "critical", "Nothing can start", "The admission gate is closed and nothing runs that could open it: raise staleness.max live (oolong run change --set staleness.max=N), or pause and resume the run; report it with the controller's log.", judges.gate_closed),
+    AlertRule("batch_untaken", "critical", "The trainer takes no batch", "Read the trainer's last log lines. With on_straggler: wait it may wait for one very long group: the live page shows running groups, and rollout.group_wall_seconds bounds them.", judges.batch_untaken),
+    AlertRule("weights_unloaded", "critical", "No engine loads the weights", "No group starts on old weights. Look at the rollout jobs' last log lines and at the disk of the node; an engine that is STALE says why among the events.", judges.weights_unloaded),
+    AlertRule("boot_slow", "warning", "The boot takes long", "The boot checklist on the run's page says which stage it is at; read the last log lines of the jobs that it waits for.", judges.boot_slow),
     AlertRule("nonfinite_steps", "critical", "Steps are not finite", "Lower trainer.learning_rate, or clip more (trainer.max_grad_norm).", judges.nonfinite),
     AlertRule("mismatch_drift", "critical", "Engine and trainer drift apart", "Behaviour log-probabilities are no longer those of the weights: look for engines that are STALE, a kernel or precision that changed.", judges.mismatch_drift),
     AlertRule("mismatch_large", "critical", "Engine and trainer disagree", "The engine samples from another policy than the one that is trained: compare trainer.dtype with the engine's precision, and look for engines that are STALE.", judges.mismatch_large),
@@ -59,7 +64,8 @@ BY_STEP = (
 FROM_THE_START = ("policy/entropy", "mismatch/logprob_abs_mean", "reward/std")
 BY_TIME = (
     "idle/rollout_share", "engine/restarts", "reward/scored", "reward/verifier_errors", "buffer/groups",
-    "ledger/failed_groups", "ledger/trained_groups",
+    "ledger/failed_groups", "ledger/trained_groups", "gate/standstill_seconds", "buffer/untaken_seconds",
+    "sync/unloaded_seconds",
 )  # fmt: skip
 
 

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from datetime import datetime
+from statistics import median
 from typing import Any
 
 from django.db import connection
+from django.db.backends.utils import CursorWrapper
 from django.db.models import QuerySet
 
 from control_plane.common import live
 from control_plane.common.clock import rfc3339
-from control_plane.runs.events import note, run_in_brief
+from control_plane.runs.boot import TITLES, boot_of, failed_boots
+from control_plane.runs.events import note, run_in_brief, set_condition
 from control_plane.runs.live_changes import live_settings
 from control_plane.runs.locking import each_locked
-from control_plane.runs.models import Run
+from control_plane.runs.models import Attempt, Run
+from control_plane.runs.status import WORKING
 from control_plane.telemetry import alert_rules as rules
 from control_plane.telemetry.alert_window import START_STEPS, STEPS, TIME_POINTS, Window
 from control_plane.telemetry.models import Alert
 from control_plane.webhooks import outbox
-from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.run_spec import RunSpec
+
+DEGRADED = "DEGRADED"  # a condition: a critical alert is open
 
 _RULES = {rule.name: rule for rule in rules.RULES}
 
@@ -39,24 +44,35 @@ FROM telemetry_metricseries s,
 WHERE s.attempt_id = %s AND s.axis = 'time' AND s.name = ANY(%s)
 GROUP BY s.id, s.name
 """
+_STEP_SECONDS = """
+SELECT p.value
+FROM telemetry_metricseries s,
+     LATERAL (SELECT x, value FROM telemetry_metricpoint WHERE series_id = s.id AND value <> 'NaN'
+              ORDER BY x DESC LIMIT %s) p
+WHERE s.run_id = %s AND s.axis = 'step' AND s.name = 'time/step_seconds'
+ORDER BY p.x DESC LIMIT %s
+"""
 
 
 def watch_runs(*, now: datetime) -> None:
     """Ask the rules about every run that goes on, and close what is open of those that do not."""
-    running = Run.objects.filter(status=RunStatus.RUNNING).values_list("pk", flat=True)
+    running = Run.objects.filter(status__in=WORKING).values_list("pk", flat=True)
     told = Alert.objects.filter(closed_at=None).values_list("run_id", flat=True)
     each_locked(sorted({*running, *told}), lambda run: watch_run(run, now=now))
 
 
 def watch_run(run: Run, *, now: datetime) -> None:
     """One run, which is locked: only now is it certain whether it goes on."""
-    said = rules.judge(window_of(run, now=now)) if run.status == RunStatus.RUNNING else {}
+    said = rules.judge(window_of(run, now=now)) if run.status in WORKING else {}
     _tell(run, said, now=now)
+    critical = [_RULES[name].title for name in said if _RULES[name].severity == "critical"]
+    set_condition(run, DEGRADED, bool(critical), now=now, message="; ".join(critical))
 
 
 def window_of(run: Run, *, now: datetime) -> Window:
     """What the rules may know of a run: two queries on its newest attempt, by the series' primary keys."""
-    attempt = run.attempts.order_by("-number").values_list("pk", flat=True).first()
+    latest = run.attempts.order_by("-number").first()
+    attempt = latest.pk if latest else None
     with connection.cursor() as cursor:
         cursor.execute(_STEPS.format(order="DESC"), (STEPS, attempt, list(rules.BY_STEP)))
         newest = cursor.fetchall()
@@ -66,6 +82,8 @@ def window_of(run: Run, *, now: datetime) -> Window:
         times: dict[str, list[list[float]]] = {}
         for name, values in cursor.fetchall():
             times.setdefault(name, []).append(values)
+        own = next((values for name, values, _ in newest if name == "time/step_seconds"), None)
+        usual = float(median(own)) if own else _usual_step_seconds(cursor, run)
     last_step = max((at for name, _, at in newest if name == "time/step_seconds"), default=None)
     spec = RunSpec.model_validate(run.spec)
     bound = live_settings(run).max_staleness
@@ -74,9 +92,29 @@ def window_of(run: Run, *, now: datetime) -> Window:
         start={name: values for name, values, _ in first},
         times=times,
         seconds_since_step=(now - last_step).total_seconds() if last_step is not None else None,
+        usual_step_seconds=usual,
+        failed_boots=failed_boots(latest) if latest else (),
+        **(_boot(run, latest, now=now) if latest and last_step is None else {}),
         bound_holds=spec.staleness.straggler_policy != "keep",
         buffer_places=(spec.staleness.max if bound is None else bound) * spec.trainer.groups_per_step,
     )
+
+
+def _usual_step_seconds(cursor: CursorWrapper, run: Run) -> float:
+    """Median of the newest steps of earlier attempts; 0 when there are none."""
+    cursor.execute(_STEP_SECONDS, (STEPS, run.pk, STEPS))
+    return float(median([value for (value,) in cursor.fetchall()] or [0.0]))
+
+
+def _boot(run: Run, attempt: Attempt, *, now: datetime) -> dict[str, Any]:
+    """How far an attempt without a train step has come."""
+    open_stage = next((stage for stage in boot_of(run) or [] if stage.state == "active"), None)
+    generating = attempt.boot.get("milestones", {}).get("first_rollout")
+    return {
+        "boot_stage": TITLES[open_stage.name].lower() if open_stage else "",
+        "boot_seconds": (now - attempt.created_at).total_seconds(),
+        "generating_seconds": now.timestamp() - generating if generating is not None else None,
+    }
 
 
 def alerts_of(run: Run) -> QuerySet[Alert]:

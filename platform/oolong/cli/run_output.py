@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from oolong.client.models import Run
+from oolong.client.models import BootStage, Run
+
+MARKS = {"done": "✓", "active": "…", "failed": "✗", "stopped": "-", "waiting": " "}
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="id of the run (run_…)")]
 
 
 def state_of(run: Run) -> str:
-    """Status and what explains it, in one line."""
+    """Status, conditions and what explains them, in one line."""
     if run.waiting_why and not run.ended:
-        return f"{run.status}: {run.waiting_why}"
+        return f"{status_of(run)}: {run.waiting_why}"
     if run.reason_message or run.reason:
-        return f"{run.status}: {run.reason_message or run.reason}"
-    return run.status
+        return f"{status_of(run)}: {run.reason_message or run.reason}"
+    return status_of(run)
+
+
+def status_of(run: Run) -> str:
+    """`RUNNING`, or `RUNNING (DEGRADED)`."""
+    return f"{run.status} ({', '.join(run.conditions)})" if run.conditions else run.status
+
+
+def boot_lines(run: Run) -> list[str]:
+    """The boot as a checklist with durations; empty once it is done."""
+    if run.boot is None or run.boot.done:
+        return []
+    return [stage_line(stage) for stage in run.boot.stages]
+
+
+def stage_line(stage: BootStage) -> str:
+    """One line of the checklist. The detail of an open stage is its newest one."""
+    seconds = stage_seconds(stage)
+    parts = [f"{MARKS.get(stage.state, '?')} {stage.title}"]
+    if seconds is not None:
+        parts.append(f"{seconds:.0f} s")
+    if stage.detail:
+        parts.append(stage.detail)
+    return "  ".join(parts)
+
+
+def stage_seconds(stage: BootStage) -> float | None:
+    """How long it took; of the active one how long it has taken so far, by this machine's clock."""
+    if stage.started_at is None:
+        return None
+    if stage.ended_at is None:
+        if stage.state != "active":
+            return None
+        return max(0.0, (datetime.now(UTC) - stage.started_at).total_seconds())
+    return (stage.ended_at - stage.started_at).total_seconds()
 
 
 def step_of(run: Run) -> str:
@@ -28,6 +65,8 @@ def progress_line(run: Run) -> str:
     parts = [state_of(run)]
     if run.train_step:
         parts.append(f"step {step_of(run)}")
+    elif (stage := active_stage(run)) is not None:
+        parts.append(f"boot: {stage.title.lower()}" + (f" ({stage.detail})" if stage.detail else ""))
     elif run.progress is not None and not run.ended:
         parts.append(
             f"{run.progress.phase} {run.progress.done}/{run.progress.total} {run.progress.message}".rstrip()
@@ -37,3 +76,18 @@ def progress_line(run: Run) -> str:
     if run.staleness_mean is not None:
         parts.append(f"staleness {run.staleness_mean:.2f}")
     return "  ".join(parts)
+
+
+def active_stage(run: Run) -> BootStage | None:
+    """What a boot is at; None once it is done, and while the run waits for slots, which its status explains."""
+    stages = run.boot.stages if run.boot is not None else []
+    found = next((stage for stage in stages if stage.state == "active"), None)
+    return None if found is None or found.name == "queue" else found
+
+
+def staleness_words(run: Run) -> str | None:
+    """Realized against configured."""
+    if run.staleness is None or run.staleness_mean is None:
+        return None if run.staleness_mean is None else f"{run.staleness_mean:.2f}"
+    words = f"{run.staleness_mean:.2f} (max {run.staleness.max}, {run.staleness.on_straggler})"
+    return f"{words}: {run.staleness.message}" if run.staleness.message else words

@@ -25,9 +25,17 @@ from oolong.cli.gate.reports import markdown, write_junit, write_markdown
 from oolong.cli.gate.values import newest_points
 from oolong.cli.gate.verdict import Check, Verdict, worst
 from oolong.cli.output import JsonOption, notes, show_json
-from oolong.cli.run_output import RunArgument, progress_line, state_of, step_of
+from oolong.cli.run_output import (
+    RunArgument,
+    boot_lines,
+    progress_line,
+    stage_line,
+    staleness_words,
+    state_of,
+    step_of,
+)
 from oolong.client import Client, OolongError
-from oolong.client.models import Run
+from oolong.client.models import Boot, Run
 from oolong.contracts.assertions import parse
 
 app = typer.Typer()
@@ -202,6 +210,8 @@ def wait_for(
         raise
     for check in checks[1:]:
         notes.print(f"{WORDS[check.verdict]}: {check.name}, {check.why}", markup=False)
+    if run.staleness is not None and run.staleness.message:
+        notes.print(f"staleness: {run.staleness.message}", markup=False)
     if run.status != "SUCCEEDED" and run.advice:
         notes.print(run.advice, markup=False)
     reports.write(run, checks, url=client.settings.url)
@@ -243,12 +253,35 @@ class ProgressLines:
 
     def __init__(self) -> None:
         self._last = ""
+        self._stages: set[tuple[int, str]] | None = None
+        self._staleness = ""
 
     def __call__(self, run: Run) -> None:
+        self._tell_stages(run.boot)
+        # Its numbers change with every step; that it is so, and the numbers so far, are said once.
+        if run.staleness is not None and run.staleness.message and not self._staleness and not run.ended:
+            self._staleness = run.staleness.message
+            notes.print(f"staleness: {self._staleness}", markup=False)
         line = progress_line(run)
         if line != self._last:
             notes.print(line, markup=False)
         self._last = line
+
+    def _tell_stages(self, boot: Boot | None) -> None:
+        """Each stage of the boot as it ends, with its duration. A boot that was over before is not told."""
+        if boot is None:
+            return
+        over = {
+            (boot.attempt_number, stage.name): stage
+            for stage in boot.stages
+            if stage.state in ("done", "failed")
+        }
+        if self._stages is None:
+            self._stages = set(over) if boot.done else set()
+        for key, stage in over.items():
+            if key not in self._stages:
+                self._stages.add(key)
+                notes.print(stage_line(stage), markup=False)
 
 
 @contextmanager
@@ -293,7 +326,8 @@ def _panel(run: Run, seconds: float) -> str:
         state_of(run),
         f"watched for {seconds:.0f} s, attempt {run.attempt_number}",
     ]
-    if run.progress is not None and not run.ended:
+    lines += boot_lines(run)
+    if run.progress is not None and not run.ended and (run.boot is None or run.boot.done):
         share = run.progress.done / run.progress.total if run.progress.total else 0.0
         lines.append(
             f"{run.progress.phase:<12} {_bar(share)} {run.progress.done}/{run.progress.total} {run.progress.message}"
@@ -303,7 +337,7 @@ def _panel(run: Run, seconds: float) -> str:
     if run.reward_mean is not None:
         lines.append(f"{'reward':<12} {run.reward_mean:.4f}")
     if run.staleness_mean is not None:
-        lines.append(f"{'staleness':<12} {run.staleness_mean:.2f}")
+        lines.append(f"{'staleness':<12} {staleness_words(run)}")
     return "\n".join(lines)
 
 

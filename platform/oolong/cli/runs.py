@@ -13,7 +13,14 @@ from oolong.cli.gate.gate import Gate
 from oolong.cli.logs import LineFilter, follow_logs, print_found, print_logs
 from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
 from oolong.cli.run_filters import FilterOption, read_filters
-from oolong.cli.run_output import RunArgument, state_of, step_of
+from oolong.cli.run_output import (
+    RunArgument,
+    boot_lines,
+    staleness_words,
+    state_of,
+    status_of,
+    step_of,
+)
 from oolong.cli.run_wait import Reports, wait_for
 from oolong.cli.spec_changes import DatasetOption, SetOption, change_spec
 from oolong.cli.spec_file import TemplateOption, read_spec
@@ -111,7 +118,7 @@ def list_runs(
                 run.id,
                 run.name,
                 run.kind,
-                run.status,
+                status_of(run),
                 step_of(run),
                 run.reward_mean,
                 f"{run.created_at:%Y-%m-%d %H:%M}",
@@ -141,7 +148,7 @@ def get(run: RunArgument, json: JsonOption = False) -> None:
             "step": step_of(found),
             "policy version": found.policy_version,
             "reward": found.reward_mean,
-            "staleness": found.staleness_mean,
+            "staleness": staleness_words(found),
             "dataset": found.dataset.ref or found.dataset.id,
             "model": found.model.name or found.model.id,
             "checkpoint": found.latest_checkpoint.id if found.latest_checkpoint else None,
@@ -149,6 +156,9 @@ def get(run: RunArgument, json: JsonOption = False) -> None:
             "ended": found.ended_at,
         }
     )
+    lines = boot_lines(found)
+    if lines:
+        print("boot\n" + "\n".join(f"  {line}" for line in lines))
 
 
 @app.command()

@@ -93,6 +93,9 @@ class ObservedJob(Wire, frozen=True, kw_only=True):
     reason: EndReason | None = None  # the job's own verdict, or the agent's (say, preparation_failed)
     message: str = ""
     outbox: list[OutboxOffset] = []  # for an exited job these are final
+    # While it is preparing: of all inputs of its attempt. 0 of 0: not known.
+    fetched_bytes: int = 0
+    input_bytes: int = 0
 
 
 class HeartbeatRequest(Wire, frozen=True, kw_only=True):

@@ -81,7 +81,8 @@ staleness/max | versions | largest staleness of the batch
 staleness/p95 | versions | 95th percentile
 staleness/token_mean | versions | mean lag over tokens
 staleness/over_bound_share | share | trajectories older than the max staleness at the take of their batch
-staleness/bound | versions | that max staleness: a changed one counts from the batches on that are taken under it
+staleness/exceeded_groups | groups | groups trained on so far of which a trajectory was over that max staleness
+staleness/bound | versions | that max staleness: the largest that was in force since a group of the batch was drawn
 staleness/version_span_mean | versions | mean number of distinct versions in a trajectory
 staleness/version_span_max | versions | largest such number
 staleness/interrupted_share | share | trajectories that were interrupted at least once
@@ -126,6 +127,9 @@ buffer/groups | groups | finished groups that wait for a train step
 gate/running_groups | groups | groups being generated
 gate/live_engines | | engines that take part in the run
 gate/admissible_groups | groups | free places of the admission gate
+gate/standstill_seconds | seconds | no group is running, waiting or admissible, and too few are finished for a batch
+buffer/untaken_seconds | seconds | enough groups for a batch are finished, and the trainer has none in training
+sync/unloaded_seconds | seconds | no engine has loaded the newest published weights
 memory/trainer_peak_bytes | bytes | most main memory that rank 0 of the trainer has held so far
 memory/accelerator_peak_bytes | bytes | most accelerator memory that rank 0 has allocated so far
 engine/version | versions | version that the engine has loaded

@@ -82,6 +82,12 @@ def rollouts_of(group: Group) -> list[list[Trajectory]]:
     return rollouts
 
 
+# What an attempt reaches while it comes up, in order: keys of `milestones` in the controller's document `pipeline`.
+BOOT_MILESTONES = (
+    "trainer_ready", "engine_serves", "first_rollout", "first_group", "first_batch", "first_step",
+)  # fmt: skip
+
+
 class PartialTrajectory(Message, frozen=True, kw_only=True):
     """What a worker gives back of one member: finished ones have a reward, others go on from their tokens."""
 

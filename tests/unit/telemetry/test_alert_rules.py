@@ -27,11 +27,19 @@ TIMES = {
     "idle/rollout_share": [[0.1] * 12], "engine/restarts": [[0.0, 1.0]], "reward/scored": [[1000.0]],
     "reward/verifier_errors": [[3.0]], "buffer/groups": [[8.0, 64.0] * 20],
     "ledger/failed_groups": [[0.0, 1.0]], "ledger/trained_groups": [[0.0, 400.0]],
+    "gate/standstill_seconds": [[0.0, 5.0]], "buffer/untaken_seconds": [[90.0, 20.0]],
+    "sync/unloaded_seconds": [[60.0]],
 }  # fmt: skip
 
 
 def window(steps: dict[str, list[float]] | None = None, **fields: object) -> Window:
-    values = {"start": START, "times": TIMES, "seconds_since_step": 5.0, **fields}
+    values = {
+        "start": START,
+        "times": TIMES,
+        "seconds_since_step": 5.0,
+        "usual_step_seconds": 10.0,
+        **fields,
+    }
     return Window(steps={**HEALTHY, **(steps or {})}, **values)  # type: ignore[arg-type]
 
 
@@ -58,7 +66,12 @@ def test_a_healthy_run_has_no_alert_and_nor_has_one_of_which_nothing_is_known() 
         ("reward_constant", window({"reward/std": [0.4] * 50 + [0.01] * 10}), "spread by 0.01, 2% of their start"),
         (
             "buffer_full",
-            window(times={"buffer/groups": [[64.0] * 30 + [8.0] * 20]}, buffer_places=64),
+            window(
+                times={
+                    "buffer/groups": [[64.0] * 30 + [8.0] * 20], "ledger/trained_groups": [[0.0, 8.0]],
+                },
+                buffer_places=64,
+            ),
             "64 finished groups, all that the gate allows, waited for the trainer 60%",
         ),
         ("memory_grows", window({"memory/trainer_peak_bytes": [4e9 + n * 1e8 for n in range(60)]}), "from 4 to 9.9 GB"),
@@ -84,7 +97,21 @@ def test_a_healthy_run_has_no_alert_and_nor_has_one_of_which_nothing_is_known() 
         ("slow_sync", window({"time/publish_seconds": [2.0] * 60}), "20% of 10 steps"),
         ("engine_restarts", window(times={"engine/restarts": [[1.0, 3.0], [0.0, 1.0]]}), "3 times in the last hour"),
         ("reward_errors", window(times={"reward/scored": [[90.0]], "reward/verifier_errors": [[10.0]]}), "10.0%"),
-        ("stalled", window(seconds_since_step=700.0), "no train step for 12 minutes"),
+        ("stalled", window(seconds_since_step=700.0), "no train step for 12 minutes, usually one in 10 s"),
+        (
+            "stalled",
+            Window(boot_stage="train the first step", boot_seconds=2400.0, generating_seconds=1900.0),
+            "no train step of this attempt in 32 minutes of generation",
+        ),
+        (
+            "boot_slow",
+            Window(boot_stage="load the model into the engine", boot_seconds=660.0),
+            "11 minutes after its slots were leased, still: load the model into the engine",
+        ),
+        ("engine_boot", window(failed_boots=["rollout-0: out of memory"]), "rollout-0: out of memory"),
+        ("gate_closed", window(times={"gate/standstill_seconds": [[115.0, 180.0]]}), "for 3 minutes no group"),
+        ("batch_untaken", window(times={"buffer/untaken_seconds": [[600.0]]}), "finished for 10 minutes"),
+        ("weights_unloaded", window(times={"sync/unloaded_seconds": [[360.0]]}), "for 6 minutes no engine"),
     ],
 )  # fmt: skip
 def test_a_rule_speaks_up_at_its_illness_and_alone(rule: str, ill: Window, says: str) -> None:
@@ -101,9 +128,26 @@ def test_every_rule_has_a_case_above_and_an_advice() -> None:
 
 
 def test_a_slow_run_is_not_stalled_within_five_of_its_usual_steps() -> None:
-    slow = {"time/step_seconds": [600.0] * 60, "time/publish_seconds": [1.0] * 60}
-    assert "stalled" not in judge(window(slow, seconds_since_step=2900.0))
-    assert "stalled" in judge(window(slow, seconds_since_step=3100.0))
+    assert "stalled" not in judge(window(seconds_since_step=2900.0, usual_step_seconds=600.0))
+    assert "stalled" in judge(window(seconds_since_step=3100.0, usual_step_seconds=600.0))
+
+
+def test_before_the_first_step_a_run_is_stalled_by_its_time_of_generation_and_not_by_that_of_its_boot() -> (
+    None
+):
+    booting = Window(boot_stage="load the model into the engine", boot_seconds=590.0)
+    assert judge(booting) == {}
+    generating = Window(boot_stage="train the first step", boot_seconds=5000.0, generating_seconds=1700.0)
+    assert judge(generating) == {}
+    slow = Window(boot_stage="collect the first batch", generating_seconds=4000.0, usual_step_seconds=1000.0)
+    assert judge(slow) == {}, "five of the run's usual steps have not passed"
+
+
+def test_a_buffer_that_nobody_takes_from_is_no_slow_trainer() -> None:
+    full = {"buffer/groups": [[64.0] * 50], "ledger/trained_groups": [[400.0] * 50]}
+    assert judge(window(times=full, buffer_places=64)) == {}
+    untaken = full | {"buffer/untaken_seconds": [[400.0]]}
+    assert set(judge(window(times=untaken, buffer_places=64))) == {"batch_untaken"}
 
 
 def test_a_reward_that_is_solved_is_not_flat() -> None:

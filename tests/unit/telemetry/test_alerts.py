@@ -9,11 +9,11 @@ import pytest
 from django.test import Client
 
 from control_plane.common import clock
-from control_plane.runs.models import Run, RunEvent
+from control_plane.runs.models import Attempt, Run, RunEvent
 from control_plane.telemetry import alerts, services
 from control_plane.telemetry.models import Alert
-from oolong.contracts.lifecycle import RunStatus
-from oolong.contracts.telemetry import Points
+from oolong.contracts.lifecycle import AttemptStatus, RunStatus
+from oolong.contracts.telemetry import Note, Points
 from tests.unit.telemetry.world import World, build_world, encode
 
 SPEC = {"name": "a", "model": {"base_model": "b"}, "dataset": {"version": "c"}, "staleness": {"max": 4}}
@@ -60,7 +60,13 @@ def test_a_full_buffer_is_measured_by_the_bound_that_holds_now(world: World) -> 
     Run.objects.filter(pk=world.run.pk).update(spec=spec)
     now = clock.now()
     lines = [
-        Points(at=now.timestamp(), axis="time", x=5 * n, values={"buffer/groups": 16.0}) for n in range(40)
+        Points(
+            at=now.timestamp(),
+            axis="time",
+            x=5 * n,
+            values={"buffer/groups": 16.0, "ledger/trained_groups": 8.0 * n},
+        )
+        for n in range(40)
     ]
     services.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=0, body=encode(*lines))
     alerts.watch_runs(now=now)
@@ -82,6 +88,90 @@ def test_a_stall_is_seen_by_the_clock_alone(world: World) -> None:
     ship_steps(world, 1, 3, time__step_seconds=1.0)
     alerts.watch_runs(now=clock.now() + timedelta(minutes=11))
     assert [alert.rule for alert in Alert.objects.all()] == ["stalled"]
+
+
+def new_attempt(world: World, **boot: Any) -> Attempt:
+    """The run's second attempt, under way since now, without a train step of its own."""
+    Attempt.objects.filter(run=world.run).update(status=AttemptStatus.ENDED)
+    first = Attempt.objects.get(run=world.run)
+    Run.objects.filter(pk=world.run.pk).update(attempt_number=2)
+    return Attempt.objects.create(
+        run=first.run,
+        number=2,
+        epoch=2,
+        node=first.node,
+        token="t",
+        ports={},
+        created_at=clock.now(),
+        boot=boot,
+    )
+
+
+def open_rules() -> set[str]:
+    return set(Alert.objects.filter(closed_at=None).values_list("rule", flat=True))
+
+
+def test_a_new_attempt_that_never_gets_to_a_step_is_stalled_by_the_runs_own_pace(world: World) -> None:
+    ship_steps(world, 1, 3, time__step_seconds=400.0)
+    began = clock.now()
+    new_attempt(world, milestones={"trainer_ready": 1.0, "first_rollout": began.timestamp()})
+    alerts.watch_runs(now=began + timedelta(minutes=32))
+    assert open_rules() == set(), "five steps of 400 s have not passed"
+    alerts.watch_runs(now=began + timedelta(minutes=34))
+    assert open_rules() == {"stalled"}
+    assert "usually one in 400 s" in Alert.objects.get().message
+
+
+def test_a_boot_that_takes_long_says_at_which_stage_it_is(world: World) -> None:
+    new_attempt(world)
+    Run.objects.filter(pk=world.run.pk).update(status=RunStatus.STARTING)
+    alerts.watch_runs(now=clock.now() + timedelta(minutes=11))
+    assert open_rules() == {"boot_slow"}
+    assert "still: node takes the run" in Alert.objects.get().message
+
+
+@pytest.mark.parametrize(
+    ("metric", "rule"),
+    [
+        ("gate/standstill_seconds", "gate_closed"),
+        ("buffer/untaken_seconds", "batch_untaken"),
+        ("sync/unloaded_seconds", "weights_unloaded"),
+    ],
+)
+def test_a_standstill_opens_a_critical_alert_and_degrades_the_run_until_it_is_over(
+    world: World, metric: str, rule: str
+) -> None:
+    now = clock.now()
+
+    def ship(x: int, seconds: float, offset: int) -> int:
+        line = Points(at=now.timestamp(), axis="time", x=x, values={metric: seconds})
+        return services.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=offset, body=encode(line))
+
+    offset = ship(5, 400.0, 0)
+    alerts.watch_runs(now=now)
+    world.run.refresh_from_db()
+    assert (open_rules(), world.run.conditions) == ({rule}, ["DEGRADED"])
+    ship(10, 0.0, offset)
+    alerts.watch_runs(now=now)
+    world.run.refresh_from_db()
+    assert (open_rules(), world.run.conditions) == (set(), [])
+
+
+def test_engines_that_fail_to_boot_degrade_the_run_until_one_serves(world: World) -> None:
+    def ship(kind: str, message: str, offset: int) -> int:
+        line = Note(at=clock.now().timestamp(), kind=kind, message=message)
+        return services.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=offset, body=encode(line))
+
+    offset = ship("engine_boot_failed", "no answer within 300 s. The end of engine.log:\nout of memory", 0)
+    alerts.watch_runs(now=clock.now())
+    alert = Alert.objects.get()
+    assert alert.rule == "engine_boot" and alert.message.endswith("out of memory")
+    assert alert.message.startswith(f"{world.trainer.name}: ")
+    assert Run.objects.get(pk=world.run.pk).conditions == ["DEGRADED"]
+    ship("engine_serves", "the engine serves", offset)
+    alerts.watch_runs(now=clock.now())
+    assert open_rules() == set()
+    assert Run.objects.get(pk=world.run.pk).conditions == []
 
 
 def test_the_api_shows_them_with_advice_to_the_project_only(world: World) -> None:

@@ -14,7 +14,7 @@ from control_plane.catalog.models import Checkpoint
 from control_plane.common import clock
 from control_plane.common.errors import Problem
 from control_plane.common.models import StreamFrame
-from control_plane.runs.events import set_conditions
+from control_plane.runs.events import set_condition
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Job, Run, RunEvent
 from control_plane.telemetry import services
@@ -356,7 +356,7 @@ def test_ingest_and_moves_of_the_run_never_wait_for_each_other_in_a_circle(
                 for job in Job.objects.filter(attempt__run=run):
                     job.pid = n
                     job.save()
-                set_conditions(run, ["UNRESPONSIVE"] if n % 2 else [], now=clock.now())
+                set_condition(run, "UNRESPONSIVE", n % 2 == 1, now=clock.now())
 
     threads = []
     for world in worlds:

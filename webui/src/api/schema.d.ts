@@ -2743,6 +2743,25 @@ export interface components {
         BestModeEnum: "max" | "min";
         /** @enum {unknown} */
         BlankEnum: "";
+        Boot: {
+            /** @description of the newest attempt */
+            attempt_number: number;
+            done: boolean;
+            stages: components["schemas"]["BootStage"][];
+        };
+        BootStage: {
+            name: components["schemas"]["NameEnum"];
+            title: string;
+            state: components["schemas"]["BootStageStateEnum"];
+            /** Format: date-time */
+            started_at: string | null;
+            /** Format: date-time */
+            ended_at: string | null;
+            /** @description what it waits for, how far it is, or why it failed */
+            detail: string;
+        };
+        /** @enum {string} */
+        BootStageStateEnum: "waiting" | "active" | "done" | "failed" | "stopped";
         /** @enum {string} */
         ByEnum: "run" | "project" | "team";
         CanonicalRow: {
@@ -3823,6 +3842,8 @@ export interface components {
         };
         /** @enum {string} */
         ModelStateEnum: "VALIDATING" | "READY" | "UNUSABLE" | "DUPLICATE";
+        /** @enum {string} */
+        NameEnum: "queue" | "node" | "inputs" | "jobs" | "engine" | "rollouts" | "batch" | "step";
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         NameRequest: {
             name: string;
@@ -3856,6 +3877,8 @@ export interface components {
             /** @description where it leads */
             url: string;
         };
+        /** @enum {string} */
+        OnStragglerEnum: "keep" | "drop" | "wait";
         Parent: {
             id: string;
             name: string;
@@ -4283,7 +4306,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description UNRESPONSIVE, GAP */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             waiting_why: string;
@@ -4336,7 +4359,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description UNRESPONSIVE, GAP */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             waiting_why: string;
@@ -4376,6 +4399,10 @@ export interface components {
             };
             /** @description subscribe to run:<id> after this number */
             metrics_seq: number;
+            /** @description how the newest attempt comes up, stage by stage; null for a draft */
+            boot: components["schemas"]["Boot"] | null;
+            /** @description configured against realized; null for kinds of run without it */
+            staleness: components["schemas"]["Staleness"] | null;
         };
         /** @enum {string} */
         RunKind: "rl" | "sft" | "eval" | "bench" | "playground";
@@ -4570,6 +4597,23 @@ export interface components {
             };
             /** @description name@2, or name: a template or preset that spec is merged over (RFC 7396) */
             template?: string;
+        };
+        Staleness: {
+            /** @description max staleness as it is now */
+            max: number;
+            on_straggler: components["schemas"]["OnStragglerEnum"];
+            /**
+             * Format: double
+             * @description of the newest step's trajectories
+             */
+            mean: number | null;
+            /** @description the oldest of the newest step */
+            realized_max: number | null;
+            /** @description groups trained on so far that were over their max staleness */
+            exceeded_groups: number | null;
+            trained_groups: number;
+            /** @description what was exceeded and what to do about it; empty while nothing was */
+            message: string;
         };
         StoredFile: {
             name: string;
@@ -5097,6 +5141,9 @@ export type AuditTarget = components['schemas']['AuditTarget'];
 export type AxisEnum = components['schemas']['AxisEnum'];
 export type BestModeEnum = components['schemas']['BestModeEnum'];
 export type BlankEnum = components['schemas']['BlankEnum'];
+export type Boot = components['schemas']['Boot'];
+export type BootStage = components['schemas']['BootStage'];
+export type BootStageStateEnum = components['schemas']['BootStageStateEnum'];
 export type ByEnum = components['schemas']['ByEnum'];
 export type CanonicalRow = components['schemas']['CanonicalRow'];
 export type CanonicalRowPage = components['schemas']['CanonicalRowPage'];
@@ -5220,12 +5267,14 @@ export type ModelImportStateEnum = components['schemas']['ModelImportStateEnum']
 export type ModelKind = components['schemas']['ModelKind'];
 export type ModelPage = components['schemas']['ModelPage'];
 export type ModelStateEnum = components['schemas']['ModelStateEnum'];
+export type NameEnum = components['schemas']['NameEnum'];
 export type NameRequest = components['schemas']['NameRequest'];
 export type Named = components['schemas']['Named'];
 export type Node = components['schemas']['Node'];
 export type NodeStatus = components['schemas']['NodeStatus'];
 export type NullEnum = components['schemas']['NullEnum'];
 export type OidcButton = components['schemas']['OidcButton'];
+export type OnStragglerEnum = components['schemas']['OnStragglerEnum'];
 export type Parent = components['schemas']['Parent'];
 export type PatchedCheckpointChangeRequest = components['schemas']['PatchedCheckpointChangeRequest'];
 export type PatchedNameRequest = components['schemas']['PatchedNameRequest'];
@@ -5299,6 +5348,7 @@ export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
 export type SpecRequest = components['schemas']['SpecRequest'];
+export type Staleness = components['schemas']['Staleness'];
 export type StoredFile = components['schemas']['StoredFile'];
 export type StoredSampleRequest = components['schemas']['StoredSampleRequest'];
 export type StratifyEnum = components['schemas']['StratifyEnum'];
@@ -10467,7 +10517,78 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": null,
-                     *       "summary": {}
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 1,
+                     *         "done": false,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00.000Z",
+                     *             "ended_at": "2026-01-01T12:00:01.000Z",
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:01.000Z",
+                     *             "ended_at": "2026-01-01T12:00:01.000Z",
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:01.000Z",
+                     *             "ended_at": "2026-01-01T12:00:01.000Z",
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "engine",
+                     *             "title": "Load the model into the engine",
+                     *             "state": "active",
+                     *             "started_at": "2026-01-01T12:00:01.000Z",
+                     *             "ended_at": null,
+                     *             "detail": "the trainer loads its model as well"
+                     *           },
+                     *           {
+                     *             "name": "rollouts",
+                     *             "title": "Generate the first group",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "batch",
+                     *             "title": "Collect the first batch",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "step",
+                     *             "title": "Train the first step",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": {
+                     *         "max": 4,
+                     *         "on_straggler": "keep",
+                     *         "mean": null,
+                     *         "realized_max": null,
+                     *         "exceeded_groups": null,
+                     *         "trained_groups": 0,
+                     *         "message": ""
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];

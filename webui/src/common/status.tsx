@@ -37,6 +37,11 @@ const LOOKS: Record<string, Look> = {
   free: { label: "Free", icon: IconCircleCheck, tone: "good" },
   held: { label: "Held", icon: IconPlayerPlay, tone: "active" },
   unhealthy: { label: "Unhealthy", icon: IconAlertTriangle, tone: "bad" },
+  // conditions of a run
+  DEGRADED: { label: "Degraded", icon: IconAlertTriangle, tone: "bad" },
+  NEEDS_ATTENTION: { label: "Needs attention", icon: IconAlertTriangle, tone: "bad" },
+  ENGINES_WAITING: { label: "Waits for engines", icon: IconClock, tone: "neutral" },
+  GAP: { label: "Last lines missing", icon: IconAlertTriangle, tone: "warn" },
   // alerts
   critical: { label: "Critical", icon: IconAlertTriangle, tone: "bad" },
   warning: { label: "Warning", icon: IconAlertTriangle, tone: "warn" },

@@ -4,8 +4,10 @@ import { useMemo } from "react";
 import { useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
-import type { Run } from "../api/schema.d.ts";
+import type { RunDetail } from "../api/schema.d.ts";
 import { numberAt, object } from "../common/json.ts";
+import { showsBoot } from "./boot.ts";
+import { BootChecklist } from "./boot-checklist.tsx";
 import { hasEnded } from "./ended.ts";
 import { LedgerPanel } from "./ledger-panel.tsx";
 import { useMetricsVersion } from "./live.ts";
@@ -21,7 +23,7 @@ import { SyncPanel } from "./sync-panel.tsx";
 const DEFAULT_SMOOTHING = 0.5;
 
 /** Everything that moves while the run does. */
-export function LiveTab({ run, metrics }: { run: Run; metrics: MetricsStore }) {
+export function LiveTab({ run, metrics }: { run: RunDetail; metrics: MetricsStore }) {
   const [search, setSearch] = useSearchParams();
   const axis: Axis = search.get("axis") === "time" ? "time" : "step";
   const smoothing = Number(search.get("smooth") ?? DEFAULT_SMOOTHING);
@@ -37,8 +39,11 @@ export function LiveTab({ run, metrics }: { run: Run; metrics: MetricsStore }) {
   const chart = (plan: ChartPlan) => (
     <Described key={plan.id} plan={plan} metrics={metrics} axis={axis} smoothing={smoothing} origin={origin} maxStaleness={bound} />
   );
+  // Before the first point of a run there is nothing to draw; a later attempt keeps the charts of those before it.
+  if (showsBoot(run) && run.train_step === 0 && metrics.lines("time/step_seconds").length === 0) return <BootChecklist run={run} />;
   return (
     <>
+      {showsBoot(run) && <BootChecklist run={run} />}
       {isRl && <PipelineStrip pipeline={pipeline} groupsPerStep={numberAt(run.spec, "trainer", "groups_per_step")} ended={hasEnded(run.status)} />}
       <div className={classes.tools}>
         <label>

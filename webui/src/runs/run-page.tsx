@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
-import type { Run } from "../api/schema.d.ts";
+import type { Run, RunDetail } from "../api/schema.d.ts";
 import { CopyId } from "../common/copy-id.tsx";
 import { ago, clock, DASH, moment, number, percent, words } from "../common/format.ts";
 import { numberAt } from "../common/json.ts";
@@ -12,6 +12,7 @@ import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
 import { Alerts } from "./alerts.tsx";
+import { isBooting } from "./boot.ts";
 import { ChangeButton } from "./change-button.tsx";
 import { CheckpointsTab } from "./checkpoints-tab.tsx";
 import { canStop, hasEnded } from "./ended.ts";
@@ -28,9 +29,14 @@ import classes from "./run-page.module.css";
 import { SpecTab } from "./spec-tab.tsx";
 import { TrajectoriesTab } from "./trajectories-tab.tsx";
 
+const BOOT_POLL_MILLISECONDS = 2_000; // the stages of a boot are no frames of the stream
+
 export function RunPage() {
   const { runId = "" } = useParams();
-  const { data: run, error, refetch } = useQuery(queries.run(runId));
+  const { data: run, error, refetch } = useQuery({
+    ...queries.run(runId),
+    refetchInterval: ({ state: { data } }) => (data !== undefined && isBooting(data) ? BOOT_POLL_MILLISECONDS : false),
+  });
   const { metrics, error: metricsError } = useLiveRun(runId);
   if (run === undefined) return error === null ? <Waiting label="Loading the run" /> : <ProblemNotice error={error} retry={() => void refetch()} />;
   return (
@@ -38,6 +44,7 @@ export function RunPage() {
       <Header run={run} />
       <ProblemNotice error={metricsError} />
       <Alerts run={run} />
+      <StalenessNotice run={run} />
       <Figures run={run} metrics={metrics} />
       <RunTabs run={run} metrics={metrics} />
     </>
@@ -88,6 +95,18 @@ function Reason({ run }: { run: Run }) {
       {run.advice !== "" && <span>{run.advice}</span>}
       {run.fault !== "" && run.fault !== "none" && <span className={classes.fault}>fault: {run.fault}</span>}
       {run.status === "FAILED" && <Link to="?tab=logs">Last log lines</Link>}
+    </div>
+  );
+}
+
+/** Data that was trained on beyond the bound: how much, and what to do. */
+function StalenessNotice({ run }: { run: RunDetail }) {
+  const message = run.staleness?.message ?? "";
+  if (message === "") return null;
+  return (
+    <div className={classes.reason} data-tone="warn" role="status" data-testid="staleness-notice">
+      <strong>Staler than max staleness</strong>
+      <span>{message}</span>
     </div>
   );
 }
@@ -159,7 +178,7 @@ function Figure({ label, note, children }: { label: string; note: string; childr
 
 const TABS = ["live", "trajectories", "logs", "events", "jobs", "checkpoints", "results", "spec"] as const;
 
-function RunTabs({ run, metrics }: { run: Run; metrics: MetricsStore }) {
+function RunTabs({ run, metrics }: { run: RunDetail; metrics: MetricsStore }) {
   const [search, setSearch] = useSearchParams();
   const tab = search.get("tab") ?? "live";
   return (

@@ -85,6 +85,8 @@ from oolong.client.models.reward_tests import (
 from oolong.client.models.runs import (
     Alert,
     Attempt,
+    Boot,
+    BootStage,
     DatasetReference,
     DryRun,
     Job,
@@ -99,6 +101,7 @@ from oolong.client.models.runs import (
     Progress,
     Run,
     RunEvent,
+    Staleness,
     Validation,
 )
 from oolong.client.models.secrets import (
@@ -158,6 +161,8 @@ __all__ = [
     "Answer",
     "Attempt",
     "AuditEntry",
+    "Boot",
+    "BootStage",
     "Checkpoint",
     "CheckpointAlias",
     "CheckpointFiles",
@@ -236,6 +241,7 @@ __all__ = [
     "SessionState",
     "Slot",
     "SlotHolder",
+    "Staleness",
     "StoredFile",
     "StreamTicket",
     "Sweep",

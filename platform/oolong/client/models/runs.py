@@ -38,6 +38,33 @@ class Parent(Answer):
     relation: str  # clone, fork, retry
 
 
+class BootStage(Answer):
+    name: str
+    title: str
+    state: str  # waiting, active, done, failed, stopped
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    detail: str = ""
+
+
+class Boot(Answer):
+    """How the newest attempt comes up: the stages in their order."""
+
+    attempt_number: int = 0
+    done: bool = False
+    stages: list[BootStage] = []
+
+
+class Staleness(Answer):
+    max: int
+    on_straggler: str
+    mean: float | None = None
+    realized_max: int | None = None
+    exceeded_groups: int | None = None
+    trained_groups: int = 0
+    message: str = ""  # what was exceeded and what to do about it
+
+
 class Run(Answer):
     id: str
     name: str
@@ -70,6 +97,8 @@ class Run(Answer):
     latest_checkpoint: LatestCheckpoint | None = None
     summary: dict[str, Any] = {}
     metrics_seq: int = 0
+    boot: Boot | None = None  # of one run; lists leave it out
+    staleness: Staleness | None = None  # likewise
 
     @property
     def ended(self) -> bool:

@@ -45,6 +45,7 @@ def test_a_paused_run_gives_its_slots_back_and_resumes_from_its_checkpoint(
     run = start(machine)
     run = pause(alice, machine, tick, run, commit_checkpoint)
     assert (run["status"], run["reason"], run["fault"]) == ("PAUSED", "paused_by_user", "none")
+    assert run["conditions"] == [], "a pause that somebody asked for needs nobody's attention"
     assert "step 7" in run["reason_message"] and run["ended_at"] is None
     assert not Lease.objects.filter(released_at=None).exists()
     other = alice.run()
@@ -168,6 +169,7 @@ def test_a_reward_that_errs_too_often_rests_the_run_with_a_checkpoint_and_its_re
     end_jobs(machine, tick)
     run = alice.see(run["id"])
     assert (run["status"], run["reason"], run["fault"]) == ("PAUSED", "reward_error_share", "reward")
+    assert run["conditions"] == ["NEEDS_ATTENTION"]
     assert said in run["reason_message"] and "step 11" in run["reason_message"] and "resume" in run["advice"]
     alice.post(f"/runs/{run['id']}/resume")
     tick()

@@ -1,0 +1,96 @@
+"""What commands say of one run: its boot as a checklist, its staleness against the bound, its conditions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from oolong.cli.run_output import boot_lines, progress_line, staleness_words, state_of
+from oolong.cli.run_wait import ProgressLines
+from oolong.client.models import Run
+
+NOW = datetime.now(UTC)
+
+
+def run(**fields: Any) -> Run:
+    document = {
+        "id": "run_1", "name": "sums", "kind": "rl", "status": "RUNNING", "spec": {}, "dataset": {"id": "d"},
+        "model": {"id": "m"}, "created_at": NOW, **fields,
+    }  # fmt: skip
+    return Run.model_validate(document)
+
+
+def stage(name: str, state: str, began: float | None, ended: float | None = None, detail: str = "") -> Any:
+    """Seconds before now."""
+    return {
+        "name": name, "title": name.capitalize(), "state": state, "detail": detail,
+        "started_at": None if began is None else NOW - timedelta(seconds=began),
+        "ended_at": None if ended is None else NOW - timedelta(seconds=ended),
+    }  # fmt: skip
+
+
+def boot(*stages: Any, done: bool = False) -> dict[str, Any]:
+    return {"attempt_number": 1, "done": done, "stages": list(stages)}
+
+
+QUEUE = stage("queue", "done", 200, 195)
+INPUTS = stage("inputs", "done", 195, 135, "120.0 MB")
+ENGINE = stage("engine", "active", 135, None, "boot failed, tried again: rollout-0: no memory")
+STEP = stage("step", "waiting", None)
+
+
+def test_the_checklist_has_durations_and_what_the_open_stage_waits_for() -> None:
+    lines = boot_lines(run(boot=boot(QUEUE, INPUTS, ENGINE, STEP)))
+    assert lines[:2] == ["✓ Queue  5 s", "✓ Inputs  60 s  120.0 MB"]
+    assert lines[2].startswith("… Engine  13") and lines[2].endswith("rollout-0: no memory")
+    assert lines[3] == "  Step"
+    assert boot_lines(run(boot=boot(QUEUE, done=True))) == []
+
+
+def test_the_progress_line_names_the_stage_without_a_clock() -> None:
+    line = progress_line(run(boot=boot(QUEUE, INPUTS, ENGINE, STEP)))
+    assert line == "RUNNING  boot: engine (boot failed, tried again: rollout-0: no memory)"
+    waiting = run(status="QUEUED", waiting_why="2 slots are needed", boot=boot(stage("queue", "active", 9)))
+    assert progress_line(waiting) == "QUEUED: 2 slots are needed"
+
+
+def test_wait_tells_each_stage_once_and_nothing_of_a_boot_that_was_over(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    teller = ProgressLines()
+    teller(run(boot=boot(QUEUE, stage("inputs", "active", 195))))
+    teller(run(boot=boot(QUEUE, INPUTS, ENGINE)))
+    teller(run(boot=boot(QUEUE, INPUTS, stage("engine", "failed", 135, None, "rollout-0: no memory"))))
+    said = capsys.readouterr().err
+    assert said.count("✓ Queue  5 s") == said.count("✓ Inputs  60 s  120.0 MB") == 1
+    assert "✗ Engine  rollout-0: no memory" in said
+    ProgressLines()(run(boot=boot(QUEUE, INPUTS, done=True)))
+    assert "Queue" not in capsys.readouterr().err
+
+
+EXCEEDED = {
+    "max": 2, "on_straggler": "keep", "mean": 2.5, "realized_max": 5, "exceeded_groups": 12,
+    "trained_groups": 40, "message": "12 of 40 trained groups (30%) were older than max staleness.",
+}  # fmt: skip
+
+
+def test_staleness_is_said_against_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    within = run(staleness_mean=0.5, staleness={"max": 2, "on_straggler": "wait"})
+    assert staleness_words(within) == "0.50 (max 2, wait)"
+    over = run(staleness_mean=2.5, staleness=EXCEEDED)
+    assert (
+        staleness_words(over)
+        == "2.50 (max 2, keep): 12 of 40 trained groups (30%) were older than max staleness."
+    )
+    teller = ProgressLines()
+    teller(over)
+    teller(over)
+    assert capsys.readouterr().err.count("12 of 40 trained groups") == 1
+    assert staleness_words(run()) is None
+
+
+def test_conditions_stand_beside_the_status() -> None:
+    rests = run(status="PAUSED", conditions=["NEEDS_ATTENTION"], reason_message="60% got no score")
+    assert state_of(rests) == "PAUSED (NEEDS_ATTENTION): 60% got no score"

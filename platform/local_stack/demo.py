@@ -81,7 +81,7 @@ class Demo:
         stack = read_configuration(places)
         if stack is None:
             raise DemoFailed("no stack is running: python3 manage.py demo starts one")
-        self.url, self.node_python, self.device = stack.url, stack.node_python, stack.device
+        self.url, self.node_python = stack.url, stack.node_python
         self.places, self.steps, self.seed, self.console = places, steps, seed, console
         self.phases = Phases()
         self.work = places.var / "demo"
@@ -158,8 +158,6 @@ class Demo:
         """A preset of the server, with what it leaves open."""
         (spec,) = [preset.spec for preset in self.client.presets() if preset.name == name]
         spec["dataset"]["version"] = dataset
-        if self.device == "cuda":  # on a GPU engines compute in 16 bits
-            spec["trainer"]["dtype"] = "bfloat16"
         return {**spec, "model": model, "seed": self.seed}
 
     # --- doors ------------------------------------------------------------------------------------------

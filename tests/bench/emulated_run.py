@@ -25,6 +25,7 @@ import psutil
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Points, Summary
 from tests.bench.device_model import DeviceModel, Emulation, Lengths
+from tests.support.tiny_specs import tiny_run_spec
 from tests.tools.local_attempt import ROOT, LocalAttempt
 
 GROUP_SIZE = 16  # the paper's, table 3
@@ -81,7 +82,7 @@ class EmulatedSetting:
         # Spread evenly: the first engine that asks must not take what the others need.
         evenly = math.ceil(places / self.engines) * self.group_size
         device = self.emulation.device
-        return RunSpec.model_validate(
+        return tiny_run_spec(
             {
                 "name": self.name, "model": {"base_model": "tiny"}, "dataset": {"version": "emulated"},
                 "seed": self.seed,

@@ -24,6 +24,7 @@ from oolong.contracts.attempt import CanonicalRow
 from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.run_spec import RunSpec
 from tests.bench.sampler import Sampled, Sampler
+from tests.support.tiny_specs import tiny_run_spec
 from trainers.data import read_rows
 from trainers.models.packing import pack
 from trainers.models.policy import load_policy
@@ -55,7 +56,7 @@ class LagSetting:
 
     def spec(self) -> RunSpec:
         naive = self.objective == "ppo"
-        return RunSpec.model_validate(
+        return tiny_run_spec(
             {
                 "name": "lag", "model": {"base_model": "warm"}, "dataset": {"version": "letter-sum"}, "seed": self.seed,
                 "rollout": {"group_size": self.group_size, "max_new_tokens": self.max_new_tokens},

@@ -11,9 +11,9 @@ import time
 from statistics import mean
 from typing import Any
 
-from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Points
 from tests.bench.warm_policy import BENCH_DIRECTORY, warm_policy
+from tests.support.tiny_specs import tiny_run_spec
 from tests.tools.local_attempt import LocalAttempt, complete, node_python
 
 STEPS, WARM_STEPS = 14, 4
@@ -39,7 +39,7 @@ def measure(
 def run(eta: int, *, steps: int, warm_steps: int) -> dict[str, Any]:
     """Figures of the steps after the warm-up of one run."""
     policy = warm_policy()
-    spec = RunSpec.model_validate(
+    spec = tiny_run_spec(
         {
             "name": f"real eta {eta}", "model": {"base_model": "warm"}, "dataset": {"version": "letter-sum"},
             "staleness": {"max": eta}, "trainer": {"total_train_steps": steps}, "checkpoint": {"every_steps": 1000},

@@ -19,10 +19,10 @@ from typing import Any
 
 import yaml
 
-from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Points
 from oolong.samples.letter_sum import LetterSum, rows, solution_text
 from tests.bench.warm_policy import BENCH_DIRECTORY, warm_policy
+from tests.support.tiny_specs import tiny_run_spec
 from tests.tools.local_attempt import ROOT, LocalAttempt, complete, node_python, trained_once
 
 SPECS = ROOT / "docs" / "benchmarks"
@@ -108,7 +108,7 @@ def write_rows(file: Path, name: str, *, feedback: str) -> Path:
 
 def warmed_up(directory: Path, dataset: Path) -> Path:
     """The letter-sum policy after demonstrations of this conversation; made once."""
-    spec = RunSpec.model_validate(
+    spec = tiny_run_spec(
         {"kind": "sft", "name": "warm-up", "model": {"base_model": "warm"},
          "dataset": {"version": "local", "split": "sft"}, "sft": WARM_UP}
     )  # fmt: skip
@@ -117,7 +117,7 @@ def warmed_up(directory: Path, dataset: Path) -> Path:
 
 def run(name: str, *, seed: int) -> dict[str, Any]:
     document = yaml.safe_load((SPECS / f"{name}.yaml").read_text())
-    spec = RunSpec.model_validate(document | {"seed": seed})
+    spec = tiny_run_spec(document | {"seed": seed})
     directory = BENCH_DIRECTORY / name
     directory.mkdir(parents=True, exist_ok=True)
     dataset = write_rows(directory / "rows.jsonl", name, feedback=spec.workflow.feedback)

@@ -17,8 +17,8 @@ import httpx
 import pytest
 from openai import AsyncOpenAI
 
-from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Points
+from tests.support.tiny_specs import tiny_run_spec
 from tests.tools.local_attempt import LocalAttempt, letter_sum_file, tiny_model, warm_start
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1500)]
@@ -94,7 +94,7 @@ def test_an_unmodified_agent_improves(tmp_path: Path, node_python: Path) -> None
         "weight_sync": {"probe_first_versions": STEPS},
     }  # fmt: skip
     attempt = LocalAttempt(
-        directory=tmp_path / "attempt", spec=RunSpec.model_validate(document), model_directory=model,
+        directory=tmp_path / "attempt", spec=tiny_run_spec(document), model_directory=model,
         dataset_file=dataset, node_python=str(node_python),
     )  # fmt: skip
     began = time.monotonic()

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Points
 from tests.gpu.conftest import ENGINE_SHARE, OF_THE_MACHINE, REHEARSAL, Machine, first_gpu
+from tests.support.tiny_specs import tiny_run_spec
 from tests.tools.local_attempt import LocalAttempt, letter_sum_file
 
 STEPS = 3 if REHEARSAL else 12
@@ -46,7 +46,7 @@ def step_seconds(machine: Machine, engine_python: str, directory: Path, *, eta: 
         "checkpoint": {"every_steps": 100},
     }  # fmt: skip
     attempt = LocalAttempt(
-        directory=directory / f"eta-{eta}", spec=RunSpec.model_validate(spec), model_directory=machine.model,
+        directory=directory / f"eta-{eta}", spec=tiny_run_spec(spec), model_directory=machine.model,
         dataset_file=letter_sum_file(directory), node_python=sys.executable, engine_launcher=engine_python,
         device=machine.device, slots=[first_gpu()] if machine.device == "cuda" else [],
         environment=of_the_gpu() if machine.device == "cuda" else {},

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from oolong.contracts.run_spec import RunSpec, TrainerSection
+from oolong.contracts.run_spec import TrainerSection
 from tests.bench import lm_head_memory
 from tests.gpu.conftest import REHEARSAL, Machine
 from tests.support.family_checks import recorded_group
+from tests.support.tiny_specs import tiny_run_spec
 from trainers.models.flops import flops_of_model
 from trainers.models.optimizer import make_adamw
 from trainers.models.packing import PackedRow, pack
@@ -68,7 +69,7 @@ def test_the_head_takes_an_eighth_of_the_memory_of_plain_logits(report: Callable
 
 
 def losses(machine: Machine, ranks: Ranks, **option: Any) -> list[float]:
-    spec = RunSpec.model_validate(
+    spec = tiny_run_spec(
         {
             "name": "gpu", "model": {"base_model": "m"}, "dataset": {"version": "d@1"},
             # The groups' behaviour log-probabilities are of a small vocabulary: w would make every loss next to 0.

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from oolong.contracts.rollout import Group, Trajectory
-from oolong.contracts.run_spec import RunSpec
+from tests.support.tiny_specs import tiny_run_spec
 from trainers.models.packing import pack
 from trainers.models.policy import load_policy
 from trainers.models.selfcheck import check_packing
@@ -75,7 +75,7 @@ def check_family(family: str, work: Path, ranks: Ranks, **changes: Any) -> None:
     torch.testing.assert_close(own_logprobs(trained, [sequences[1]])[0], ours, atol=2e-5, rtol=1e-5)
 
 
-SPEC = RunSpec.model_validate(
+SPEC = tiny_run_spec(
     {
         "name": "family", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"},
         "rollout": {"group_size": 2},

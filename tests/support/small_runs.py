@@ -23,6 +23,7 @@ from tests.support.archives import unpack
 from tests.support.control_plane import ROOT
 from tests.support.outboxes import written_lines
 from tests.support.stack import Node, Stack, until
+from tests.support.tiny_specs import tiny_spec
 
 ROWS, EVAL_ROWS = 3000, 32
 GROUPS_PER_STEP = 8
@@ -85,16 +86,16 @@ def spec(inputs: Inputs, *, steps: int, **sections: dict[str, Any]) -> dict[str,
     }  # fmt: skip
     for name, values in sections.items():
         document[name] = {**document.get(name, {}), **values} if isinstance(values, dict) else values
-    return document
+    return tiny_spec(document)
 
 
 def sft_spec(inputs: Inputs, *, steps: int) -> dict[str, Any]:
     """A supervised run: one job, no engine."""
-    return {
+    return tiny_spec({
         "kind": "sft", "name": "small sft", "model": {"base_model": inputs.model},
         "dataset": {"version": inputs.dataset, "split": "train"},
         "sft": {"steps": steps, "batch_size": 4, "validation_split": None, "required_greedy_accuracy": None},
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 # --- following a run ----------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ from typing import Any
 
 import yaml
 
+from tests.support.tiny_specs import tiny_run_spec
+
 ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT / "platform") not in sys.path:
     sys.path[:0] = [str(ROOT / "platform"), str(ROOT)]
@@ -241,7 +243,7 @@ def main() -> int:
     model = arguments.model or tiny_model(directory, python)
     if arguments.warm_start:
         model = warm_start(directory, model, dataset, python)
-    spec = RunSpec.model_validate(
+    spec = tiny_run_spec(
         apply_settings(
             {"name": "local", "model": {"base_model": "local"}, "dataset": {"version": "local"}},
             arguments.settings,
@@ -277,7 +279,7 @@ def tiny_model(directory: Path, python: str) -> Path:
 
 def warm_start(directory: Path, model: Path, dataset: Path, python: str) -> Path:
     """The model after its supervised training on the task, made once under `directory`."""
-    spec = RunSpec.model_validate(
+    spec = tiny_run_spec(
         {"kind": "sft", "name": "warm start", "model": {"base_model": "local"},
          "dataset": {"version": "local", "split": "sft"}}
     )  # fmt: skip

@@ -42,7 +42,7 @@ def shard_as_asked(policy: Sharded, mesh: DeviceMesh, section: TrainerSection) -
     return shard(
         policy,
         mesh,
-        compute_dtype=DTYPES[section.dtype],
+        compute_dtype=DTYPES[section.compute_type],
         blocks=BlockOptions(section.activation_checkpointing, section.compile),
         reshard_after_forward=section.reshard_after_forward,
     )

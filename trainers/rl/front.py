@@ -65,7 +65,7 @@ class Front:
             self.outbox,
             model_directory=model_directory,
             section=spec.weight_sync,
-            tolerance=spec.weight_sync.tolerance(spec.trainer.dtype),
+            tolerance=spec.weight_sync.tolerance(spec.trainer.compute_type),
             first_version=first_version,
             dtype=dtype,
             device=device,

@@ -32,7 +32,7 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
     """Train until the run's steps are done, a stop is wanted, or nothing finite comes out any more."""
     stop = stop_on_signals()
     spec = attempt.run_spec
-    dtype = DTYPES[spec.trainer.dtype]
+    dtype = DTYPES[spec.trainer.compute_type]
     torch.manual_seed(spec.seed)
     loss = attempt.source_files.get(SourceKind.LOSS)
     learner = make_learner(

@@ -68,7 +68,7 @@ def run(attempt: AttemptFile, job: JobFile, job_directory: Path, ranks: Ranks) -
             shard_as_asked(policy, ranks.mesh, spec.trainer),
             examples, validation, spec=spec, seed=seed, retry=retry, ranks=ranks, outbox=outbox, stop=stop,
         )  # fmt: skip
-        exact = spec.trainer.dtype == "float32"
+        exact = spec.trainer.compute_type == "float32"
         say_packing_check(check_packing(warm_up.policy, exact=exact), ranks)
         warmed = warm_up.run()
         required = spec.sft.required_greedy_accuracy

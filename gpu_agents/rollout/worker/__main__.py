@@ -249,7 +249,7 @@ def launch_plan(job: Job, spec: RunSpec) -> LaunchPlan:
         port=job.job.engine_port or attempt.engine_ports[job.job.index],
         api_key=secrets.token_hex(24),  # never with a leading "-", which SGLang would take for an option
         device=attempt.device,
-        dtype=spec.trainer.dtype if attempt.device == "cuda" else "float32",
+        dtype=spec.trainer.compute_type if attempt.device == "cuda" else "float32",
         max_running_requests=spec.rollout.engine_max_running_requests,
         max_total_tokens=spec.rollout.engine_max_total_tokens,
         # Engines of one run, and a restarted worker, must not sample the same noise again.

@@ -35,4 +35,4 @@ def same_evaluation(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _what_it_scores(document: Mapping[str, Any]) -> tuple[object, ...]:
     spec = RunSpec.model_validate(document)
     limits = (spec.rollout.max_new_tokens, spec.rollout.max_prompt_tokens)
-    return spec.dataset, spec.reward, spec.workflow, spec.scoring, limits, spec.trainer.dtype
+    return spec.dataset, spec.reward, spec.workflow, spec.scoring, limits, spec.trainer.compute_type

@@ -46,7 +46,9 @@ class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def run_spec(self) -> RunSpec:
-        return RunSpec.model_validate(self.spec)
+        """The spec, with the type of computing that this node's device has by default."""
+        spec = RunSpec.model_validate(self.spec)
+        return spec.model_copy(update={"trainer": spec.trainer.on_device(self.device)})
 
     @property
     def weights_directory(self) -> Path:

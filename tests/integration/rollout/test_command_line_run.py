@@ -23,6 +23,7 @@ from gpu_agents.rollout.controller.prompts import PromptOrder
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import AnyLine, Document, Note, Points, TrajectoryLine
 from tests.integration.rollout.conftest import TinyModel
+from tests.support.tiny_specs import tiny_run_spec
 from tests.tools.local_attempt import LocalAttempt
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]  # three boots of an engine
@@ -48,7 +49,7 @@ class Story:
 
 
 def spec(*, steps: int) -> RunSpec:
-    return RunSpec.model_validate(
+    return tiny_run_spec(
         {
             "name": "command line",
             "model": {"base_model": "tiny"},

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from oolong.contracts.rollout import Group
-from oolong.contracts.run_spec import RunSpec
+from tests.support.tiny_specs import tiny_run_spec
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
 
     os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     groups = msgspec.msgpack.decode(Path(sys.argv[1]).read_bytes(), type=list[Group])
-    spec = RunSpec.model_validate(
+    spec = tiny_run_spec(
         {
             "name": "step", "model": {"base_model": "tiny"}, "dataset": {"version": "d"},
             "rollout": {"group_size": 2, "temperature": float(sys.argv[4])},

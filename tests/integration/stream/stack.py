@@ -27,6 +27,7 @@ from oolong.client import Client
 from oolong.contracts.telemetry import Points, decode_line
 from tests.support.control_plane import ControlPlane
 from tests.support.stack import Node, until
+from tests.support.tiny_specs import tiny_spec
 
 WRITER = Path(__file__).with_name("quick_writer.py")
 
@@ -138,14 +139,11 @@ def submit(stack: Stack, *, steps: int, pause_seconds: float) -> str:
             wait([upload], timeout=0.2)
         version = upload.result()
     with stack.client() as client:
-        spec = {
-            "kind": "sft",
-            "name": "writes quickly",
-            "model": {"base_model": _model(stack)},
-            "dataset": {"version": version.id},
-            "sft": {"steps": steps, "validation_split": None},
+        spec = tiny_spec({
+            "kind": "sft", "name": "writes quickly", "model": {"base_model": _model(stack)},
+            "dataset": {"version": version.id}, "sft": {"steps": steps, "validation_split": None},
             "notes": str(pause_seconds),
-        }
+        })  # fmt: skip
         return str(_made(client.post("/runs", json={"spec": spec}))["id"])
 
 

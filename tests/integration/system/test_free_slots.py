@@ -9,6 +9,7 @@ import pytest
 from tests.support import small_runs
 from tests.support.small_runs import ROWS, Inputs
 from tests.support.stack import Stack, until
+from tests.support.tiny_specs import tiny_spec
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -22,13 +23,13 @@ def _node(stack: Stack) -> None:
 
 def test_an_eval_run_scores_a_model_on_one_slot(stack: Stack, inputs: Inputs) -> None:
     with stack.client() as client:
-        run = client.runs.create(
+        run = client.runs.create(tiny_spec(
             {
                 "kind": "eval", "name": "eval", "model": {"base_model": inputs.model},
                 "dataset": {"version": inputs.dataset, "split": "eval"}, "reward": REWARD,
                 "evaluation": {"prompts": 16, "samples": 2}, "rollout": {"max_new_tokens": 32},
             }
-        )  # fmt: skip
+        ))  # fmt: skip
         run = small_runs.wait_for_end(stack, client, run.id, seconds=small_runs.BOOT_SECONDS + 60)
         assert run.status == "SUCCEEDED", (run.reason, run.reason_message, stack.said())
         scores = run.summary["evaluation"]["end"]
@@ -77,13 +78,13 @@ def test_a_playground_chats_scores_and_gives_its_slot_to_a_run(stack: Stack, inp
         assert len(pieces) > 1, "the reply came in one piece"
         scored = client.playgrounds.score(first.run, question, "1", answer="1")
         assert scored.score == 1.0
-        run = client.runs.create(
+        run = client.runs.create(tiny_spec(
             {
                 "kind": "eval", "name": "needs the slot", "model": {"base_model": inputs.model},
                 "dataset": {"version": inputs.dataset, "split": "eval"}, "reward": REWARD,
                 "evaluation": {"prompts": 4, "samples": 0}, "rollout": {"max_new_tokens": 8},
             }
-        )  # fmt: skip
+        ))  # fmt: skip
         ended = small_runs.wait_for_end(stack, client, first.run, seconds=180)
         assert (ended.status, ended.reason) == ("STOPPED", "preempted")
         client.playgrounds.close(opened.id)

@@ -20,6 +20,7 @@ from oolong.contracts.attempt import AttemptFile, JobFile, JobResult
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.telemetry import AnyLine
 from tests.support.outboxes import written_lines
+from tests.support.tiny_specs import tiny_spec
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -78,10 +79,10 @@ def start_trainer(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) ->
     started: list[TrainerRun] = []
 
     def start(spec: dict[str, Any], *, ranks: int = 1, **attempt: Any) -> TrainerRun:
-        document = {
+        document = tiny_spec({
             "name": "test", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"}, "kind": "rl",
             **spec, "trainer": {"ranks": ranks, **spec.get("trainer", {})},
-        }  # fmt: skip
+        })  # fmt: skip
         directory = tmp_path_factory.mktemp("attempt")
         job_directory = directory / "jobs" / "trainer-0"
         job_directory.mkdir(parents=True)

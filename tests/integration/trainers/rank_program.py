@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 
-from oolong.contracts.run_spec import RunSpec
 from tests.integration.trainers.scripted_controller import recorded_batches
+from tests.support.tiny_specs import tiny_run_spec
 from trainers import checkpoint
 from trainers.models.shard import full_tensors
 from trainers.ranks import Ranks, join_ranks, leave_ranks
@@ -80,7 +80,7 @@ def train(
     checkpoints: Path | None = None,
     resume: Path | None = None,
 ) -> dict[str, Any]:
-    spec = RunSpec.model_validate(
+    spec = tiny_run_spec(
         {
             "name": "ranks", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"},
             "trainer": {"learning_rate": 1e-3, "max_grad_norm": 0.5, **option}, "algorithm": algorithm or {},

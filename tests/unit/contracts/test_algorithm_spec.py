@@ -57,8 +57,8 @@ def faults(**algorithm: Any) -> dict[str, str]:
         ({"kl": {"importance_correction": True}}, {}),
         ({"kl": {"place": "reward", "importance_correction": True}, "advantage": GAE},
          {"/algorithm/kl/importance_correction": "kl_corrected_twice"}),
-        ({"overlong": {"margin_tokens": 112}}, {"/algorithm/overlong/margin_tokens": "margin_too_wide"}),
-        ({"overlong": {"margin_tokens": 111}}, {}),
+        ({"overlong": {"margin_tokens": 4096}}, {"/algorithm/overlong/margin_tokens": "margin_too_wide"}),
+        ({"overlong": {"margin_tokens": 4095}}, {}),
     ],
 )  # fmt: skip
 def test_terms_combine_or_say_why_not(algorithm: dict[str, Any], expected: dict[str, str]) -> None:

@@ -1,4 +1,5 @@
 import msgspec
+import pytest
 
 from oolong.contracts.attempt import AttemptFile, JobFile, JobResult, read_attempt, read_job, write_result
 from oolong.contracts.lifecycle import EndReason, JobKind
@@ -15,10 +16,36 @@ def test_attempt_and_job_files_round_trip(tmp_path):
     )  # fmt: skip
     (tmp_path / "attempt.json").write_bytes(msgspec.json.encode(attempt))
     assert read_attempt(tmp_path / "attempt.json") == attempt
-    assert read_attempt(tmp_path / "attempt.json").run_spec == spec
+    assert read_attempt(tmp_path / "attempt.json").run_spec.model_dump(
+        exclude={"trainer"}
+    ) == spec.model_dump(exclude={"trainer"})
     job = JobFile(job_id="job_1", name="trainer", kind=JobKind.TRAINER, incarnation=1)
     (tmp_path / "job.json").write_bytes(msgspec.json.encode(job))
     assert read_job(tmp_path) == job
+
+
+@pytest.mark.parametrize(
+    ("given", "device", "computes_in"),
+    [
+        (None, "cpu", "float32"),
+        (None, "cuda", "bfloat16"),
+        ("float32", "cuda", "float32"),
+        ("bfloat16", "cpu", "bfloat16"),
+    ],
+)
+def test_a_job_computes_in_the_type_of_its_device_unless_the_spec_names_one(given, device, computes_in):
+    spec = {
+        "name": "n",
+        "model": {"base_model": "m"},
+        "dataset": {"version": "d@1"},
+        "trainer": {"dtype": given},
+    }
+    attempt = AttemptFile(
+        run_id="run_1", attempt_id="att_1", attempt_number=1, epoch=1, spec=spec, directory="/a", model_directory="/m",
+        dataset_file="/d", device=device,
+    )  # fmt: skip
+    assert attempt.run_spec.trainer.compute_type == computes_in
+    assert attempt.spec["trainer"] == {"dtype": given}, "what is stored stays as it was submitted"
 
 
 def test_a_result_is_complete_or_absent(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from oolong.contracts.run_spec import Facts, RunSpec, lint
 from oolong.contracts.run_spec.lint import RULES
 from oolong.contracts.run_spec.memory import kv_bytes_per_token
+from tests.support.tiny_specs import tiny_run_spec
 
 # code -> (odd, its twin that is not, what is known)
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Facts]] = {
@@ -90,7 +91,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Facts]] = {
 
 def found(changes: dict[str, Any], facts: Facts) -> dict[str, Any]:
     base = {"name": "first", "model": {"base_model": "bm_1"}, "dataset": {"version": "letters@1"}}
-    spec = RunSpec.model_validate({**base, **changes})
+    spec = tiny_run_spec({**base, **changes})
     return {finding.code: finding for finding in lint(spec, facts)}
 
 
@@ -107,7 +108,15 @@ def test_a_rule_speaks_of_what_breaks_it_and_of_nothing_else(code: str) -> None:
 
 
 def test_what_is_not_known_is_not_judged() -> None:
-    assert found({}, Facts()) == {}, "the defaults are sound"
+    assert found({}, Facts()) == {}
+
+
+def test_the_defaults_are_sound_for_a_model_of_8_billion_parameters() -> None:
+    spec = RunSpec.model_validate(
+        {"name": "first", "model": {"base_model": "bm_1"}, "dataset": {"version": "letters@1"}}
+    )
+    known = Facts(train_rows=10_000, parameters=8_200_000_000, context_tokens=40960)
+    assert lint(spec, known) == []
 
 
 def test_what_is_said_of_ppo_on_stale_data_follows_from_its_centre() -> None:

@@ -61,6 +61,7 @@ from oolong.model_files.chat_template import Source, rendered
 from oolong.model_files.faults import of_file
 from oolong.model_files.rendering import CONVERSATION, Preview
 from oolong.sandbox import SandboxRefused
+from tests.support.tiny_specs import tiny_spec
 
 MAPPING = {"prompt_column": "question", "answer_column": "answer", "split_column": "split"}
 SUMS = [{"question": f"{n}+1", "answer": n + 1, "split": "train" if n < 64 else "eval"} for n in range(128)]
@@ -187,13 +188,9 @@ class Person:
         return self.get(f"/models/{asked.json()['id']}")
 
     def spec(self, **changes: Any) -> dict[str, Any]:
-        return {
-            "kind": "rl",
-            "name": "a run",
-            "model": {"base_model": "tiny"},
-            "dataset": {"version": "sums@1"},
-            **changes,
-        }
+        return tiny_spec({
+            "kind": "rl", "name": "a run", "model": {"base_model": "tiny"}, "dataset": {"version": "sums@1"}, **changes,
+        })  # fmt: skip
 
     def run(self, **changes: Any) -> Any:
         reply = self.post("/runs", {"spec": self.spec(**changes)})

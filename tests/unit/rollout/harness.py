@@ -50,6 +50,7 @@ from oolong.contracts.live_changes import LiveFile
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import AnyLine, Outbox
 from tests.support.outboxes import written_lines
+from tests.support.tiny_specs import tiny_run_spec
 from tests.support.waiting import eventually
 
 TOKEN = "attempt-token"
@@ -65,7 +66,7 @@ def run_spec(**sections: Any) -> RunSpec:
     }
     for name, section in sections.items():
         document[name] = {**document.get(name, {}), **section} if isinstance(section, dict) else section
-    return RunSpec.model_validate(document)
+    return tiny_run_spec(document)
 
 
 class AttachedEngine:

@@ -74,8 +74,8 @@ def test_prompts_over_the_limit_are_refused_with_their_row(model: Path) -> None:
         CanonicalRow(row=9, split="train", messages=[{"role": "user", "content": "x" * 40}], answer="1"),
     ]
     book = PromptBook(rows, ChatTemplate(model))
-    book.check(RolloutSection(), model)
+    book.check(RolloutSection(max_new_tokens=112), model)
     with pytest.raises(PromptsRefused, match=r"1 prompts are over 30 tokens .* row 9 with 42"):
-        book.check(RolloutSection(max_prompt_tokens=30), model)
-    with pytest.raises(PromptsRefused, match="context of 1024"):
+        book.check(RolloutSection(max_new_tokens=112, max_prompt_tokens=30), model)
+    with pytest.raises(PromptsRefused, match="context of 1024 tokens; lower it"):
         book.check(RolloutSection(max_new_tokens=1024), model)

@@ -98,7 +98,7 @@ def test_what_a_section_asks_for_reaches_every_layer(tiny_model: Path, ranks: Ra
             policy(row)[0].sum().backward()
         attended = executed.calls["_scaled_dot_product_flash_attention_for_cpu"] / len(row.seqlens)
         assert attended == len(policy.layers) * (1 if section.activation_checkpointing == "none" else 2)
-        assert set(results) == {DTYPES[section.dtype]}
+        assert set(results) == {DTYPES[section.compute_type]}
         with torch.no_grad():
             policy(row)
         held = [isinstance(next(layer.parameters()), DTensor) for layer in policy.layers]
@@ -128,7 +128,7 @@ def test_on_cuda_the_forward_of_a_block_is_compiled_for_any_length(
 
 def test_a_spec_that_compiles_in_float32_is_refused() -> None:
     document = {"name": "n", "model": {"base_model": "m"}, "dataset": {"version": "d@1"}}
-    [error] = spec_errors({**document, "trainer": {"compile": True}})
+    [error] = spec_errors({**document, "trainer": {"compile": True, "dtype": "float32"}})
     assert (error.pointer, error.code) == ("/trainer/compile", "compile_needs_bfloat16")
     assert spec_errors({**document, "trainer": {"compile": True, "dtype": "bfloat16"}}) == []
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from oolong.contracts.rollout import Group, Trajectory
-from oolong.contracts.run_spec import RunSpec
+from tests.support.tiny_specs import tiny_run_spec
 from trainers.algorithms.advantages import advantages
 from trainers.models.policy import Policy, load_policy
 from trainers.models.shard import full_tensors, shard
@@ -20,7 +20,7 @@ from trainers.rl.learner import Learner
 from trainers.rl.plan import plan_batch
 from trainers.stopwatch import Stopwatch
 
-SPEC = RunSpec.model_validate(
+SPEC = tiny_run_spec(
     {
         "name": "test", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"},
         "rollout": {"group_size": 3, "temperature": 0.7},

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from oolong.contracts.rollout import Group
 from oolong.contracts.run_spec import RunSpec
+from tests.support.tiny_specs import tiny_run_spec
 from tests.unit.trainers.test_learner import batch, plain_logprobs
 from trainers.algorithms.losses import LossTokens, TokenLoss
 from trainers.models.critic import load_critic
@@ -27,7 +28,7 @@ from trainers.stopwatch import Stopwatch
 
 
 def spec(algorithm: dict[str, Any], **trainer: Any) -> RunSpec:
-    return RunSpec.model_validate(
+    return tiny_run_spec(
         {
             "name": "test", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"},
             "rollout": {"group_size": 3, "temperature": 0.7, "max_new_tokens": 50},

@@ -182,7 +182,7 @@ class OverlongSection(Section):
     so the penalty of a rollout is that of its longest turn."""
 
     margin_tokens: PositiveInt = Field(
-        16,
+        512,
         description="the penalty starts this far below rollout.max_new_tokens and grows linearly up to the limit",
     )
     penalty: PositiveFloat = Field(1.0, description="subtracted from the reward at the limit")

@@ -19,7 +19,7 @@ class BenchSection(Section):
         0, description="completions sampled per row from the model, on a slot; 0 takes no slot"
     )
     temperature: PositiveFloat = Field(1.0, description="of those samples")
-    max_new_tokens: PositiveInt = Field(112, description="their length at most")
+    max_new_tokens: PositiveInt = Field(4096, description="their length at most")
     cheats: list[CheatName] = Field(
         ["empty", "repeated", "echo", "leaked_answer", "all_answers", "longest"],
         description="canned completions that deserve nothing, tried on every row (leaked_answer: the bare answer)",

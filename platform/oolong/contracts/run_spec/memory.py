@@ -10,7 +10,7 @@ from oolong.contracts.run_spec.spec import RunSpec
 def trainer_bytes(spec: RunSpec, parameters: int) -> int:
     """Per rank: float32 master weights, gradients and Adam's two moments, sharded over the ranks (FSDP)."""
     moments = 0 if spec.trainer.offload_optimizer else 8
-    copy = 2 if spec.trainer.dtype == "bfloat16" else 0
+    copy = 2 if spec.trainer.compute_type == "bfloat16" else 0
     policy = parameters * (4 + 4 + moments + copy)
     critic = policy if spec.algorithm.critic is not None else 0
     reference = parameters * 4 if spec.algorithm.kl is not None else 0
@@ -19,7 +19,7 @@ def trainer_bytes(spec: RunSpec, parameters: int) -> int:
 
 def engine_bytes(spec: RunSpec, parameters: int, kv_bytes_per_token: int) -> int:
     """One engine: a whole copy of the weights, and the cache that it is told to have."""
-    weights = parameters * (2 if spec.trainer.dtype == "bfloat16" else 4)
+    weights = parameters * (2 if spec.trainer.compute_type == "bfloat16" else 4)
     return weights + kv_bytes_per_token * spec.rollout.engine_max_total_tokens
 
 

@@ -46,7 +46,7 @@ class FilterSection(Section):
 class RolloutSection(Section):
     engines: PositiveInt = Field(1, description="number of engines (slots used for generation)")
     group_size: PositiveInt = Field(8, description="completions sampled per prompt (G)")
-    max_concurrent_groups: PositiveInt = Field(64, description="groups in flight at once, over all engines")
+    max_concurrent_groups: PositiveInt = Field(128, description="groups in flight at once, over all engines")
     temperature: PositiveFloat = Field(
         1.0, description="sampling temperature; the trainer divides logits by the same"
     )
@@ -59,9 +59,11 @@ class RolloutSection(Section):
     logit_bias: dict[str, float] = Field(
         default_factory=dict, description="must stay empty for training rollouts"
     )
-    max_new_tokens: PositiveInt = Field(112, description="completion tokens at most")
+    max_new_tokens: PositiveInt = Field(
+        4096, description="tokens of a completion at most; of each turn, where a rollout has several"
+    )
     max_prompt_tokens: PositiveInt = Field(
-        512, description="a longer prompt ends the run with config_refused, naming the row"
+        1024, description="a longer prompt ends the run with config_refused, naming the row"
     )
     interruptible: bool = Field(
         True,
@@ -78,7 +80,9 @@ class RolloutSection(Section):
     engine_max_running_requests: PositiveInt = Field(
         64, description="requests that an engine decodes at once"
     )
-    engine_max_total_tokens: PositiveInt = Field(32768, description="size of an engine's KV cache, in tokens")
+    engine_max_total_tokens: PositiveInt = Field(
+        131072, description="size of an engine's KV cache, in tokens"
+    )
     engine_memory_fraction: float | None = Field(
         None,
         gt=0,

@@ -8,25 +8,30 @@ from pydantic import Field, model_validator
 
 from oolong.contracts.run_spec.section import NonNegativeInt, PositiveFloat, PositiveInt, Section, refuse
 
+ComputeType = Literal["float32", "bfloat16"]
+
 
 class TrainerSection(Section):
+    """The defaults are for models of 1 to 8 billion parameters (docs/decisions/0042)."""
+
     ranks: PositiveInt = Field(1, description="trainer processes, one slot each")
-    total_train_steps: PositiveInt = Field(60, description="the run ends after this many")
-    groups_per_step: PositiveInt = Field(32, description="groups in one batch (B)")
+    total_train_steps: PositiveInt = Field(200, description="the run ends after this many")
+    groups_per_step: PositiveInt = Field(64, description="groups in one batch (B)")
     minibatches: PositiveInt = Field(4, description="optimizer steps per train step")
-    microbatch_tokens: PositiveInt = Field(4096, description="token budget of one forward pass of one rank")
-    learning_rate: PositiveFloat = Field(2e-4, description="AdamW learning rate, constant after the warm-up")
+    microbatch_tokens: PositiveInt = Field(16384, description="token budget of one forward pass of one rank")
+    learning_rate: PositiveFloat = Field(1e-6, description="AdamW learning rate, constant after the warm-up")
     warmup_steps: NonNegativeInt = Field(0, description="train steps of linear warm-up")
-    adam_betas: tuple[float, float] = Field((0.9, 0.99), description="AdamW betas")
+    adam_betas: tuple[float, float] = Field((0.9, 0.95), description="AdamW betas")
     adam_epsilon: PositiveFloat = Field(1e-8, description="AdamW epsilon")
     weight_decay: float = Field(0.0, description="AdamW weight decay")
     max_grad_norm: PositiveFloat = Field(1.0, description="gradients are clipped to this norm")
-    dtype: Literal["float32", "bfloat16"] = Field(
-        "float32",
-        description="type of computing and publishing; master weights and the reduction of gradients stay float32",
+    dtype: ComputeType | None = Field(
+        None,
+        description="type of computing and publishing; master weights and the reduction of gradients stay float32. "
+        "none: bfloat16 on GPUs, float32 on CPUs",
     )
     activation_checkpointing: Literal["none", "selective", "full"] = Field(
-        "none",
+        "full",
         description="what a backward pass computes again instead of keeping: nothing, all but matrix products and "
         "attention, or whole decoder layers",
     )
@@ -39,7 +44,7 @@ class TrainerSection(Section):
 
     @model_validator(mode="after")
     def _compiled_blocks_need_the_kernel(self) -> Self:
-        if self.compile and self.dtype != "bfloat16":
+        if self.compile and self.dtype == "float32":
             raise refuse(
                 "compile_needs_bfloat16",
                 f"compile=true with dtype={self.dtype!r}: without the variable-length kernel, which takes bfloat16, a "
@@ -47,6 +52,17 @@ class TrainerSection(Section):
                 "compile",
             )
         return self
+
+    @property
+    def compute_type(self) -> ComputeType:
+        """The type on a GPU; jobs on a CPU have got theirs from `on_device`."""
+        return self.dtype or "bfloat16"
+
+    def on_device(self, device: str) -> TrainerSection:
+        """The section with the device's type, where it names none."""
+        if self.dtype is not None:
+            return self
+        return self.model_copy(update={"dtype": "bfloat16" if device == "cuda" else "float32"})
 
 
 class WeightSyncSection(Section):
@@ -76,22 +92,22 @@ class CheckpointSection(Section):
 class SftSection(Section):
     """Supervised warm start on the `completion` column."""
 
-    steps: PositiveInt = Field(1250, description="cap on optimizer steps")
-    batch_size: PositiveInt = Field(16, description="demonstrations per optimizer step")
-    learning_rate: PositiveFloat = Field(5e-3, description="peak AdamW learning rate")
+    steps: PositiveInt = Field(1000, description="cap on optimizer steps")
+    batch_size: PositiveInt = Field(32, description="demonstrations per optimizer step")
+    learning_rate: PositiveFloat = Field(1e-5, description="peak AdamW learning rate")
     warmup_steps: NonNegativeInt = Field(20, description="steps of linear warm-up")
     final_learning_rate_fraction: float = Field(0.1, description="linear decay to this share of the peak")
     adam_betas: tuple[float, float] = Field((0.9, 0.95), description="AdamW betas")
     weight_decay: float = Field(0.0, description="AdamW weight decay")
     max_grad_norm: PositiveFloat = Field(1.0, description="gradients are clipped to this norm")
     validation_split: str | None = Field(
-        "validation", description="rows for the greedy accuracy; none turns the stop rule off"
+        None, description="rows for the greedy accuracy; none turns validation and its stop rule off"
     )
     validation_rows: PositiveInt = Field(128, description="rows of that split used")
     validate_every_steps: PositiveInt = Field(200, description="steps between two validations")
-    validate_from_step: NonNegativeInt = Field(1000, description="first validation")
-    stop_at_greedy_accuracy: float | None = Field(0.95, description="stop as soon as it is reached")
+    validate_from_step: NonNegativeInt = Field(200, description="first validation")
+    stop_at_greedy_accuracy: float | None = Field(None, description="stop as soon as it is reached")
     required_greedy_accuracy: float | None = Field(
-        0.85, description="below it at the cap, the seed is retried, then the run fails"
+        None, description="below it at the cap, the seed is retried, then the run fails"
     )
     seed_retries: NonNegativeInt = Field(1, description="times the warm start is repeated with the next seed")

@@ -22,6 +22,16 @@ KV_BYTES_PER_TOKEN = 28 * 2 * 2 * 128 * 2  # layers, key and value, kv heads, he
 HBM_BYTES_PER_SECOND = 3.35e12
 PEAK_FLOPS = 989e12  # bf16, dense
 
+# What the trainer does with published weights before they are written, one after the other (trainers.rl.publish,
+# trainers.models.export). Processor seconds a GB of bf16, one thread of an Intel Xeon, best of 4: 2026-11-22. The
+# emulated trainer publishes a tiny model and is charged the drive alone, so the measure adds them.
+SERIAL_PUBLISH_SECONDS_PER_GB: Mapping[str, float] = {
+    "cast_and_copy": 0.10,
+    "serialize": 0.97,
+    "sha256": 0.56,
+}
+PUBLISHED_GB = 2 * PARAMETERS / 1e9
+
 SOURCES: Mapping[str, str] = {
     "shape": "Qwen2.5-1.5B config: 28 layers, 2 key-value heads of 128, 1.54e9 parameters",
     "device": "NVIDIA H100 SXM data sheet (H800: the same memory and peak): 3.35 TB/s, 989 TFLOP/s bf16 dense",
@@ -74,6 +84,12 @@ class DeviceModel:
 
     def real(self, seconds: float) -> float:
         return seconds * self.real_seconds_per_second
+
+
+def with_serial_publishing(share: float, *, seconds_per_step: float) -> float:
+    """A share of a step's time that went into publishing, with what the emulation leaves out of both."""
+    added = PUBLISHED_GB * sum(SERIAL_PUBLISH_SECONDS_PER_GB.values())
+    return (share * seconds_per_step + added) / (seconds_per_step + added)
 
 
 @dataclass(frozen=True, kw_only=True)

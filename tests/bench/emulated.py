@@ -19,7 +19,12 @@ from dataclasses import asdict, replace
 from statistics import mean
 from typing import Any
 
-from tests.bench.device_model import SOURCES, DeviceModel
+from tests.bench.device_model import (
+    SERIAL_PUBLISH_SECONDS_PER_GB,
+    SOURCES,
+    DeviceModel,
+    with_serial_publishing,
+)
 from tests.bench.emulated_run import EmulatedSetting, Measured, run_emulated
 from tests.bench.warm_policy import BENCH_DIRECTORY, start_model
 from tests.tools.local_attempt import node_python
@@ -133,8 +138,11 @@ def results(runs: dict[EmulatedSetting, Measured]) -> list[dict[str, Any]]:
                        "not": [one.staleness["mean"] for one in patient]},
         ),
         result(
-            "weight_sync_share", mean(one.weight_sync for one in quick), "share of a train step", None,
-            by_seed=[one.weight_sync for one in quick],
+            "weight_sync_share",
+            mean(with_serial_publishing(one.weight_sync, seconds_per_step=one.seconds_per_step) for one in quick),
+            "share of a train step", None,
+            emulated_by_seed=[one.weight_sync for one in quick],
+            serial_publish_seconds_per_gb=dict(SERIAL_PUBLISH_SECONDS_PER_GB),
             engines_paused_share=[one.engines_paused for one in quick],
             re_prefill_share=[one.share_of_engine("re_prefill") for one in quick],
             transport="disk; the real work of publishing takes real time, which the scale makes "

@@ -33,6 +33,7 @@ SHAPE = {
     "intermediate_size": 8960, "vocab_size": 151936,
 }  # fmt: skip
 RANKS, TOKEN_BUDGET, SEQUENCES, MINIBATCHES, SEEDS = 8, 32_768, 2_048, 4, (1, 2, 3)
+BATCH_SIZES = (2_048, 512, 256, 64)  # of the table over them
 LENGTHS = {"lognormal_mu": 8.2, "lognormal_sigma": 1.0, "longest": 27_648, "prompt": 256}
 # An H800 at 40 % of its 989 TFLOP/s in bf16; each microbatch gathers and scatters 1.5B bf16 parameters three times
 # over NVLink at 200 GB/s, of which half is hidden, and launches its kernels.
@@ -125,6 +126,20 @@ def measure_plans() -> list[dict[str, Any]]:
          "unit": "speed ratio", "baseline": baseline,
          "settings": {**settings, "cost_model": COST_MODEL, "emulated": True}},
     ]  # fmt: skip
+
+
+def by_batch_size() -> list[list[str]]:
+    """The rows of the table in docs/concepts/microbatches.md: sequences of a minibatch, bin use, imbalance."""
+    rows = []
+    for count in BATCH_SIZES:
+        batches = [
+            sampled_sizes(100 * seed + part, count=count) for seed in SEEDS for part in range(MINIBATCHES)
+        ]
+        plans = [(sizes, dynamic(sizes)) for sizes in batches]
+        use = statistics.mean(bin_use(*plan, token_budget=TOKEN_BUDGET) for plan in plans)
+        imbalance = statistics.mean(flops_imbalance(*plan) for plan in plans)
+        rows.append([f"{count:,}", f"{use:.2f}", f"{imbalance:.2f}"])
+    return rows
 
 
 def measure_packed(*, sequences: int = 96, repeats: int = 3) -> dict[str, Any]:

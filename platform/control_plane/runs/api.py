@@ -28,7 +28,7 @@ from control_plane.common.views import ApiView
 from control_plane.runs import drafts, search, selectors, submission, templates, views
 from control_plane.runs.dedupe import create_once
 from control_plane.runs.dry_run import dry_run
-from control_plane.runs.presets import presets
+from control_plane.runs.presets import preset_as_json, presets
 from control_plane.runs.resolve import Resolved, resolve_spec
 from control_plane.runs.serializers import (
     AttemptSerializer,
@@ -79,7 +79,7 @@ class PresetsView(ApiView):
     @extend_schema(operation_id="list_presets", responses=page_of(PresetSerializer))
     def get(self, request: Request) -> Response:
         found = presets(settings.ENVIRONMENT.data_dir)
-        return Response(whole_page([preset.model_dump(exclude={"order"}) for preset in found]))
+        return Response(whole_page([preset_as_json(preset) for preset in found]))
 
 
 class RunsView(ApiView):

@@ -7,7 +7,7 @@ from control_plane.catalog.models import BaseModel, DatasetVersion
 from control_plane.fleet import selectors as fleet
 from control_plane.fleet.models import Slot
 from oolong.contracts.run_spec import Facts, RunSpec
-from oolong.contracts.run_spec.memory import kv_bytes_per_token
+from oolong.contracts.run_spec.memory import kv_bytes_per_token, shape_of
 
 
 def facts_of(caller: Caller, spec: RunSpec, version: DatasetVersion | None, model: BaseModel | None) -> Facts:
@@ -23,6 +23,7 @@ def facts_of(caller: Caller, spec: RunSpec, version: DatasetVersion | None, mode
         parameters=model.parameters if model is not None else None,
         context_tokens=context if isinstance(context, int) else None,
         kv_bytes_per_token=kv_bytes_per_token(config),
+        shape=shape_of(config),
         slot_memory_bytes=min(gpus.values_list("memory_bytes", flat=True), default=None),
         largest_node_slots=max((node.total for node in nodes), default=None),
         team_limit_slots=fleet.limits(spec.placement.pool).get(caller.project.team_id),

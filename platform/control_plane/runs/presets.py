@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from oolong.presets import Preset, PresetUnusable, built_in_presets, read_preset
 
@@ -14,6 +15,10 @@ log = logging.getLogger(__name__)
 @cache
 def _built_in() -> tuple[Preset, ...]:
     return tuple(built_in_presets())
+
+
+def preset_as_json(preset: Preset) -> dict[str, Any]:
+    return {**preset.model_dump(exclude={"order", "sized_for"}), "description": preset.explained}
 
 
 def presets(data_dir: Path) -> list[Preset]:

@@ -1,7 +1,8 @@
 """Presets: starting points for a run, one YAML file each.
 
-name, title, description, paper (a link, or empty), order (in lists), and a spec that lacks only its model and
-dataset. A preset of your own is such a file in the folder `presets` of the control plane's data directory.
+name, title, description, paper (a link, or empty), order (in lists), sized_for (the model and the GPUs that its sizes
+are for), and a spec that lacks only its model and dataset. A preset of your own is such a file in the folder `presets`
+of the control plane's data directory.
 """
 
 from __future__ import annotations
@@ -21,6 +22,16 @@ class PresetUnusable(Exception):
     """A preset file is not a preset; the message names the file and the fault."""
 
 
+class SizedFor(BaseModel):
+    """A test holds each built-in preset to it: the run fits these GPUs, by the lint's reckoning."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    parameters: int = Field(gt=0)
+    gpus: int = Field(gt=0)
+    gpu_memory_gb: int = Field(gt=0)
+
+
 class Preset(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -29,7 +40,39 @@ class Preset(BaseModel):
     description: str = ""
     paper: str = ""  # link to where the numbers come from
     order: int = 1000
+    sized_for: SizedFor | None = None
     spec: dict[str, Any]
+
+    @property
+    def explained(self) -> str:
+        """The description, with what it still needs and what it is sized for."""
+        parts = [self.description.strip(), *self._needs(), *self._sizes()]
+        return " ".join(part for part in parts if part)
+
+    def _needs(self) -> list[str]:
+        named = {
+            "base model": ("model", "base_model"),
+            "checkpoint": ("model", "checkpoint"),
+            "dataset": ("dataset", "version"),
+        }
+        absent = [
+            f"a {what}"
+            for what, (section, field) in named.items()
+            if (self.spec.get(section) or {}).get(field) == ""
+        ]
+        return [f"Starts when you name {' and '.join(absent)}."] if absent else []
+
+    def _sizes(self) -> list[str]:
+        if self.sized_for is None:
+            return []
+        trainer, rollout = self.spec.get("trainer") or {}, self.spec.get("rollout") or {}
+        ranks, engines = trainer.get("ranks", 1), rollout.get("engines", 1)
+        size = f"{self.sized_for.parameters / 1e9:.2g}"
+        split = "" if self.spec.get("kind") == "sft" else f": {ranks} for the trainer, {engines} for engines"
+        gpus = "one GPU" if self.sized_for.gpus == 1 else f"{self.sized_for.gpus} GPUs"
+        return [
+            f"Sized for a model of {size} billion parameters on {gpus} of {self.sized_for.gpu_memory_gb} GB{split}."
+        ]
 
 
 def built_in_presets() -> list[Preset]:

@@ -74,7 +74,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Facts]] = {
     "temperature_odd": ({"rollout": {"temperature": 0.3}}, {"rollout": {"temperature": 0.7}}, Facts()),
     "learning_rate_high": ({}, {"trainer": {"learning_rate": 1e-6}}, Facts(parameters=7_000_000_000)),
     "trainer_memory": (
-        {}, {"trainer": {"ranks": 4}}, Facts(parameters=7_000_000_000, slot_memory_bytes=80 * 2**30),
+        {"trainer": {"ranks": 4}}, {"trainer": {"ranks": 8, "dtype": "bfloat16"}},
+        Facts(parameters=7_000_000_000, slot_memory_bytes=80 * 2**30),
     ),
     "engine_memory": (
         {}, {"rollout": {"engine_max_total_tokens": 2048}},

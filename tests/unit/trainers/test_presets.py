@@ -51,6 +51,7 @@ WORKED = {
     "reinforce-plus-plus": ((-1.2 - 4) * 3 / 8 + 3 * 0.8 * 5 / 8) / (TOKENS + 1e-4) / 8,
     # the same with +-5: ten times the spread
     "areal-paper": 10 * ((-1.2 - 4) * 3 / 8 + 3 * 0.8 * 5 / 8) / (10 * TOKENS + 1e-4) / 8,
+    "areal-8-gpus": 10 * ((-1.2 - 4) * 3 / 8 + 3 * 0.8 * 5 / 8) / (10 * TOKENS + 1e-4) / 8,
     # lambda 0.95: A = 1 | 0, 0, 0 | 0.95, 1 | 0.95, 1 before normalisation
     "ppo": (-1.2 * 0.3875 + 3 * 0.8 * 0.6125 - 2 * (0.3375 + 0.3875)) / (GAE + 1e-4) / 8,
     # 1.25 is under the upper clip of 1.28; rewards +-1
@@ -137,6 +138,10 @@ def test_by_hand_the_papers_recipe_gives_a_loss_of_minus_0_116() -> None:
                                        "advantage": {"estimator": "gae", "mean": "batch", "std": "batch",
                                                      "gamma": 1.0, "gae_lambda": 1.0}},
                          "staleness": {"max": 8}, "reward": {"scale": 10.0, "bias": -5.0}}),
+        ("areal-8-gpus", {"trainer": {"groups_per_step": 64, "ranks": 2, "learning_rate": 2e-5},
+                          "rollout": {"group_size": 16, "engines": 6, "max_prompt_tokens": 1024,
+                                      "max_new_tokens": 7168},
+                          "staleness": {"max": 4}}),
         ("grpo", {"trainer": {"learning_rate": 1e-6, "minibatches": 1}, "rollout": {"group_size": 64},
                   "algorithm": {"kl": {"coefficient": 0.04, "estimator": "k3", "place": "loss"}}}),
         ("dapo", {"trainer": {"minibatches": 16, "groups_per_step": 512, "warmup_steps": 20},
@@ -166,10 +171,14 @@ def taken(found: Any, wanted: Any) -> Any:
     return {key: taken(found[key], wanted[key]) for key in wanted} if isinstance(wanted, dict) else found
 
 
-def test_dapo_samples_dynamically() -> None:
-    wanted = SPECS["dapo"].rollout.filter
-    assert (wanted.kind, wanted.low, wanted.high) == ("success_rate", 0.0, 1.0)
-    assert [name for name, spec in SPECS.items() if spec.rollout.filter.kind != "none"] == ["dapo"]
+def test_dapo_and_areal_sample_dynamically_within_their_own_bounds() -> None:
+    bounds = {
+        name: (spec.rollout.filter.kind, spec.rollout.filter.low, spec.rollout.filter.high)
+        for name, spec in SPECS.items()
+        if spec.rollout.filter.kind != "none"
+    }
+    released = ("success_rate", 0.05, 0.95)
+    assert bounds == {"dapo": ("success_rate", 0.0, 1.0), "areal-paper": released, "areal-8-gpus": released}
 
 
 @pytest.fixture(scope="module")

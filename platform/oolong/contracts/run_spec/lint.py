@@ -26,6 +26,7 @@ class Facts:
     parameters: int | None = None
     context_tokens: int | None = None
     kv_bytes_per_token: int | None = None  # of one engine, in 2-byte numbers
+    shape: memory.ModelShape | None = None
     slot_memory_bytes: int | None = None  # of the smallest GPU of the pool
     largest_node_slots: int | None = None
     team_limit_slots: int | None = None
@@ -260,12 +261,22 @@ def _learning_rate_high(spec: RunSpec, facts: Facts) -> str | None:
 
 
 def _trainer_memory(spec: RunSpec, facts: Facts) -> str | None:
-    if facts.parameters is None or not facts.slot_memory_bytes:
+    if facts.parameters is None or not facts.slot_memory_bytes or not spec.trains:
         return None
-    needed = memory.trainer_bytes(spec, facts.parameters)
-    if needed <= facts.slot_memory_bytes:
+    needed = memory.trainer_memory(spec, facts.parameters, facts.shape)
+    if needed.total <= facts.slot_memory_bytes:
         return None
-    return f"weights, gradients and optimizer take some {_gib(needed)} per rank, a slot has {_gib(facts.slot_memory_bytes)}"
+    activations = (
+        f"activations of {memory.row_tokens(spec)} tokens with activation_checkpointing="
+        f"{spec.trainer.activation_checkpointing} {_gib(needed.activations)}, logits {_gib(needed.head)}"
+        if needed.activations
+        else "activations are not counted, for the model's shape is not known"
+    )
+    return (
+        f"the first rank needs some {_gib(needed.total)} (weights, gradients and optimizer {_gib(needed.state)}, "
+        f"gathered layers {_gib(needed.gathered)}, the model of the probes {_gib(needed.probes)}, {activations}), and "
+        f"a slot has {_gib(facts.slot_memory_bytes)}"
+    )
 
 
 def _engine_memory(spec: RunSpec, facts: Facts) -> str | None:
@@ -358,7 +369,7 @@ RULES: tuple[Rule, ...] = (
     Rule("clip_open", "warning", "rl", "/algorithm/clip_low", _clip_open, "Take a value below 1, such as 0.2."),
     Rule("temperature_odd", "warning", "rl", "/rollout/temperature", _temperature_odd, "Exploration works best near 1: low ones sample the same answer again, high ones noise."),
     Rule("learning_rate_high", "warning", "rl", "/trainer/learning_rate", _learning_rate_high, "Published recipes for models of this size use 1e-6 to 2e-5."),
-    Rule("trainer_memory", "warning", "rl", "/trainer/ranks", _trainer_memory, "More ranks, offload_optimizer, or a smaller model."),
+    Rule("trainer_memory", "warning", "any", "/trainer/ranks", _trainer_memory, "More ranks, activation_checkpointing: full, fewer microbatch_tokens, offload_optimizer, or a smaller model."),
     Rule("engine_memory", "warning", "rl", "/rollout/engine_max_total_tokens", _engine_memory, "Lower it, or take a smaller model."),
     Rule("float32_large", "warning", "any", "/trainer/dtype", _float32_large, "Take bfloat16: master weights stay float32."),
     Rule("fits_no_node", "warning", "any", "/rollout/engines", _fits_no_node, "Fewer engines or ranks, or add a larger node; until then it waits."),

@@ -46,7 +46,7 @@ class FilterSection(Section):
 class RolloutSection(Section):
     engines: PositiveInt = Field(1, description="number of engines (slots used for generation)")
     group_size: PositiveInt = Field(8, description="completions sampled per prompt (G)")
-    max_concurrent_groups: PositiveInt = Field(128, description="groups in flight at once, over all engines")
+    max_concurrent_groups: PositiveInt = Field(64, description="groups in flight at once, over all engines")
     temperature: PositiveFloat = Field(
         1.0, description="sampling temperature; the trainer divides logits by the same"
     )

@@ -16,7 +16,7 @@ class TrainerSection(Section):
 
     ranks: PositiveInt = Field(1, description="trainer processes, one slot each")
     total_train_steps: PositiveInt = Field(200, description="the run ends after this many")
-    groups_per_step: PositiveInt = Field(64, description="groups in one batch (B)")
+    groups_per_step: PositiveInt = Field(32, description="groups in one batch (B)")
     minibatches: PositiveInt = Field(4, description="optimizer steps per train step")
     microbatch_tokens: PositiveInt = Field(16384, description="token budget of one forward pass of one rank")
     learning_rate: PositiveFloat = Field(1e-6, description="AdamW learning rate, constant after the warm-up")

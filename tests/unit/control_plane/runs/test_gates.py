@@ -132,7 +132,8 @@ def test_an_eval_run_that_somebody_wrote_by_hand_counts_when_it_is_the_same(
 ) -> None:
     mark = checkpoint()
     alice.post("/checkpoint-gates", GATE)
-    run = bob.run(**{"kind": "eval", "name": "by hand", "model": {"checkpoint": mark.pk}, **SPEC})
+    document = {"kind": "eval", "name": "by hand", "model": {"checkpoint": mark.pk}, **SPEC}
+    run = bob.post("/runs", {"spec": document}).json()
     finish(run["id"], 1.0, clock=clock)
     assert promote(bob, mark).status_code == 200
 

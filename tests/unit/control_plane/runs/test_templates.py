@@ -22,7 +22,10 @@ def test_a_run_is_made_from_a_template_with_the_rest_over_it(alice: Any) -> None
     made = make(alice, description="what we always take")
     assert made.status_code == 201, made.content
     assert (made.json()["ref"], made.json()["of_team"]) == ("ours@1", False)
-    spec = alice.spec(trainer={"total_train_steps": 9})
+    spec = {
+        "name": "a run", "model": {"base_model": "tiny"}, "dataset": {"version": "sums@1"},
+        "trainer": {"total_train_steps": 9},
+    }  # fmt: skip
     run = alice.post("/runs", {"template": "ours", "spec": spec}).json()
     trainer = run["spec"]["trainer"]
     assert (trainer["learning_rate"], trainer["total_train_steps"], run["spec"]["staleness"]["max"]) == (

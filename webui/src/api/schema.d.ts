@@ -6102,15 +6102,15 @@ export interface operations {
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81yf13na0k365mfh4yn6ajc",
+                     *             "id": "usr_01m81yzj06jgfemzhqh2a3x3e1",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81yf14xd1a19gtpfhdvxeav"
+                     *             "token_id": "tok_01m81yzj0eqj54b460cej1pxvh"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81yf1y0kv3e3r46pe5r854h",
+                     *           "request_id": "req_01m81yzj737dbchq7tdcvqzxdj",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01m81yf20gmssed98sk9dr01c2",
+                     *             "id": "run_01m81yzj7qyypqacm269mmb93k",
                      *             "name": "letters"
                      *           },
                      *           "message": "",
@@ -6134,7 +6134,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81yf14xd1a19gtpfhdvxeav",
+                     *             "id": "tok_01m81yzj0eqj54b460cej1pxvh",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -6756,15 +6756,15 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ckpt_01m81yf307fxpzqcaegmq3ygv8",
+                     *           "id": "ckpt_01m81yzjgwbwq9s2fh3wpyjr7t",
                      *           "run": {
-                     *             "id": "run_01m81yf20gmssed98sk9dr01c2",
+                     *             "id": "run_01m81yzj7qyypqacm269mmb93k",
                      *             "name": "letters"
                      *           },
                      *           "attempt_number": 1,
                      *           "step": 2,
                      *           "kind": "training",
-                     *           "sha256": "65223adb6504284e96e936ec6dbaab4f5ce2f5d49a1e9978bc9bbfa7584a2039",
+                     *           "sha256": "127c3b2dcbcc9a627b169709ab522feb86241dc5b377051003d1b87803eec1f1",
                      *           "tar_sha256": "",
                      *           "bytes": 1,
                      *           "state": "LOCAL",
@@ -6817,15 +6817,15 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m81yf307fxpzqcaegmq3ygv8",
+                     *       "id": "ckpt_01m81yzjgwbwq9s2fh3wpyjr7t",
                      *       "run": {
-                     *         "id": "run_01m81yf20gmssed98sk9dr01c2",
+                     *         "id": "run_01m81yzj7qyypqacm269mmb93k",
                      *         "name": "letters"
                      *       },
                      *       "attempt_number": 1,
                      *       "step": 2,
                      *       "kind": "training",
-                     *       "sha256": "65223adb6504284e96e936ec6dbaab4f5ce2f5d49a1e9978bc9bbfa7584a2039",
+                     *       "sha256": "127c3b2dcbcc9a627b169709ab522feb86241dc5b377051003d1b87803eec1f1",
                      *       "tar_sha256": "",
                      *       "bytes": 1,
                      *       "state": "LOCAL",
@@ -7618,16 +7618,16 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ds_01m81yf1bkh5gtcm07xty2gzf9",
+                     *           "id": "ds_01m81yzj25wv38qzper124adxx",
                      *           "name": "sums",
                      *           "description": "",
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:37:14.356Z",
+                     *           "created_at": "2026-11-22T15:46:15.749Z",
                      *           "versions": [
                      *             {
-                     *               "id": "dsv_01m81yf1c5dm4dyeftfypbf5rj",
+                     *               "id": "dsv_01m81yzj2bhcp3vmcrr1e35xds",
                      *               "dataset": {
-                     *                 "id": "ds_01m81yf1bkh5gtcm07xty2gzf9",
+                     *                 "id": "ds_01m81yzj25wv38qzper124adxx",
                      *                 "name": "sums"
                      *               },
                      *               "number": 1,
@@ -7650,13 +7650,13 @@ export interface operations {
                      *                 "completion_column": null
                      *               },
                      *               "derived": null,
-                     *               "created_at": "2026-11-22T15:37:14.374Z"
+                     *               "created_at": "2026-11-22T15:46:15.755Z"
                      *             }
                      *           ],
                      *           "latest": {
-                     *             "id": "dsv_01m81yf1c5dm4dyeftfypbf5rj",
+                     *             "id": "dsv_01m81yzj2bhcp3vmcrr1e35xds",
                      *             "dataset": {
-                     *               "id": "ds_01m81yf1bkh5gtcm07xty2gzf9",
+                     *               "id": "ds_01m81yzj25wv38qzper124adxx",
                      *               "name": "sums"
                      *             },
                      *             "number": 1,
@@ -7679,7 +7679,7 @@ export interface operations {
                      *               "completion_column": null
                      *             },
                      *             "derived": null,
-                     *             "created_at": "2026-11-22T15:37:14.374Z"
+                     *             "created_at": "2026-11-22T15:46:15.755Z"
                      *           },
                      *           "aliases": {}
                      *         }
@@ -8296,15 +8296,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01m81yf13na0k365mfh4yn6ajc",
+                     *         "id": "usr_01m81yzj06jgfemzhqh2a3x3e1",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01m81yf143b5tzr436r8esdbe7",
+                     *         "id": "team_01m81yzj09v8sn66c5xf6pfn5b",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01m81yf14dq8gxq18jwprwc0mz",
+                     *         "id": "prj_01m81yzj0by0pjfy0358y8rrkk",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -8371,7 +8371,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01m81yf13na0k365mfh4yn6ajc",
+                     *           "id": "usr_01m81yzj06jgfemzhqh2a3x3e1",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
@@ -8683,7 +8683,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "bm_01m81yf1c7ppkbmqk8pya2tnf7",
+                     *           "id": "bm_01m81yzj2drx9myc0wtbtz062n",
                      *           "name": "tiny",
                      *           "source": "path",
                      *           "number": 1,
@@ -8705,7 +8705,7 @@ export interface operations {
                      *           "dtypes": {},
                      *           "tokens": null,
                      *           "prompt": "",
-                     *           "created_at": "2026-11-22T15:37:14.375Z"
+                     *           "created_at": "2026-11-22T15:46:15.757Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -9010,7 +9010,7 @@ export interface operations {
                      * @example {
                      *       "nodes": [
                      *         {
-                     *           "id": "node_01m81yf1crgen7sf6kxmzx3h79",
+                     *           "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
                      *           "name": "node-1",
                      *           "status": "READY",
                      *           "hostname": "node-1",
@@ -9024,16 +9024,16 @@ export interface operations {
                      *           "job_isolation": "uid",
                      *           "job_isolation_reason": "",
                      *           "slots": 2,
-                     *           "enrolled_at": "2026-11-22T15:37:14.393Z",
+                     *           "enrolled_at": "2026-11-22T15:46:15.762Z",
                      *           "last_seen_at": "2026-01-01T12:00:01.000Z"
                      *         }
                      *       ],
                      *       "slots": [
                      *         {
-                     *           "id": "node_01m81yf1crgen7sf6kxmzx3h79:cpu-0",
+                     *           "id": "node_01m81yzj2jdk3wyjgpbwh9q21b:cpu-0",
                      *           "name": "cpu-0",
                      *           "node": {
-                     *             "id": "node_01m81yf1crgen7sf6kxmzx3h79",
+                     *             "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
                      *             "name": "node-1"
                      *           },
                      *           "device": "cpu",
@@ -9042,16 +9042,16 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m81yf20gmssed98sk9dr01c2",
+                     *             "run_id": "run_01m81yzj7qyypqacm269mmb93k",
                      *             "run_name": "letters",
                      *             "job": "trainer"
                      *           }
                      *         },
                      *         {
-                     *           "id": "node_01m81yf1crgen7sf6kxmzx3h79:cpu-1",
+                     *           "id": "node_01m81yzj2jdk3wyjgpbwh9q21b:cpu-1",
                      *           "name": "cpu-1",
                      *           "node": {
-                     *             "id": "node_01m81yf1crgen7sf6kxmzx3h79",
+                     *             "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
                      *             "name": "node-1"
                      *           },
                      *           "device": "cpu",
@@ -9060,7 +9060,7 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m81yf20gmssed98sk9dr01c2",
+                     *             "run_id": "run_01m81yzj7qyypqacm269mmb93k",
                      *             "run_name": "letters",
                      *             "job": "rollout-0"
                      *           }
@@ -9068,7 +9068,7 @@ export interface operations {
                      *       ],
                      *       "quota": {
                      *         "team": {
-                     *           "id": "team_01m81yf143b5tzr436r8esdbe7",
+                     *           "id": "team_01m81yzj09v8sn66c5xf6pfn5b",
                      *           "name": "red"
                      *         },
                      *         "limit_slots": null,
@@ -9467,10 +9467,10 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "prj_01m81yf14dq8gxq18jwprwc0mz",
+                     *           "id": "prj_01m81yzj0by0pjfy0358y8rrkk",
                      *           "name": "default",
                      *           "team": {
-                     *             "id": "team_01m81yf143b5tzr436r8esdbe7",
+                     *             "id": "team_01m81yzj09v8sn66c5xf6pfn5b",
                      *             "name": "red"
                      *           },
                      *           "trainer_code": false,
@@ -10009,7 +10009,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "run_01m81yf20gmssed98sk9dr01c2",
+                     *           "id": "run_01m81yzj7qyypqacm269mmb93k",
                      *           "name": "letters",
                      *           "kind": "rl",
                      *           "status": "RUNNING",
@@ -10032,23 +10032,23 @@ export interface operations {
                      *           "staleness_mean": null,
                      *           "spec": {
                      *             "sft": {
-                     *               "steps": 1250,
+                     *               "steps": 1000,
                      *               "adam_betas": [
                      *                 0.9,
                      *                 0.95
                      *               ],
-                     *               "batch_size": 16,
+                     *               "batch_size": 32,
                      *               "seed_retries": 1,
                      *               "warmup_steps": 20,
                      *               "weight_decay": 0,
-                     *               "learning_rate": 0.005,
+                     *               "learning_rate": 0.00001,
                      *               "max_grad_norm": 1,
                      *               "validation_rows": 128,
-                     *               "validation_split": "validation",
-                     *               "validate_from_step": 1000,
+                     *               "validation_split": null,
+                     *               "validate_from_step": 200,
                      *               "validate_every_steps": 200,
-                     *               "stop_at_greedy_accuracy": 0.95,
-                     *               "required_greedy_accuracy": 0.85,
+                     *               "stop_at_greedy_accuracy": null,
+                     *               "required_greedy_accuracy": null,
                      *               "final_learning_rate_fraction": 0.1
                      *             },
                      *             "kind": "rl",
@@ -10056,7 +10056,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "bench": null,
                      *             "model": {
-                     *               "base_model": "bm_01m81yf1c7ppkbmqk8pya2tnf7",
+                     *               "base_model": "bm_01m81yzj2drx9myc0wtbtz062n",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -10075,7 +10075,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01m81yf1c5dm4dyeftfypbf5rj"
+                     *               "version": "dsv_01m81yzj2bhcp3vmcrr1e35xds"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -10197,12 +10197,12 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "id": "dsv_01m81yf1c5dm4dyeftfypbf5rj",
+                     *             "id": "dsv_01m81yzj2bhcp3vmcrr1e35xds",
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m81yf1c7ppkbmqk8pya2tnf7",
+                     *             "id": "bm_01m81yzj2drx9myc0wtbtz062n",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
@@ -10307,7 +10307,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 14,
-                     *       "id": "run_01m81yf20gmssed98sk9dr01c2",
+                     *       "id": "run_01m81yzj7qyypqacm269mmb93k",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "RUNNING",
@@ -10330,23 +10330,23 @@ export interface operations {
                      *       "staleness_mean": null,
                      *       "spec": {
                      *         "sft": {
-                     *           "steps": 1250,
+                     *           "steps": 1000,
                      *           "adam_betas": [
                      *             0.9,
                      *             0.95
                      *           ],
-                     *           "batch_size": 16,
+                     *           "batch_size": 32,
                      *           "seed_retries": 1,
                      *           "warmup_steps": 20,
                      *           "weight_decay": 0,
-                     *           "learning_rate": 0.005,
+                     *           "learning_rate": 0.00001,
                      *           "max_grad_norm": 1,
                      *           "validation_rows": 128,
-                     *           "validation_split": "validation",
-                     *           "validate_from_step": 1000,
+                     *           "validation_split": null,
+                     *           "validate_from_step": 200,
                      *           "validate_every_steps": 200,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "final_learning_rate_fraction": 0.1
                      *         },
                      *         "kind": "rl",
@@ -10354,7 +10354,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81yf1c7ppkbmqk8pya2tnf7",
+                     *           "base_model": "bm_01m81yzj2drx9myc0wtbtz062n",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -10373,7 +10373,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81yf1c5dm4dyeftfypbf5rj"
+                     *           "version": "dsv_01m81yzj2bhcp3vmcrr1e35xds"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -10495,12 +10495,12 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81yf1c5dm4dyeftfypbf5rj",
+                     *         "id": "dsv_01m81yzj2bhcp3vmcrr1e35xds",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81yf1c7ppkbmqk8pya2tnf7",
+                     *         "id": "bm_01m81yzj2drx9myc0wtbtz062n",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -10728,12 +10728,12 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "att_01m81yf263pza10yycax3pa5rb",
+                     *           "id": "att_01m81yzj9dtttwf715b10e10tn",
                      *           "number": 1,
                      *           "epoch": 1,
                      *           "status": "RUNNING",
                      *           "node": {
-                     *             "id": "node_01m81yf1crgen7sf6kxmzx3h79",
+                     *             "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
                      *             "name": "node-1"
                      *           },
                      *           "reason": "",
@@ -10985,7 +10985,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81yf269t9aqtd8n2eppkfrp",
+                     *               "id": "job_01m81yzj9gjkcj3fd1s6k98bas",
                      *               "name": "trainer",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -11000,7 +11000,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81yf268bdrcmagjzmect4ma",
+                     *               "id": "job_01m81yzj9f50p97a3aeeqddhn3",
                      *               "name": "rollout-0",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -11015,7 +11015,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81yf2664pqkcps07hv7rs50",
+                     *               "id": "job_01m81yzj9f50p97a39rvsmkxvy",
                      *               "name": "reward",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -11030,7 +11030,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81yf2659jc4cc4y2g01f3a4",
+                     *               "id": "job_01m81yzj9e879rjracr662kf0r",
                      *               "name": "controller",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -11164,13 +11164,13 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "job_01m81yf2659jc4cc4y2g01f3a4",
+                     *           "id": "job_01m81yzj9e879rjracr662kf0r",
                      *           "name": "controller",
                      *           "kind": "controller",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81yf1crgen7sf6kxmzx3h79",
+                     *             "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [],
@@ -11184,13 +11184,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81yf2664pqkcps07hv7rs50",
+                     *           "id": "job_01m81yzj9f50p97a39rvsmkxvy",
                      *           "name": "reward",
                      *           "kind": "reward",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81yf1crgen7sf6kxmzx3h79",
+                     *             "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [],
@@ -11204,13 +11204,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81yf268bdrcmagjzmect4ma",
+                     *           "id": "job_01m81yzj9f50p97a3aeeqddhn3",
                      *           "name": "rollout-0",
                      *           "kind": "rollout",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81yf1crgen7sf6kxmzx3h79",
+                     *             "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [
@@ -11226,13 +11226,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81yf269t9aqtd8n2eppkfrp",
+                     *           "id": "job_01m81yzj9gjkcj3fd1s6k98bas",
                      *           "name": "trainer",
                      *           "kind": "trainer",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81yf1crgen7sf6kxmzx3h79",
+                     *             "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [
@@ -12801,13 +12801,13 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "tok_01m81yf14xd1a19gtpfhdvxeav",
+                     *           "id": "tok_01m81yzj0eqj54b460cej1pxvh",
                      *           "name": "test",
-                     *           "prefix": "ool_GZCp99",
+                     *           "prefix": "ool_J80oJ6",
                      *           "scopes": [
                      *             "*"
                      *           ],
-                     *           "created_at": "2026-11-22T15:37:14.142Z",
+                     *           "created_at": "2026-11-22T15:46:15.694Z",
                      *           "expires_at": null,
                      *           "last_used_at": "2026-01-01T12:00:00.000Z",
                      *           "owner": "alice",

@@ -266,7 +266,7 @@ def _commit(
     attempt: AttemptFile, warm_up: WarmUp, warmed: Warmed, ranks: Ranks, outbox: Outbox | None
 ) -> None:
     spec = attempt.run_spec
-    tensors = full_tensors(warm_up.policy, dtype=DTYPES[spec.trainer.dtype], keep=ranks.first)
+    tensors = full_tensors(warm_up.policy, dtype=DTYPES[spec.trainer.compute_type], keep=ranks.first)
     writer = checkpoint.CheckpointWriter(
         attempt.checkpoints_directory,
         ranks=ranks,

@@ -73,10 +73,13 @@ LANES = (
         ),
     ),
     Lane("trainer-integration", paths=("tests/integration/trainers",), in_node_environment=True),
+    # Below two minutes: no change of the sandbox is merged without it.
+    Lane("attacks", paths=("tests/sandbox",), marked="core"),
     Lane("e2e", paths=("tests/e2e",), needs_browser=True, needs_dashboard=True),
     Lane("api", paths=("tests/api",), part_of_the_suite=False),
     Lane("docs", paths=("tests/docs",), part_of_the_suite=False),
     Lane("faults", paths=("tests/faults",), part_of_the_suite=False),
+    # All of `attacks`, and what takes longer.
     Lane("sandbox", paths=("tests/sandbox",), part_of_the_suite=False),
     Lane("sim", paths=("tests/unit/rollout", "tests/sim"), part_of_the_suite=False),
     Lane("gpu", paths=("tests/gpu",), in_node_environment=True, part_of_the_suite=False),

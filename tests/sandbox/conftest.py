@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from oolong.sandbox import Capabilities, Findings, Limits, Program, Sandbox, Status, examine
-from tests.support.isolation import sandbox_or_skip
+from tests.support.isolation import require_isolation, sandbox_or_skip
 
 PACKAGE = Path(sys.modules["oolong.sandbox"].__file__ or "").parent
 SLOTS = 2
@@ -51,7 +51,7 @@ class AsNormalUser:
     """In a child process without any privilege, started from a Python that every user can reach."""
 
     def __init__(self, folder: Path) -> None:
-        parts = examine(slots=1, first_uid=SLOT_UID).require().parts
+        parts = sandbox_or_skip(examine(slots=1, first_uid=SLOT_UID)).parts
         shutil.copytree(PACKAGE, folder / "oolong" / "sandbox", ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "oolong" / "__init__.py").touch()
         shutil.copy(__file__, folder / "normal_user.py")
@@ -147,22 +147,26 @@ def described(source: str, *, payloads: tuple[Any, ...] = (None,), limits: Limit
     return {"source": source, "payloads": list(payloads), "limits": asdict(limits)}
 
 
-@pytest.fixture(scope="session", params=["service_of_root", "normal_user"])
+# As a user there is no service of root: it would switch to a uid of its own for each sandbox.
+@pytest.fixture(
+    scope="session", params=["service_of_root", "normal_user"] if os.geteuid() == 0 else ["normal_user"]
+)
 def runner(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AsThisUser | AsNormalUser]:
-    if request.param == "service_of_root" and os.geteuid() != 0:
-        pytest.skip("needs root: the service switches to a uid of its own for each sandbox")
     made: AsThisUser | AsNormalUser
     if request.param == "normal_user" and os.geteuid() == 0:
         folder = Path("/var/tmp") / f"oolong-attacks-{os.getpid()}"
         folder.mkdir(mode=0o755)
-        made = AsNormalUser(folder)
-        yield made
-        made.close()
-        shutil.rmtree(folder)
+        try:
+            made = AsNormalUser(folder)
+            yield made
+            made.close()
+        finally:
+            shutil.rmtree(folder)
         return
     made = AsThisUser()
+    require_isolation(made.capabilities)
     yield made
     made.close()
 

@@ -24,7 +24,11 @@ def require(runner: Runner, capability: str) -> None:
         pytest.skip(f"needs {capability}, which this machine has not: {runner.capabilities.message}")
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: f"{attack.name}[{attack.needs}]")
+@pytest.mark.parametrize(
+    "attack",
+    [pytest.param(attack, marks=[pytest.mark.core] if attack.is_core else []) for attack in ATTACKS],
+    ids=[f"{attack.name}[{attack.needs}]" for attack in ATTACKS],
+)
 def test_attack(attack: Attack, runner: Runner, baits: Baits) -> None:
     require(runner, attack.needs)
     source = attack.source
@@ -46,6 +50,7 @@ def test_attack(attack: Attack, runner: Runner, baits: Baits) -> None:
     assert "in the environment of the service" not in json.dumps(outcome)
 
 
+@pytest.mark.core
 def test_there_are_at_least_31_attacks_with_different_names_and_each_says_what_stops_it() -> None:
     assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) >= 31
     assert {attack.needs for attack in ATTACKS} == {
@@ -67,6 +72,7 @@ def test_what_this_machine_can_do_is_found_for_each_user(runner: Runner) -> None
         assert found.process_bound == "kernel"
 
 
+@pytest.mark.core
 def test_a_daemon_of_one_test_is_dead_before_the_next(runner: Runner) -> None:
     source = """
 import os, time
@@ -106,6 +112,7 @@ else:
     assert outcome["sandboxes"] == 1
 
 
+@pytest.mark.core
 def test_a_forged_record_is_no_record(runner: Runner) -> None:
     """A test writes the harness's own words, for itself and the next one, to every descriptor it has."""
     source = """
@@ -139,6 +146,7 @@ report(payload)
     assert outcome["sandboxes"] == 2
 
 
+@pytest.mark.core
 def test_what_a_test_does_to_modules_is_not_there_for_the_next(runner: Runner) -> None:
     source = """
 import builtins, json

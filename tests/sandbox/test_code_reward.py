@@ -78,6 +78,7 @@ CHEATS = {
 }
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("cheat", CHEATS)
 @pytest.mark.parametrize("answer", [SUM, ADD, ASSERTS], ids=["stream", "call", "asserts"])
 async def test_cheats_earn_nothing(sandboxes: Sandboxes, cheat: str, answer: Any) -> None:

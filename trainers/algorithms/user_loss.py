@@ -1,7 +1,8 @@
 """A policy loss from a file of the user: `def loss(tokens, settings, *, option=1.0) -> TokenLoss`.
 
 It gets what the built-in ones get (`trainers.algorithms.losses`). Only projects with `trainer_code` may name one, for
-it runs inside the trainer with the trainer's rights. The upload was parsed, never run; it is imported here first.
+it runs inside the trainer with the trainer's rights. The upload was parsed, never run; it is imported here first. A
+file that replaces functions of torch or of the trainer, at its import or in its first call, is refused.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 
 from oolong.contracts.run_spec import AlgorithmSection
 from trainers.algorithms.losses import LossTokens, Objective, TokenLoss
+from trainers.algorithms.shared_names import SharedNames, replaced, shared_names
 
 MODULE = "user_loss"
 
@@ -30,23 +32,40 @@ def load_user_loss(file: Path, options: Mapping[str, float]) -> Objective:
     spec = importlib.util.spec_from_file_location(MODULE, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    before = shared_names()
     sys.modules[MODULE] = module  # where a dataclass of the file looks up its annotations
     try:
         spec.loader.exec_module(module)
         loss = module.loss
     except Exception as error:
         raise LossUnusable(f"{file.name} cannot be imported: {_where(error, file)}") from error
+    _refuse_replaced(file, before)
+    asked = False
 
     def objective(tokens: LossTokens, settings: AlgorithmSection) -> TokenLoss:
         if not tokens.logprobs.numel():
             return TokenLoss(loss=tokens.logprobs)  # a rank without work keeps in step; the file is not asked
+        nonlocal asked
+        before = None if asked else shared_names()
         try:
             result = loss(tokens, settings, **options)
         except Exception as error:
             raise LossUnusable(f"{file.name} raised {_where(error, file)}") from error
+        if before is not None:
+            _refuse_replaced(file, before)
+            asked = True
         return checked(result, tokens)
 
     return objective
+
+
+def _refuse_replaced(file: Path, before: SharedNames) -> None:
+    if names := replaced(before):
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        raise LossUnusable(
+            f"{file.name} replaced {', '.join(names[:3])}{more}: a loss may not change what the whole trainer uses; "
+            "write a function of your own in its place"
+        )
 
 
 def checked(result: object, tokens: LossTokens) -> TokenLoss:

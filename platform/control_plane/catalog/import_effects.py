@@ -1,7 +1,9 @@
-"""Whether importing a file would do anything but define things. Read as a syntax tree, never imported.
+"""Whether importing a file would do anything but define things, and whether its code changes what it imports. Read as a
+syntax tree, never imported.
 
 For source that runs inside the trainer: it is a first sieve against accidents (a download at import, a print in every
-rank), not a sandbox. What keeps others' code out of the trainer is the project's `trainer_code`.
+rank, a patched torch), not a sandbox. What keeps others' code out of the trainer is the project's `trainer_code`; the
+trainer looks once more at what the file has replaced (`trainers.algorithms.shared_names`).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ MODULES = (
     "__future__", "collections", "dataclasses", "functools", "math", "oolong.contracts", "torch", "trainers.algorithms",
     "typing",
 )  # fmt: skip
+_CHANGING = ("setattr", "delattr", "__setattr__", "__delattr__", "__setitem__")
 _RUNS = (
     ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp,
@@ -21,8 +24,39 @@ _RUNS = (
 
 
 def import_effects(tree: ast.Module) -> list[tuple[str, str]]:
-    """(code, message with its line) of every statement that an import would run for its effect."""
-    return list(_of_body(tree.body))
+    """(code, message with its line) of every statement that an import would run for its effect, and of every one that
+    would assign into an imported module or class."""
+    return [*_of_body(tree.body), *_of_targets(tree)]
+
+
+def _of_targets(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    shared = {"__builtins__"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            shared |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr) and _root(_changed_by(node)) in shared:
+            yield (
+                "changes_import",
+                f"line {node.lineno}: `{ast.unparse(node)[:60]}` would change what the whole trainer uses; a loss may "
+                "change only what it has made itself",
+            )
+
+
+def _changed_by(expression: ast.expr) -> ast.expr | None:
+    """What an assignment, a deletion or a call of setattr changes."""
+    if isinstance(expression, ast.Attribute | ast.Subscript) and not isinstance(expression.ctx, ast.Load):
+        return expression
+    if isinstance(expression, ast.Call) and ast.unparse(expression.func).rpartition(".")[2] in _CHANGING:
+        return expression.args[0] if expression.args else None
+    return None
+
+
+def _root(expression: ast.expr | None) -> str:
+    """The name at the beginning of `name.attribute[item]`; "" where there is none."""
+    while isinstance(expression, ast.Attribute | ast.Subscript):
+        expression = expression.value
+    return expression.id if isinstance(expression, ast.Name) else ""
 
 
 def _of_body(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:

@@ -243,7 +243,7 @@ class SandboxProcess:
         self._accounting.look(at_once=True)
         if self._accounting.was_starved(total=time.monotonic() >= self.deadline):
             self.error = self._accounting.starved_message()
-        self._blame = Status.WALL_LIMIT
+        self._blame = Status.CPU_LIMIT if self._accounting.cpu_is_over() else Status.WALL_LIMIT
 
     def _passed_bound(self, pid: int, scratch: int | None) -> Status | None:
         self._accounting.look()

@@ -339,7 +339,12 @@ async def test_engines_join_and_leave_a_live_run_and_no_group_is_lost(
         os.killpg(first.process.pid, signal.SIGTERM)
         await until(lambda: first.process.poll() == 0, "the first has ended")
         assert "rollout-0/0" not in {e.worker_id for e in run.controller.engines.all()}
-        assert any(group.partial for group in [*run.controller.waiting, *run.controller.running.values()])
+        await until(
+            lambda: any(
+                group.partial for group in [*run.controller.waiting, *run.controller.running.values()]
+            ),
+            "what the first had sampled is given back",
+        )
         assert_ledger_is_true(run.controller)
 
         held = await busy(run, "rollout-1/0")

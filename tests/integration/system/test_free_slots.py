@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from oolong.sandbox import examine
 from tests.support import small_runs
+from tests.support.isolation import require_isolation
 from tests.support.small_runs import ROWS, Inputs
 from tests.support.stack import Stack, until
 from tests.support.tiny_specs import tiny_spec
@@ -41,6 +43,7 @@ def test_a_rewards_test_samples_scores_twice_and_reports(
     stack: Stack, inputs: Inputs, tmp_path: Path
 ) -> None:
     """The uploaded reward pays for a completion that names both answers, which a report must say."""
+    require_isolation(examine(slots=1).capabilities)
     source = tmp_path / "anywhere.py"
     source.write_text("def score(prompt, completion, answer):\n    return float(answer in completion)\n")
     with stack.client() as client:

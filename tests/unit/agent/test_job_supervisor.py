@@ -219,19 +219,22 @@ def test_a_daemonised_grandchild_does_not_survive(supervise: Supervise) -> None:
 
 
 def test_sigterm_reaches_the_first_process_only_and_it_may_finish_its_work(supervise: Supervise) -> None:
-    """A rollout worker says farewell while its engine, a child in the same group, still serves."""
+    """A rollout worker says farewell while its engine, a child in the same group, still serves.
+
+    The handlers write by `os.write`: one that interrupts a `print` cannot print.
+    """
     job = supervise(
         "import os, signal, sys, time\n"
         "child = os.fork()\n"
         "if child == 0:\n"
-        "    signal.signal(signal.SIGTERM, lambda *_: print('engine got it', flush=True))\n"
+        "    signal.signal(signal.SIGTERM, lambda *_: os.write(1, b'engine got it\\n'))\n"
         "    time.sleep(600)\n"
         "def stop(*_):\n"
         "    os.kill(child, 0)\n"
-        "    print('engine was there at the farewell', flush=True)\n"
+        "    os.write(1, b'engine was there at the farewell\\n')\n"
         "    sys.exit(0)\n"
         "signal.signal(signal.SIGTERM, stop)\n"
-        "print('ready', flush=True)\n"
+        "os.write(1, b'ready\\n')\n"
         "while True: time.sleep(0.05)\n"
     )
     wait_until(lambda: "ready" in job.output, lambda: job.output)

@@ -13,6 +13,7 @@ import pytest
 from local_stack import selftest
 from local_stack.lanes import LANES
 from local_stack.selftest import allowed_skips, read_report, refused_skips
+from tests.support import isolation
 
 REPORT = """<?xml version="1.0"?><testsuites><testsuite>
 <testcase classname="tests.unit.a" name="test_one"/>
@@ -41,9 +42,10 @@ def test_only_skips_on_the_list_are_allowed(tmp_path: Path):
     assert refused_skips(skipped, allowed) == [("tests.unit::b", "no browser")]
 
 
-def test_the_list_of_this_repository_allows_only_what_needs_a_gpu(checkout):
+def test_the_list_of_this_repository_allows_only_what_needs_a_gpu_or_a_kernel_that_isolates(checkout):
     allowed = allowed_skips(checkout / "tests" / "allowed_skips.txt")
-    assert allowed and all("GPU" in line for line in allowed)
+    assert isolation.REASON in allowed
+    assert all("GPU" in line or line == isolation.REASON for line in allowed)
 
 
 @pytest.fixture

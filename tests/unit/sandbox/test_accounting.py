@@ -74,6 +74,7 @@ def test_what_cannot_be_given_back_is_the_sandboxs_error(world: World) -> None:
 def test_a_test_over_its_cpu_time_gets_no_more(world: World) -> None:
     world.run(ran=6.6, waited=5.0)
     assert world.accounting.cpu_is_over() and world.accounting.more_seconds() == 0.0
+    assert not world.accounting.was_starved(total=False), "its verdict is the limit that it passed"
 
 
 def test_time_of_the_tests_before_is_not_this_ones(world: World) -> None:

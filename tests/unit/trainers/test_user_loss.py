@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from oolong.contracts.run_spec import AlgorithmSection
+from trainers.algorithms import user_loss
 from trainers.algorithms.losses import OBJECTIVES, LossTokens
 from trainers.algorithms.user_loss import LossUnusable, load_user_loss
 
@@ -98,3 +100,44 @@ def test_it_is_not_asked_about_no_tokens(tmp_path: Path) -> None:
 def test_an_option_that_it_does_not_have_is_told(tmp_path: Path) -> None:
     with pytest.raises(LossUnusable, match="unexpected keyword argument 'slop'"):
         load_user_loss(written(tmp_path, REINFORCE), {"slop": 1.0})(tokens(), AlgorithmSection())
+
+
+@pytest.fixture
+def _as_before() -> Iterator[None]:
+    """What a file of these tests replaces is put back."""
+    softmax, clamp, checked = torch.softmax, torch.Tensor.clamp, user_loss.checked
+    yield
+    torch.softmax, torch.Tensor.clamp, user_loss.checked = softmax, clamp, checked  # type: ignore[method-assign,assignment]
+
+
+PATCHES = {
+    "torch.softmax": "import torch\ntorch.softmax = len\n",
+    "torch.Tensor.clamp": "import torch\nsetattr(torch.Tensor, 'clamp', lambda *_: 0)\n",
+    "trainers.algorithms.user_loss.checked": (
+        "import trainers.algorithms.user_loss as u\nu.__dict__['checked'] = lambda result, _: result\n"
+    ),
+}
+
+
+@pytest.mark.usefixtures("_as_before")
+@pytest.mark.parametrize("name", PATCHES)
+def test_a_file_that_replaces_what_the_trainer_uses_is_refused_at_its_import(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(LossUnusable, match=f"loss.py replaced {name}: a loss may not change"):
+        load_user_loss(written(tmp_path, PATCHES[name] + REINFORCE), {})
+
+
+@pytest.mark.usefixtures("_as_before")
+@pytest.mark.parametrize("name", PATCHES)
+def test_a_loss_that_replaces_it_when_it_is_called_is_refused_too(tmp_path: Path, name: str) -> None:
+    patch = PATCHES[name].replace("\n", "\n    ")
+    source = REINFORCE.replace("    return", f"    {patch}return")
+    loss = load_user_loss(written(tmp_path, source), {})
+    with pytest.raises(LossUnusable, match=f"replaced {name}: "):
+        loss(tokens(), AlgorithmSection())
+
+
+def test_a_part_of_torch_that_is_imported_late_is_no_change(tmp_path: Path) -> None:
+    source = "import torch\nimport torch.distributions.beta\n" + REINFORCE
+    assert load_user_loss(written(tmp_path, source), {})(tokens(), AlgorithmSection())

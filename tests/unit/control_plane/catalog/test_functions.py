@@ -131,6 +131,13 @@ def test_a_name_belongs_to_one_kind(alice: Any) -> None:
         ("import functools\n@functools.cache\ndef f(): ...\n@f()\ndef g(): ...\n", "import_effect", "line 4"),
         ("def f(x: print('x')): ...\n", "import_effect", "line 1"),
         ("class A:\n    x = [1 for _ in range(3)]\n", "import_effect", "line 2"),
+        ("import torch\ntorch.softmax = None\n", "changes_import", "line 2: `torch.softmax`"),
+        ("import torch.nn.functional as F\nclass A:\n    F.relu = 1\n", "changes_import", "line 3: `F.relu`"),
+        ("import torch\ntorch.__dict__['exp'], x = 1, 2\n", "changes_import", "line 2"),
+        ("from torch import nn\ndef f():\n    nn.Linear.forward = f\n", "changes_import", "`nn.Linear.forward`"),
+        ("import torch\ndef f():\n    del torch.exp\n", "changes_import", "line 3: `torch.exp`"),
+        ("import torch\ndef f():\n    setattr(torch, 'exp', f)\n", "changes_import", "line 3: `setattr(torch"),
+        ("import torch\ndef f():\n    for torch.exp in (1, 2): ...\n", "changes_import", "line 3"),
     ],
 )  # fmt: skip
 def test_a_loss_that_would_do_something_at_import_is_refused(before: str, code: str, says: str) -> None:
@@ -144,7 +151,8 @@ def test_a_loss_may_define_what_it_needs() -> None:
         '"""Doc."""\nfrom __future__ import annotations\nfrom dataclasses import dataclass\nimport torch\n'
         "from trainers.algorithms.losses import LossTokens, TokenLoss\nLIMIT: float = 2.0\n"
         "@dataclass(frozen=True)\nclass Range:\n    low: float = -1.0\n"
-        "def bounded(x: torch.Tensor) -> torch.Tensor:\n    return x.clamp(max=LIMIT)\n"
+        "class Seen:\n    count = 0\nSEEN = {}\nSEEN['a'] = Seen.count\nSeen.count = 1\n"
+        "def bounded(x: torch.Tensor) -> torch.Tensor:\n    x.best, x[0] = 1, 2\n    return x.clamp(max=LIMIT)\n"
     )
     facts = read_source(SourceKind.LOSS, source + LOSS)
     assert (facts.errors, facts.options) == ([], ["slope"])

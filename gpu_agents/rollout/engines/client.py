@@ -26,6 +26,7 @@ class Sampling:
     max_new_tokens: int
     temperature: float  # 0 is greedy
     ignore_eos: bool = False
+    seed: int | None = None  # an engine without deterministic inference ignores it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +161,7 @@ class EngineClient:
                 "max_new_tokens": sampling.max_new_tokens,
                 "temperature": sampling.temperature,
                 "ignore_eos": sampling.ignore_eos,
+                **({} if sampling.seed is None else {"sampling_seed": sampling.seed}),
             },
             "return_logprob": True,
             "logprob_start_len": -1,

@@ -47,6 +47,7 @@ class LaunchPlan:
     directory: Path  # the job's: engine.log, engine.yaml
     visible_devices: str = ""  # CUDA_VISIBLE_DEVICES
     memory_fraction: float | None = None  # of the GPU, for weights and KV cache
+    deterministic: bool = False  # a request with a seed gives the same tokens, whatever runs beside it
 
 
 def command(plan: LaunchPlan) -> list[str]:
@@ -77,6 +78,8 @@ def command(plan: LaunchPlan) -> list[str]:
         flags.append("--enable-fp32-lm-head")  # the trainer computes its logits in float32 too
         if plan.memory_fraction is not None:
             arguments |= {"--mem-fraction-static": plan.memory_fraction}
+        if plan.deterministic:
+            flags.append("--enable-deterministic-inference")
     words = [str(part) for pair in arguments.items() for part in pair]
     return [plan.node_python, "-m", "sglang.launch_server", *words, *flags]
 

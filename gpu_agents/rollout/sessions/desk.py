@@ -111,7 +111,9 @@ class SessionDesk:
             raise NotNow(
                 "too_many_calls", f"{len(session.calls)} calls of the session are running; wait for one"
             )
-        member = Member(index=session.member)
+        number = len(session.capture.turns) + len(session.calls)
+        seed = group.policy.stage.seed_of(group.claimed.group_id, session.member, number)
+        member = Member(index=session.member, seed=seed)
         session.calls.append(member)
         call = asyncio.create_task(group.policy.complete(session, request, group.prompt, member, said=said))
         try:

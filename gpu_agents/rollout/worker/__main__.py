@@ -89,6 +89,7 @@ async def work(job: Job) -> int:
             model=limits,
         ),
         executor=executor,
+        sampling_seed=spec.seed if spec.rollout.repeatable_sampling else None,
     )
     loader = WeightLoader(
         options=options,
@@ -243,6 +244,11 @@ def launch_plan(job: Job, spec: RunSpec) -> LaunchPlan:
             "trainer.dtype: float32 has no exact attention kernel on a GPU (Triton's may round to TF32), so the "
             "engine's log-probabilities would not be the trainer's; use bfloat16"
         )
+    if attempt.device != "cuda" and spec.rollout.repeatable_sampling:
+        raise EngineConfigRejected(
+            "rollout.repeatable_sampling: true needs a GPU: SGLang's deterministic inference, without which it ignores "
+            "the seed of a request, has no attention for a CPU; leave it out, or place the run on GPUs"
+        )
     return LaunchPlan(
         node_python=attempt.node_python,
         model_directory=attempt.model_directory,
@@ -259,6 +265,7 @@ def launch_plan(job: Job, spec: RunSpec) -> LaunchPlan:
         memory_fraction=engine_memory_fraction(
             spec.rollout.engine_memory_fraction, gpu_share=attempt.gpu_share
         ),
+        deterministic=spec.rollout.repeatable_sampling,
     )
 
 

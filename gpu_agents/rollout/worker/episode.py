@@ -7,6 +7,7 @@ an earlier worker, it gets those instead of new ones.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +57,13 @@ class Executor(Protocol):
     async def execute(self, code: str) -> str: ...
 
 
+def completion_seed(run_seed: int, *identity: str | int) -> int:
+    """The seed of one completion, below 2^56. A request that goes on from its tokens has the same one: SGLang derives
+    the random numbers of a token from seed and position, so an interruption changes none that come after it."""
+    words = "/".join(map(str, (run_seed, *identity)))
+    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:7])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """Where episodes of one worker are played: its engine, its scorer and the run's workflow."""
@@ -66,6 +74,10 @@ class Stage:
     template: ChatTemplate
     limits: EpisodeLimits
     executor: Executor | None = None
+    sampling_seed: int | None = None  # of the run, where every completion has a seed of its own
+
+    def seed_of(self, *identity: str | int) -> int | None:
+        return None if self.sampling_seed is None else completion_seed(self.sampling_seed, *identity)
 
     async def play(
         self,
@@ -261,7 +273,7 @@ class LiveEpisode:
                 try:
                     generation = await self._stage.slot.generate(
                         self._prompt.token_ids + member.token_ids,
-                        Sampling(max_new_tokens=left, temperature=self._temperature),
+                        Sampling(max_new_tokens=left, temperature=self._temperature, seed=member.seed),
                         rid=member.rid,
                     )
                 except EngineGone:

@@ -40,8 +40,8 @@ async def evaluate(task: EvaluationTask, stage: Stage, *, worker_id: str) -> Eva
     tokens: list[int] = []
     truncated: list[bool] = []
 
-    async def score(prompt: EvaluationPrompt, temperature: float) -> float:
-        member = Member(index=0)
+    async def score(prompt: EvaluationPrompt, temperature: float, sample: int = 0) -> float:
+        member = Member(index=0, seed=stage.seed_of(task.label, prompt.index, sample))
         worth = await stage.play(
             member,
             Prompt(
@@ -63,7 +63,7 @@ async def evaluate(task: EvaluationTask, stage: Stage, *, worker_id: str) -> Eva
         asyncio.gather(*(score(prompt, 0.0) for prompt in task.prompts if task.greedy)),
         asyncio.gather(
             *(
-                asyncio.gather(*(score(prompt, task.temperature) for _ in range(task.samples)))
+                asyncio.gather(*(score(prompt, task.temperature, sample) for sample in range(task.samples)))
                 for prompt in task.prompts
             )
         ),

@@ -64,6 +64,8 @@ class GroupTask:
         )
         resumed = {partial.index: Member.resumed(partial) for partial in claimed.partial}
         self.members = [resumed.get(i) or Member(index=i) for i in range(claimed.group_size)]
+        for member in self.members:
+            member.seed = stage.seed_of(claimed.group_id, member.index)
         self._prefill = PromptPrefill(stage.slot, self._prompt.token_ids, self.members)
         self._places = [Place(places) for _ in self.members]
         for place in self._places:

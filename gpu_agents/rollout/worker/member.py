@@ -31,6 +31,7 @@ class Member:
     reward_parts: dict[str, float] = field(default_factory=dict)  # of that value
     verdict: str = ""
     rid: str = ""  # of the request in flight
+    seed: int | None = None  # of its random numbers; None: the engine's own
 
     @classmethod
     def resumed(cls, partial: PartialTrajectory) -> Member:

@@ -271,6 +271,7 @@ class Harness:
                 model=limits,
             ),
             executor=self.executor,
+            sampling_seed=self.spec.seed if rollout.repeatable_sampling else None,
         )
         return Parts(options, stage, loader, loads, controller, client)
 

@@ -75,6 +75,7 @@ class ScriptedEngine:
         self.seen_inputs: list[list[int]] = []
         self.seen_rids: list[str] = []
         self.seen_temperatures: dict[str, float] = {}  # by request id
+        self.seen_seeds: dict[str, int | None] = {}
         self.most_running = 0
         self.fail_loads = False
         self.load_delay = 0.0
@@ -175,6 +176,7 @@ class ScriptedEngine:
             return web.json_response({"error": {"message": "longer than the context"}}, status=400)
         sampling = body["sampling_params"]
         self.seen_temperatures[body["rid"]] = sampling["temperature"]
+        self.seen_seeds[body["rid"]] = sampling.get("sampling_seed")
         request = ScriptedRequest(
             rid=body["rid"],
             prompt=body["input_ids"],

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from gpu_agents.job import Job
 from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
-from gpu_agents.rollout.engines.errors import EngineGone
+from gpu_agents.rollout.engines.errors import EngineConfigRejected, EngineGone
 from gpu_agents.rollout.engines.launch import ENGINE_LOG, EngineProcess, LaunchPlan, command, environment
-from gpu_agents.rollout.worker.__main__ import engine_memory_fraction
+from gpu_agents.rollout.worker.__main__ import engine_memory_fraction, launch_plan
+from oolong.contracts.attempt import AttemptFile, JobFile
+from oolong.contracts.lifecycle import JobKind
 from tests.support.cuda_toolkit import make_toolkit
+from tests.support.tiny_specs import tiny_run_spec
 
 
 def plan(device: str, fraction: float | None) -> LaunchPlan:
@@ -31,6 +35,31 @@ def test_the_memory_fraction_of_an_engine(device: str, fraction: float | None, s
     words = command(plan(device, fraction))
     found = words[words.index("--mem-fraction-static") + 1] if "--mem-fraction-static" in words else None
     assert found == said
+
+
+def test_deterministic_inference_is_asked_of_an_engine_on_a_gpu_alone() -> None:
+    flag = "--enable-deterministic-inference"
+    assert flag not in command(plan("cuda", None))
+    assert flag in command(dataclasses.replace(plan("cuda", None), deterministic=True))
+
+
+def test_repeatable_sampling_on_a_cpu_is_refused_with_its_reason(tmp_path: Path) -> None:
+    spec = tiny_run_spec({
+        "name": "n", "model": {"base_model": "m"}, "dataset": {"version": "d@1"},
+        "rollout": {"repeatable_sampling": True}, "trainer": {"dtype": "bfloat16"},
+    })  # fmt: skip
+
+    def planned(device: str) -> LaunchPlan:
+        attempt = AttemptFile(
+            run_id="run_1", attempt_id="att_1", attempt_number=1, epoch=1, spec=spec.model_dump(mode="json"),
+            directory=str(tmp_path), model_directory="m", dataset_file="", device=device, engine_ports=[1],
+        )  # fmt: skip
+        job = JobFile(job_id="j", name="rollout-0", kind=JobKind.ROLLOUT)
+        return launch_plan(Job(directory=tmp_path, job=job, attempt=attempt, began_at=0.0), spec)
+
+    assert planned("cuda").deterministic
+    with pytest.raises(EngineConfigRejected, match=r"rollout\.repeatable_sampling: true needs a GPU"):
+        planned("cpu")
 
 
 def test_an_engine_on_a_gpu_finds_the_machines_own_driver_and_sees_its_slots_alone(

@@ -16,6 +16,7 @@ from aiohttp import web
 from gpu_agents.rewards.reward import Completion, Score
 from gpu_agents.rewards.table import build_reward
 from gpu_agents.rollout.engines.client import EngineClient
+from gpu_agents.rollout.worker.episode import completion_seed
 from gpu_agents.rollout.worker.loading import WeightLoader
 from gpu_agents.rollout.worker.options import WorkerOptions
 from gpu_agents.rollout.workflows.workflow import Workflow
@@ -56,6 +57,43 @@ async def test_versions_follow_each_other_and_every_one_is_probed(
     assert run.controller.ledger.counts().trained == 16
     assert engine.loads == ["0", "1", "2", "3", "4"]
     assert all(engine.flushed), "keys and values of old weights"
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+async def test_every_completion_has_the_seed_of_its_run_group_and_rollout(
+    repeatable: bool, new_harness: Make, engine: ScriptedEngine, versions: Versions
+) -> None:
+    """Interrupted requests go on with the same seed, so there are no others than those of the groups."""
+    wanted: set[int | None] = set()
+    async with new_harness(
+        staleness={"max": 2}, rollout={"repeatable_sampling": repeatable, "interruption": "abort"}
+    ) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        for version in range(3):
+            for group in await run.trainer.take(version):
+                wanted |= {completion_seed(run.spec.seed, group.group_id, member) for member in range(2)}
+            await run.trainer.announce(versions(version + 1))
+        await run.trainer.end()
+        await run.until(lambda: run.controller.everyone_knows_the_end(now=time.monotonic()))
+    seen = {seed for rid, seed in engine.seen_seeds.items() if not rid.startswith("probe")}
+    if not repeatable:
+        assert seen == {None}
+        return
+    assert len(wanted) == 24 and wanted <= seen
+    groups = {f"0-{row}-0" for row in range(1000)}
+    every = {completion_seed(run.spec.seed, group, member) for group in groups for member in range(2)}
+    assert seen - {None} <= every | wanted
+
+
+def test_seeds_differ_by_run_group_and_rollout() -> None:
+    seeds = {
+        completion_seed(run, f"0-{row}-0", member)
+        for run in (1, 2)
+        for row in range(50)
+        for member in range(8)
+    }
+    assert len(seeds) == 800 and all(0 <= seed < 2**63 for seed in seeds)
 
 
 async def test_an_engine_whose_probe_is_of_other_weights_than_it_says_is_stale(

@@ -75,6 +75,12 @@ class RolloutSection(Section):
         description="how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); "
         "abort takes its tokens back and sends it anew with them (any version)",
     )
+    repeatable_sampling: bool = Field(
+        False,
+        description="sample each completion from a seed of its own (the run's seed, group, rollout), by SGLang's "
+        "deterministic inference; slower, and on GPUs only. The same weights then give the same completions, whatever "
+        "else the engine does: with one engine and staleness.max 0 also in another run",
+    )
     filter: FilterSection = FilterSection()
     group_wall_seconds: PositiveFloat | None = Field(None, description="cap on the life of one claim")
     engine_max_running_requests: PositiveInt = Field(

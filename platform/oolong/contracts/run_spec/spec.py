@@ -49,7 +49,11 @@ class RunSpec(Section):
     budget: BudgetSection = BudgetSection()
     placement: PlacementSection = PlacementSection()
     secrets: Annotated[list[SecretSection], Field(default_factory=list, max_length=MOST_SECRETS)]
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(1, description="order of prompts, initial randomness")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        1,
+        description="order of the prompts and of a batch's groups, and the trainer's random numbers. Completions "
+        "repeat only with rollout.repeatable_sampling",
+    )
     notes: str = Field("", description="free text")
 
     @model_validator(mode="after")

@@ -6102,15 +6102,15 @@ export interface operations {
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81yzj06jgfemzhqh2a3x3e1",
+                     *             "id": "usr_01m81zskfq21rsgz4ynajbv0jt",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81yzj0eqj54b460cej1pxvh"
+                     *             "token_id": "tok_01m81zskg7r8543qbf4g3vz91y"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81yzj737dbchq7tdcvqzxdj",
+                     *           "request_id": "req_01m81zskxx6dmf4wzezzvf31sn",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01m81yzj7qyypqacm269mmb93k",
+                     *             "id": "run_01m81zskz7hzpq9bj59bs3zd3k",
                      *             "name": "letters"
                      *           },
                      *           "message": "",
@@ -6134,7 +6134,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81yzj0eqj54b460cej1pxvh",
+                     *             "id": "tok_01m81zskg7r8543qbf4g3vz91y",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -6756,15 +6756,15 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ckpt_01m81yzjgwbwq9s2fh3wpyjr7t",
+                     *           "id": "ckpt_01m81zsmkmr01a5zebnap1jtef",
                      *           "run": {
-                     *             "id": "run_01m81yzj7qyypqacm269mmb93k",
+                     *             "id": "run_01m81zskz7hzpq9bj59bs3zd3k",
                      *             "name": "letters"
                      *           },
                      *           "attempt_number": 1,
                      *           "step": 2,
                      *           "kind": "training",
-                     *           "sha256": "127c3b2dcbcc9a627b169709ab522feb86241dc5b377051003d1b87803eec1f1",
+                     *           "sha256": "91b3628f1b89c58368db0946df44a91bc6ab4336be703a2a4f19323ff192cf88",
                      *           "tar_sha256": "",
                      *           "bytes": 1,
                      *           "state": "LOCAL",
@@ -6817,15 +6817,15 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m81yzjgwbwq9s2fh3wpyjr7t",
+                     *       "id": "ckpt_01m81zsmkmr01a5zebnap1jtef",
                      *       "run": {
-                     *         "id": "run_01m81yzj7qyypqacm269mmb93k",
+                     *         "id": "run_01m81zskz7hzpq9bj59bs3zd3k",
                      *         "name": "letters"
                      *       },
                      *       "attempt_number": 1,
                      *       "step": 2,
                      *       "kind": "training",
-                     *       "sha256": "127c3b2dcbcc9a627b169709ab522feb86241dc5b377051003d1b87803eec1f1",
+                     *       "sha256": "91b3628f1b89c58368db0946df44a91bc6ab4336be703a2a4f19323ff192cf88",
                      *       "tar_sha256": "",
                      *       "bytes": 1,
                      *       "state": "LOCAL",
@@ -7618,16 +7618,16 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ds_01m81yzj25wv38qzper124adxx",
+                     *           "id": "ds_01m81zskm22796cdxhf6hez087",
                      *           "name": "sums",
                      *           "description": "",
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:46:15.749Z",
+                     *           "created_at": "2026-11-22T16:00:29.314Z",
                      *           "versions": [
                      *             {
-                     *               "id": "dsv_01m81yzj2bhcp3vmcrr1e35xds",
+                     *               "id": "dsv_01m81zskmhppzwerewbkq2tcfd",
                      *               "dataset": {
-                     *                 "id": "ds_01m81yzj25wv38qzper124adxx",
+                     *                 "id": "ds_01m81zskm22796cdxhf6hez087",
                      *                 "name": "sums"
                      *               },
                      *               "number": 1,
@@ -7650,13 +7650,13 @@ export interface operations {
                      *                 "completion_column": null
                      *               },
                      *               "derived": null,
-                     *               "created_at": "2026-11-22T15:46:15.755Z"
+                     *               "created_at": "2026-11-22T16:00:29.330Z"
                      *             }
                      *           ],
                      *           "latest": {
-                     *             "id": "dsv_01m81yzj2bhcp3vmcrr1e35xds",
+                     *             "id": "dsv_01m81zskmhppzwerewbkq2tcfd",
                      *             "dataset": {
-                     *               "id": "ds_01m81yzj25wv38qzper124adxx",
+                     *               "id": "ds_01m81zskm22796cdxhf6hez087",
                      *               "name": "sums"
                      *             },
                      *             "number": 1,
@@ -7679,7 +7679,7 @@ export interface operations {
                      *               "completion_column": null
                      *             },
                      *             "derived": null,
-                     *             "created_at": "2026-11-22T15:46:15.755Z"
+                     *             "created_at": "2026-11-22T16:00:29.330Z"
                      *           },
                      *           "aliases": {}
                      *         }
@@ -8296,15 +8296,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01m81yzj06jgfemzhqh2a3x3e1",
+                     *         "id": "usr_01m81zskfq21rsgz4ynajbv0jt",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01m81yzj09v8sn66c5xf6pfn5b",
+                     *         "id": "team_01m81zskfxt2k3fwb41ccm8jer",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01m81yzj0by0pjfy0358y8rrkk",
+                     *         "id": "prj_01m81zskfz3t78ereytjtwfq7g",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -8371,7 +8371,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01m81yzj06jgfemzhqh2a3x3e1",
+                     *           "id": "usr_01m81zskfq21rsgz4ynajbv0jt",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
@@ -8683,7 +8683,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "bm_01m81yzj2drx9myc0wtbtz062n",
+                     *           "id": "bm_01m81zskmnqg0gtbcyt6mzb0s0",
                      *           "name": "tiny",
                      *           "source": "path",
                      *           "number": 1,
@@ -8705,7 +8705,7 @@ export interface operations {
                      *           "dtypes": {},
                      *           "tokens": null,
                      *           "prompt": "",
-                     *           "created_at": "2026-11-22T15:46:15.757Z"
+                     *           "created_at": "2026-11-22T16:00:29.334Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -9010,7 +9010,7 @@ export interface operations {
                      * @example {
                      *       "nodes": [
                      *         {
-                     *           "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
+                     *           "id": "node_01m81zskn725j18b11awwqayez",
                      *           "name": "node-1",
                      *           "status": "READY",
                      *           "hostname": "node-1",
@@ -9024,16 +9024,16 @@ export interface operations {
                      *           "job_isolation": "uid",
                      *           "job_isolation_reason": "",
                      *           "slots": 2,
-                     *           "enrolled_at": "2026-11-22T15:46:15.762Z",
+                     *           "enrolled_at": "2026-11-22T16:00:29.351Z",
                      *           "last_seen_at": "2026-01-01T12:00:01.000Z"
                      *         }
                      *       ],
                      *       "slots": [
                      *         {
-                     *           "id": "node_01m81yzj2jdk3wyjgpbwh9q21b:cpu-0",
+                     *           "id": "node_01m81zskn725j18b11awwqayez:cpu-0",
                      *           "name": "cpu-0",
                      *           "node": {
-                     *             "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
+                     *             "id": "node_01m81zskn725j18b11awwqayez",
                      *             "name": "node-1"
                      *           },
                      *           "device": "cpu",
@@ -9042,16 +9042,16 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m81yzj7qyypqacm269mmb93k",
+                     *             "run_id": "run_01m81zskz7hzpq9bj59bs3zd3k",
                      *             "run_name": "letters",
                      *             "job": "trainer"
                      *           }
                      *         },
                      *         {
-                     *           "id": "node_01m81yzj2jdk3wyjgpbwh9q21b:cpu-1",
+                     *           "id": "node_01m81zskn725j18b11awwqayez:cpu-1",
                      *           "name": "cpu-1",
                      *           "node": {
-                     *             "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
+                     *             "id": "node_01m81zskn725j18b11awwqayez",
                      *             "name": "node-1"
                      *           },
                      *           "device": "cpu",
@@ -9060,7 +9060,7 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m81yzj7qyypqacm269mmb93k",
+                     *             "run_id": "run_01m81zskz7hzpq9bj59bs3zd3k",
                      *             "run_name": "letters",
                      *             "job": "rollout-0"
                      *           }
@@ -9068,7 +9068,7 @@ export interface operations {
                      *       ],
                      *       "quota": {
                      *         "team": {
-                     *           "id": "team_01m81yzj09v8sn66c5xf6pfn5b",
+                     *           "id": "team_01m81zskfxt2k3fwb41ccm8jer",
                      *           "name": "red"
                      *         },
                      *         "limit_slots": null,
@@ -9467,10 +9467,10 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "prj_01m81yzj0by0pjfy0358y8rrkk",
+                     *           "id": "prj_01m81zskfz3t78ereytjtwfq7g",
                      *           "name": "default",
                      *           "team": {
-                     *             "id": "team_01m81yzj09v8sn66c5xf6pfn5b",
+                     *             "id": "team_01m81zskfxt2k3fwb41ccm8jer",
                      *             "name": "red"
                      *           },
                      *           "trainer_code": false,
@@ -10009,7 +10009,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "run_01m81yzj7qyypqacm269mmb93k",
+                     *           "id": "run_01m81zskz7hzpq9bj59bs3zd3k",
                      *           "name": "letters",
                      *           "kind": "rl",
                      *           "status": "RUNNING",
@@ -10056,7 +10056,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "bench": null,
                      *             "model": {
-                     *               "base_model": "bm_01m81yzj2drx9myc0wtbtz062n",
+                     *               "base_model": "bm_01m81zskmnqg0gtbcyt6mzb0s0",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -10075,7 +10075,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01m81yzj2bhcp3vmcrr1e35xds"
+                     *               "version": "dsv_01m81zskmhppzwerewbkq2tcfd"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -10100,6 +10100,7 @@ export interface operations {
                      *               "max_prompt_tokens": 512,
                      *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
+                     *               "repeatable_sampling": false,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
                      *               "engine_max_total_tokens": 32768,
@@ -10197,12 +10198,12 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "id": "dsv_01m81yzj2bhcp3vmcrr1e35xds",
+                     *             "id": "dsv_01m81zskmhppzwerewbkq2tcfd",
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m81yzj2drx9myc0wtbtz062n",
+                     *             "id": "bm_01m81zskmnqg0gtbcyt6mzb0s0",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
@@ -10307,7 +10308,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 14,
-                     *       "id": "run_01m81yzj7qyypqacm269mmb93k",
+                     *       "id": "run_01m81zskz7hzpq9bj59bs3zd3k",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "RUNNING",
@@ -10354,7 +10355,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81yzj2drx9myc0wtbtz062n",
+                     *           "base_model": "bm_01m81zskmnqg0gtbcyt6mzb0s0",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -10373,7 +10374,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81yzj2bhcp3vmcrr1e35xds"
+                     *           "version": "dsv_01m81zskmhppzwerewbkq2tcfd"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -10398,6 +10399,7 @@ export interface operations {
                      *           "max_prompt_tokens": 512,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
+                     *           "repeatable_sampling": false,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 32768,
@@ -10495,12 +10497,12 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81yzj2bhcp3vmcrr1e35xds",
+                     *         "id": "dsv_01m81zskmhppzwerewbkq2tcfd",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81yzj2drx9myc0wtbtz062n",
+                     *         "id": "bm_01m81zskmnqg0gtbcyt6mzb0s0",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -10728,12 +10730,12 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "att_01m81yzj9dtttwf715b10e10tn",
+                     *           "id": "att_01m81zsm2s252z0rxwes3hewc6",
                      *           "number": 1,
                      *           "epoch": 1,
                      *           "status": "RUNNING",
                      *           "node": {
-                     *             "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
+                     *             "id": "node_01m81zskn725j18b11awwqayez",
                      *             "name": "node-1"
                      *           },
                      *           "reason": "",
@@ -10985,7 +10987,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81yzj9gjkcj3fd1s6k98bas",
+                     *               "id": "job_01m81zsm2yv5xxv1513md8g862",
                      *               "name": "trainer",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -11000,7 +11002,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81yzj9f50p97a3aeeqddhn3",
+                     *               "id": "job_01m81zsm2xw9p8zy4785r73rwq",
                      *               "name": "rollout-0",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -11015,7 +11017,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81yzj9f50p97a39rvsmkxvy",
+                     *               "id": "job_01m81zsm2wdp8vxz1fjcezespr",
                      *               "name": "reward",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -11030,7 +11032,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81yzj9e879rjracr662kf0r",
+                     *               "id": "job_01m81zsm2vqga27b6th7we0mfp",
                      *               "name": "controller",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -11164,13 +11166,13 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "job_01m81yzj9e879rjracr662kf0r",
+                     *           "id": "job_01m81zsm2vqga27b6th7we0mfp",
                      *           "name": "controller",
                      *           "kind": "controller",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
+                     *             "id": "node_01m81zskn725j18b11awwqayez",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [],
@@ -11184,13 +11186,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81yzj9f50p97a39rvsmkxvy",
+                     *           "id": "job_01m81zsm2wdp8vxz1fjcezespr",
                      *           "name": "reward",
                      *           "kind": "reward",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
+                     *             "id": "node_01m81zskn725j18b11awwqayez",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [],
@@ -11204,13 +11206,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81yzj9f50p97a3aeeqddhn3",
+                     *           "id": "job_01m81zsm2xw9p8zy4785r73rwq",
                      *           "name": "rollout-0",
                      *           "kind": "rollout",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
+                     *             "id": "node_01m81zskn725j18b11awwqayez",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [
@@ -11226,13 +11228,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81yzj9gjkcj3fd1s6k98bas",
+                     *           "id": "job_01m81zsm2yv5xxv1513md8g862",
                      *           "name": "trainer",
                      *           "kind": "trainer",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81yzj2jdk3wyjgpbwh9q21b",
+                     *             "id": "node_01m81zskn725j18b11awwqayez",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [
@@ -12801,13 +12803,13 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "tok_01m81yzj0eqj54b460cej1pxvh",
+                     *           "id": "tok_01m81zskg7r8543qbf4g3vz91y",
                      *           "name": "test",
-                     *           "prefix": "ool_J80oJ6",
+                     *           "prefix": "ool_6zqa7g",
                      *           "scopes": [
                      *             "*"
                      *           ],
-                     *           "created_at": "2026-11-22T15:46:15.694Z",
+                     *           "created_at": "2026-11-22T16:00:29.191Z",
                      *           "expires_at": null,
                      *           "last_used_at": "2026-01-01T12:00:00.000Z",
                      *           "owner": "alice",

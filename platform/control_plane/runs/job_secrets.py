@@ -26,7 +26,9 @@ def refusals(caller: Caller, spec: RunSpec) -> list[FieldError]:
     allowed = secret_services.for_jobs(caller.project.pk, [secret.name for secret in spec.secrets])
     found = []
     for index, secret in enumerate(spec.secrets):
-        if secret.name not in allowed:
+        if unread := [job for job in secret.jobs if job not in readers(spec)]:
+            found.append(FieldError(f"/secrets/{index}/jobs", "no_user_code", _unread(secret, unread)))
+        elif secret.name not in allowed:
             message = (
                 f"project {caller.project.name!r} has no secret {secret.name}; an admin sets it: "
                 f"{_command(secret.name, secret.jobs)}"
@@ -40,6 +42,29 @@ def refusals(caller: Caller, spec: RunSpec) -> list[FieldError]:
             )
             found.append(FieldError(f"/secrets/{index}/jobs", "secret_not_for_job", message))
     return found
+
+
+def readers(spec: RunSpec) -> frozenset[JobKind]:
+    """The jobs in which code of the run's author can read a variable.
+
+    Uploaded rewards, workflows, tools and agents run in sandboxes, whose environment is empty. A loss runs in the
+    trainer's own process.
+    """
+    return frozenset({JobKind.TRAINER} if spec.algorithm.loss_function is not None else ())
+
+
+def _unread(secret: SecretSection, jobs: list[JobKind]) -> str:
+    if jobs == [JobKind.TRAINER]:
+        return (
+            f"the trainer of this run has no code that reads {secret.name}: only a loss of your own "
+            "(algorithm.loss_function) does; name one, or leave the secret out"
+        )
+    named = " and ".join(job for job in jobs if job != JobKind.TRAINER)
+    return (
+        f"no code of yours can read {secret.name} in the {named} job: uploaded rewards, workflows and agents run in "
+        "sandboxes without variables. Only the trainer of a run with a loss of your own (algorithm.loss_function) "
+        "may have secrets: jobs: [trainer]"
+    )
 
 
 def hand_out(node: Node, job_id: str, *, epoch: int, incarnation: int, now: datetime) -> dict[str, str]:

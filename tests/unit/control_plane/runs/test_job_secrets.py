@@ -17,11 +17,16 @@ from oolong.contracts.lifecycle import EndReason
 
 VALUE = "k3y-that-nobody-may-see"
 NAMED = [{"name": "WANDB", "jobs": ["trainer"], "variable": "WANDB_API_KEY"}]
+LOSS = "def loss(tokens, settings):\n    return None\n"
+WITH_LOSS = {"loss_function": "mine@1"}  # without code of its own in the trainer a run may have no secret
 
 
 @pytest.fixture
 def kept(alice: Any) -> Any:
     """Alice's project, with a secret for trainers and one that an import alone may send."""
+    assert alice.call("PATCH", "/project", {"trainer_code": True}).status_code == 200
+    loss = {"name": "mine", "kind": "loss", "source": LOSS}
+    assert alice.post("/functions", loss).status_code == 201
     for body in (
         {"name": "WANDB", "value": VALUE, "jobs": ["trainer"]},
         {"name": "HUB", "value": VALUE, "hosts": ["hub.test"]},
@@ -39,7 +44,7 @@ def test_the_node_that_starts_the_named_job_is_given_its_variable_and_no_other_j
     kept: Any, node: Any, start: Any, clock: Any
 ) -> None:
     machine = node()
-    run = start(machine, secrets=NAMED)
+    run = start(machine, secrets=NAMED, algorithm=WITH_LOSS)
     (attempt,) = machine.reply.attempts
     assert {job.name: job.secrets for job in attempt.jobs} == {
         "controller": [], "reward": [], "rollout-0": [], "trainer": ["WANDB_API_KEY"]
@@ -60,12 +65,12 @@ def test_the_node_that_starts_the_named_job_is_given_its_variable_and_no_other_j
 
 def test_no_value_is_in_anything_that_can_be_read(kept: Any, node: Any, start: Any) -> None:
     machine = node()
-    run = start(machine, secrets=NAMED)
+    run = start(machine, secrets=NAMED, algorithm=WITH_LOSS)
     assert ask(machine, "trainer").status_code == 200
     machine.beat()
     shown = [
         kept.see(run["id"]), kept.events(run["id"]), kept.get("/secrets").json(), kept.get("/audit").json(),
-        kept.post("/runs/plan", {"spec": kept.spec(secrets=NAMED)}).json(),
+        kept.post("/runs/plan", {"spec": kept.spec(secrets=NAMED, algorithm=WITH_LOSS)}).json(),
         msgspec.to_builtins(machine.reply), list(Run.objects.values()), list(Attempt.objects.values()),
         list(LogChunk.objects.values()),
     ]  # fmt: skip
@@ -77,9 +82,12 @@ def test_no_value_is_in_anything_that_can_be_read(kept: Any, node: Any, start: A
     ("secrets", "pointer", "code", "says"),
     [
         ([{"name": "NONE", "jobs": ["trainer"]}], "/secrets/0/name", "unknown_secret", "set NONE --job trainer"),
-        ([*NAMED, {"name": "HUB", "jobs": ["reward"]}], "/secrets/1/jobs", "secret_not_for_job", "for no job"),
-        ([{"name": "WANDB", "jobs": ["trainer", "reward"]}], "/secrets/0/jobs", "secret_not_for_job",
-         "set WANDB --job trainer --job reward"),
+        ([*NAMED, {"name": "HUB", "jobs": ["trainer"]}], "/secrets/1/jobs", "secret_not_for_job", "for no job"),
+        ([{"name": "HUB", "jobs": ["trainer"]}], "/secrets/0/jobs", "secret_not_for_job", "set HUB --job trainer"),
+        ([{"name": "WANDB", "jobs": ["trainer", "reward"]}], "/secrets/0/jobs", "no_user_code",
+         "in the reward job: uploaded rewards, workflows and agents run in sandboxes"),
+        ([{"name": "WANDB", "jobs": ["controller", "rollout"]}], "/secrets/0/jobs", "no_user_code",
+         "in the controller and rollout job"),
         ([{"name": "WANDB", "jobs": ["trainer"], "variable": "LD_PRELOAD"}], "/secrets/0/variable",
          "reserved_variable", "LD_PRELOAD"),
     ],
@@ -88,10 +96,18 @@ def test_a_run_that_may_not_have_a_secret_is_not_made(
     kept: Any, secrets: Any, pointer: str, code: str, says: str
 ) -> None:
     for path in ("/runs", "/runs/validate"):
-        reply = kept.post(path, {"spec": kept.spec(secrets=secrets)})
+        reply = kept.post(path, {"spec": kept.spec(secrets=secrets, algorithm=WITH_LOSS)})
         faults = reply.json()["errors"]
         assert [(fault["pointer"], fault["code"]) for fault in faults] == [(pointer, code)], (path, faults)
         assert says in faults[0]["message"]
+    assert not Run.objects.exists()
+
+
+def test_a_trainer_without_a_loss_of_ones_own_reads_no_secret(kept: Any) -> None:
+    reply = kept.post("/runs", {"spec": kept.spec(secrets=NAMED)})
+    (fault,) = reply.json()["errors"]
+    assert (reply.status_code, fault["pointer"], fault["code"]) == (422, "/secrets/0/jobs", "no_user_code")
+    assert "algorithm.loss_function" in fault["message"]
     assert not Run.objects.exists()
 
 
@@ -99,10 +115,10 @@ def test_an_editor_uses_what_an_admin_allowed_and_another_project_has_to_have_it
     kept: Any, person: Any, alice: Any
 ) -> None:
     dave = person("dave", role=Role.EDITOR)
-    run = dave.run(secrets=NAMED)
+    run = dave.run(secrets=NAMED, algorithm=WITH_LOSS)
     assert dave.post("/secrets", {"name": "WANDB", "value": VALUE, "jobs": ["reward"]}).status_code == 403
     viewer = person("vera", role=Role.VIEWER)
-    assert viewer.post("/runs", {"spec": viewer.spec(secrets=NAMED)}).status_code == 403
+    assert viewer.post("/runs", {"spec": viewer.spec(secrets=NAMED, algorithm=WITH_LOSS)}).status_code == 403
     copied = dave.post(f"/runs/{run['id']}/clone", {"changes": {"name": "again"}})
     assert (copied.status_code, copied.json()["spec"]["secrets"]) == (201, NAMED), copied.content
     other = person("alice", project="other")
@@ -116,7 +132,7 @@ def test_an_editor_uses_what_an_admin_allowed_and_another_project_has_to_have_it
 
 def test_only_the_lease_of_now_opens_a_secret(kept: Any, node: Any, start: Any) -> None:
     machine, other = node(), node("node-2", slots=0)
-    run = start(machine, secrets=NAMED)
+    run = start(machine, secrets=NAMED, algorithm=WITH_LOSS)
     foreign = other.post(f"/jobs/{machine.job('trainer')}/secrets", '{"epoch": 1}')
     nothing = other.post("/jobs/job_nothing/secrets", '{"epoch": 1}')
     assert (foreign.status_code, nothing.status_code) == (404, 404)
@@ -135,7 +151,7 @@ def test_a_job_takes_the_value_of_the_moment_and_a_secret_that_is_gone_is_named(
     kept: Any, node: Any, start: Any
 ) -> None:
     machine = node()
-    start(machine, secrets=NAMED)
+    start(machine, secrets=NAMED, algorithm=WITH_LOSS)
     kept.post("/secrets", {"name": "WANDB", "value": "a rotated value", "jobs": ["trainer"]})
     assert ask(machine, "trainer", incarnation=1).json()["variables"] == {"WANDB_API_KEY": "a rotated value"}
     kept.post("/secrets", {"name": "WANDB", "value": "for something else", "jobs": ["reward"]})
@@ -154,7 +170,7 @@ def test_a_run_whose_secret_is_gone_fails_with_the_cause_and_is_not_tried_again(
     kept: Any, node: Any, tick: Any
 ) -> None:
     machine = node()
-    run = kept.run(secrets=NAMED)
+    run = kept.run(secrets=NAMED, algorithm=WITH_LOSS)
     tick()
     machine.beat()
     gone = "the secret WANDB was deleted"
@@ -173,11 +189,13 @@ def test_a_run_with_secrets_goes_to_an_agent_that_knows_of_them(kept: Any, node:
     """An older one would start the jobs without."""
     node()
     Node.objects.update(protocol=2)
-    run, plain = kept.run(secrets=NAMED), kept.run(name="plain")
+    run, plain = kept.run(secrets=NAMED, algorithm=WITH_LOSS), kept.run(name="plain")
     tick()
     assert kept.see(run["id"])["waiting_why"].startswith("needs an agent of a newer version")
     assert kept.see(plain["id"])["status"] == "STARTING", "nothing is kept free for what cannot run there"
-    planned = kept.post("/runs/plan", {"spec": kept.spec(secrets=NAMED)}).json()["plan"]["placement"]
+    planned = kept.post("/runs/plan", {"spec": kept.spec(secrets=NAMED, algorithm=WITH_LOSS)}).json()["plan"][
+        "placement"
+    ]
     assert planned["starts_now"] is False and "newer version" in planned["why_not"]
     newer = node("node-2")
     tick()

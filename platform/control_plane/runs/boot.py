@@ -56,7 +56,7 @@ def boot_of(run: Run) -> list[Stage] | None:
     jobs = list(attempt.jobs.filter(evaluates="").order_by("pk"))
     ends = _ends(attempt, jobs)
     # A stage whose end was not seen was over when a later one ended.
-    latest: datetime | None = None
+    latest = _trained_at(run, attempt)
     for name in reversed(names):
         latest = ends[name] = ends.get(name) or latest
     stages: list[Stage] = []
@@ -117,6 +117,12 @@ def _ends(attempt: Attempt, jobs: Sequence[Job]) -> dict[str, datetime | None]:
         "jobs": attempt.running_at,
         **{stage: _moment(milestones.get(name)) for stage, name in MILESTONES.items()},
     }
+
+
+def _trained_at(run: Run, attempt: Attempt) -> datetime | None:
+    """A train step of the attempt is proof of its boot, also from a node that tells of no milestones."""
+    resumed_from = attempt.resume_checkpoint.step if attempt.resume_checkpoint is not None else 0
+    return (attempt.running_at or attempt.created_at) if run.train_step > resumed_from else None
 
 
 def _open_state(run: Run, attempt: Attempt | None) -> str:

@@ -17,6 +17,7 @@ from drf_spectacular.utils import OpenApiParameter
 from control_plane.common.query import refused
 from control_plane.common.schema import RUN_KINDS, RUN_STATUSES
 from control_plane.runs.models import Run
+from control_plane.runs.status import CONDITIONS
 
 Words = Mapping[str, Sequence[str]]  # parameter → its values, as in a query string
 MOST_WORDS = 20  # values of one parameter
@@ -85,6 +86,13 @@ def _status(search: Search, value: str) -> None:
     search.filters.append(Q(status__in=_known("status", value.upper(), RUN_STATUSES)))
 
 
+def _condition(search: Search, value: str) -> None:
+    wanted = Q()
+    for condition in _known("condition", value.upper(), list(CONDITIONS)):
+        wanted |= Q(conditions__contains=[condition])
+    search.filters.append(wanted)
+
+
 def _kind(search: Search, value: str) -> None:
     search.filters.append(Q(kind__in=_known("kind", value, RUN_KINDS)))
 
@@ -136,6 +144,7 @@ def _plain(make: Callable[[str], Q]) -> Callable[[Search, str], None]:
 
 _READERS: dict[str, Callable[[Search, str], None]] = {
     "status": _status,
+    "condition": _condition,
     "kind": _kind,
     "name": _plain(lambda value: Q(name__icontains=value)),
     "text": _plain(lambda value: Q(name__icontains=value) | Q(notes__icontains=value) | Q(pk=value)),
@@ -154,6 +163,9 @@ _READERS: dict[str, Callable[[Search, str], None]] = {
 }
 PARAMETERS = [
     OpenApiParameter("status", str, description="one or more, comma-separated"),
+    OpenApiParameter(
+        "condition", str, description=f"runs with one of {', '.join(CONDITIONS)}, comma-separated"
+    ),
     OpenApiParameter("kind", str, description=f"one or more of {', '.join(RUN_KINDS)}, comma-separated"),
     OpenApiParameter("name", str, description="part of the name"),
     OpenApiParameter("text", str, description="part of the name or notes, or the id"),

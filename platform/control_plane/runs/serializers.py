@@ -13,11 +13,10 @@ from control_plane.common.schema import MODEL_KINDS, RUN_KINDS, RUN_STATUSES, Fi
 from control_plane.fleet.api import NodeSerializer, QuotaSerializer, SlotSerializer
 from control_plane.runs.boot import STATES as BOOT_STATES
 from control_plane.runs.boot import TITLES
+from control_plane.runs.status import CONDITIONS
 
-CONDITIONS_HELP = (
-    "what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused until "
-    "somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are "
-    "free), GAP (its last lines did not arrive)"
+CONDITIONS_HELP = "what is noteworthy beside the status: " + ", ".join(
+    f"{name} ({meaning})" for name, meaning in CONDITIONS.items()
 )
 
 
@@ -99,6 +98,9 @@ class RunSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
+    paused_seconds = serializers.FloatField(
+        help_text="of pauses that are over; its clock stands still in them"
+    )
     live = LiveSerializer(help_text="what was changed since it was submitted; null: as in the spec")
     notes = serializers.CharField()
     tags = serializers.ListField(child=serializers.CharField())

@@ -60,6 +60,7 @@ def _run_as_json(run: Run, latest: Checkpoint | None) -> dict[str, Any]:
         "created_at": rfc3339(run.created_at),
         "started_at": rfc3339(run.started_at),
         "ended_at": rfc3339(run.ended_at),
+        "paused_seconds": run.paused_seconds,
         "live": {name: run.live.get(name) for name in LIVE_FIELDS},
         "notes": run.notes,
         "tags": run.tags,

@@ -10,6 +10,15 @@ from oolong.contracts.lifecycle import OUTCOMES, RUN_MOVES, EndReason, JobKind, 
 WORKING = (RunStatus.STARTING, RunStatus.RUNNING)  # the states of its jobs decide what comes next
 FREE_ATTEMPTS = 20  # platform-wide cap on attempts lost to faults that are not the user's
 
+# What is shown beside the status, and what it means.
+CONDITIONS = {
+    "DEGRADED": "a critical alert is open",
+    "NEEDS_ATTENTION": "it is paused for a fault until somebody has looked",
+    "UNRESPONSIVE": "its node does not answer",
+    "ENGINES_WAITING": "it wants more engines than are free",
+    "GAP": "its last lines did not arrive",
+}
+
 _DIED = {
     JobKind.TRAINER: EndReason.TRAINER_DIED,
     JobKind.CONTROLLER: EndReason.CONTROLLER_DIED,

@@ -4306,7 +4306,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused for a fault until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             waiting_why: string;
@@ -4334,6 +4334,11 @@ export interface components {
             started_at: string | null;
             /** Format: date-time */
             ended_at: string | null;
+            /**
+             * Format: double
+             * @description of pauses that are over; its clock stands still in them
+             */
+            paused_seconds: number;
             /** @description what was changed since it was submitted; null: as in the spec */
             live: components["schemas"]["Live"];
             notes: string;
@@ -4359,7 +4364,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused for a fault until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             waiting_why: string;
@@ -4387,6 +4392,11 @@ export interface components {
             started_at: string | null;
             /** Format: date-time */
             ended_at: string | null;
+            /**
+             * Format: double
+             * @description of pauses that are over; its clock stands still in them
+             */
+            paused_seconds: number;
             /** @description what was changed since it was submitted; null: as in the spec */
             live: components["schemas"]["Live"];
             notes: string;
@@ -9961,6 +9971,8 @@ export interface operations {
             query?: {
                 /** @description user name of who submitted it */
                 author?: string;
+                /** @description runs with one of DEGRADED, NEEDS_ATTENTION, UNRESPONSIVE, ENGINES_WAITING, GAP, comma-separated */
+                condition?: string;
                 /** @description RFC 3339, inclusive */
                 created_after?: string;
                 /** @description RFC 3339, exclusive */
@@ -10210,6 +10222,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00.000Z",
                      *           "started_at": "2026-01-01T12:00:01.000Z",
                      *           "ended_at": null,
+                     *           "paused_seconds": 0,
                      *           "live": {
                      *             "max_staleness": null,
                      *             "max_concurrent_groups": null,
@@ -10509,6 +10522,7 @@ export interface operations {
                      *       "created_at": "2026-01-01T12:00:00.000Z",
                      *       "started_at": "2026-01-01T12:00:01.000Z",
                      *       "ended_at": null,
+                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,

@@ -8,7 +8,7 @@ export function ConnectionBadge() {
   const { status, staleSince, frames } = useStreamState();
   const now = useNow(5_000);
   const old = staleSince !== null && now - staleSince > 10_000;
-  const label = status === "live" ? "Live"
+  const label = status === "live" && staleSince === null ? "Live"
     : status === "idle" ? "Not following"
     : status === "connecting" ? "Connecting"
     : old ? `Stale since ${timeOfDay(staleSince)}` : "Reconnecting";

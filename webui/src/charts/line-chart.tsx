@@ -5,11 +5,11 @@ import uPlot from "uplot";
 
 import { clock, number } from "../common/format.ts";
 import classes from "./line-chart.module.css";
-import { axisLabels, extremes, paddingOf, smooth, type Points } from "./series.ts";
+import { axisLabels, boundPieces, extremes, paddingOf, shownValue, smooth, type Points } from "./series.ts";
 
 export type Line = { key: string; label: string; points: Points; /** 1 to 6, a colour of the palette */ colour: number; dashed?: boolean; /** never smoothed: whole numbers such as versions and maxima */ exact?: boolean };
 
-export type Bound = { value: number; label: string };
+export type Bound = { value: number; label: string; /** where it was changed: its value from each x on */ points?: Points };
 
 type Props = {
   name: string;
@@ -52,9 +52,14 @@ function boundPlugin(bound: Bound): uPlot.Plugin {
   return {
     hooks: {
       draw: (plot) => {
-        const y = Math.round(plot.valToPos(bound.value, "y", true));
         const { left, top, width, height } = plot.bbox;
-        if (y < top || y > top + height) return;
+        const inside = (x: number) => Math.min(left + width, Math.max(left, Math.round(plot.valToPos(x, "x", true))));
+        const { min, max } = plot.scales.x!;
+        const pieces = boundPieces(bound.points, bound.value, min ?? 0, max ?? 0)
+          .map(({ from, to, value }) => ({ from: inside(from), to: inside(to), y: Math.round(plot.valToPos(value, "y", true)) }))
+          .filter((piece) => piece.to > piece.from && piece.y >= top && piece.y <= top + height);
+        const newest = pieces.at(-1);
+        if (newest === undefined) return;
         const context = plot.ctx;
         context.save();
         context.strokeStyle = colourOf("--bad");
@@ -62,13 +67,16 @@ function boundPlugin(bound: Bound): uPlot.Plugin {
         context.lineWidth = devicePixelRatio;
         context.setLineDash([5 * devicePixelRatio, 4 * devicePixelRatio]);
         context.beginPath();
-        context.moveTo(left, y);
-        context.lineTo(left + width, y);
+        for (const { from, to, y } of pieces) {
+          context.moveTo(from, y);
+          context.lineTo(to, y);
+        }
         context.stroke();
         context.textBaseline = "bottom";
         context.font = `600 ${11 * devicePixelRatio}px Inter Variable, sans-serif`;
-        context.textAlign = "left";
-        context.fillText(bound.label, left + 4 * devicePixelRatio, y - 2 * devicePixelRatio);
+        context.textAlign = pieces.length > 1 ? "right" : "left";
+        const edge = pieces.length > 1 ? left + width - 4 * devicePixelRatio : left + 4 * devicePixelRatio;
+        context.fillText(bound.label, edge, newest.y - 2 * devicePixelRatio);
         context.restore();
       },
     },
@@ -117,7 +125,7 @@ function options(lines: Line[], look: Look, width: number, onCursor: (index: num
           : (_plot, min, max) => {
               const low = look.floor === undefined ? min : Math.min(look.floor, min);
               let high = look.ceiling === undefined ? max : Math.max(look.ceiling, max);
-              if (look.bound !== undefined) high = Math.max(high, look.bound.value * 1.18);
+              if (look.bound !== undefined) high = Math.max(high, ...[look.bound.value, ...(look.bound.points?.y ?? [])].map((value) => value * 1.18));
               const pad = paddingOf(low, high);
               return [low === look.floor ? low : low - pad, high === look.ceiling ? high : high + pad];
             },
@@ -178,21 +186,26 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
     plot.current?.setData(data);
   }, [data]);
 
+  const hovered = cursor === null ? null : data[0]?.[cursor];
   const count = lines.reduce((sum, line) => sum + line.points.x.length, 0);
   const show = format ?? ((value: number) => number(value));
   return (
     <div className={classes.chart} data-chart={name} data-points={count}>
       <ul className={classes.legend}>
         {lines.map((line, index) => (
-          <LegendEntry key={line.key} line={line} format={show} showsRange={lines.length <= 2} cursor={cursor === null ? undefined : (data[1 + 2 * index]?.[cursor] as number | null | undefined)} />
+          <LegendEntry
+            key={line.key} line={line} format={show} showsRange={lines.length <= 2}
+            value={shownValue(line.points, cursor === null ? null : { value: data[1 + 2 * index]?.[cursor] as number | null | undefined })}
+          />
         ))}
+        {hovered !== undefined && hovered !== null && <li className="tabular" data-cursor={hovered}>{axis === "time" ? clock(hovered) : `step ${hovered}`}</li>}
       </ul>
       <div ref={holder} className={classes.plot} role="img" aria-label={`${name}: ${count} points`} />
     </div>
   );
 }
 
-function LegendEntry({ line, format, showsRange, cursor }: { line: Line; format: (value: number) => string; showsRange: boolean; cursor?: number | null }) {
+function LegendEntry({ line, format, showsRange, value }: { line: Line; format: (value: number) => string; showsRange: boolean; value: number | null }) {
   const last = line.points.y.at(-1);
   const range = extremes(line.points.y);
   return (
@@ -201,7 +214,7 @@ function LegendEntry({ line, format, showsRange, cursor }: { line: Line; format:
         <line x1="0" y1="4" x2="14" y2="4" stroke={`var(--series-${line.colour})`} strokeWidth="2.4" strokeDasharray={line.dashed ? "4 3" : undefined} />
       </svg>
       <span>{line.label}</span>
-      <b className="tabular">{last === undefined ? "–" : format(cursor ?? last)}</b>
+      <b className="tabular">{value === null ? "–" : format(value)}</b>
       {range !== null && showsRange && <small className="tabular">{format(range.min)} … {format(range.max)}</small>}
     </li>
   );

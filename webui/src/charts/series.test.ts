@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { axisLabels, insert, joinAttempts, overSteps, overTime, paddingOf, smooth, type Points } from "./series.ts";
+import { axisLabels, boundPieces, insert, joinAttempts, overSteps, overTime, paddingOf, shownValue, smooth, type Points } from "./series.ts";
 
 const points = (pairs: [number, number][], at = 0): Points => ({
   x: pairs.map(([x]) => x), y: pairs.map(([, y]) => y), at: pairs.map(([x]) => at + x * 10),
@@ -61,4 +61,20 @@ test("labels of an axis differ from each other, however narrow its range", () =>
   assert.deepEqual(axisLabels([0, 0.5, 1]), ["0", "0.50", "1"]);
   assert.deepEqual(axisLabels([5.246, 5.248, 5.25]), ["5.246", "5.248", "5.250"]);
   assert.deepEqual(axisLabels([null, 1, 2], (value) => `${value} s`), ["", "1 s", "2 s"]);
+});
+
+test("under the crosshair a line without a point there has no value, and not its newest one", () => {
+  const line = points([[1, 5], [2, 6]]);
+  assert.equal(shownValue(line, null), 6);
+  assert.equal(shownValue(line, { value: 5 }), 5);
+  assert.equal(shownValue(line, { value: undefined }), null);
+  assert.equal(shownValue(line, { value: null }), null);
+  assert.equal(shownValue(points([]), null), null);
+});
+
+test("a bound that was changed is drawn as it was at each step", () => {
+  const changed = points([[1, 6], [2, 6], [3, 1], [4, 1]]);
+  assert.deepEqual(boundPieces(changed, 1, 0, 9), [{ from: 0, to: 3, value: 6 }, { from: 3, to: 9, value: 1 }]);
+  assert.deepEqual(boundPieces(undefined, 4, 0, 9), [{ from: 0, to: 9, value: 4 }]);
+  assert.deepEqual(boundPieces(points([]), 4, 0, 9), [{ from: 0, to: 9, value: 4 }]);
 });

@@ -121,3 +121,25 @@ export function axisLabels(splits: (number | null)[], format?: (value: number) =
   const step = Math.min(...values.slice(1).map((value, index) => Math.abs(value - values[index]!)));
   return written((value) => value.toFixed(Math.min(9, Math.max(0, Math.ceil(-Math.log10(step))))));
 }
+
+/** What a legend shows of a line: its newest value, or under the crosshair the value there; null where it has none. */
+export function shownValue(points: Points, crosshair: { value: number | null | undefined } | null): number | null {
+  return (crosshair === null ? points.y.at(-1) : crosshair.value) ?? null;
+}
+
+/**
+ * A bound that may have changed, as flat pieces from left to right: each value holds from its x on, the last one to
+ * `end`. Without points it is `value` everywhere.
+ */
+export function boundPieces(points: Points | undefined, value: number, start: number, end: number): { from: number; to: number; value: number }[] {
+  if (points === undefined || points.x.length === 0) return [{ from: start, to: end, value }];
+  const pieces: { from: number; to: number; value: number }[] = [];
+  points.x.forEach((x, index) => {
+    const last = pieces.at(-1);
+    const at = index === 0 ? Math.min(start, x) : x;
+    if (last?.value === points.y[index]) return;
+    if (last !== undefined) last.to = at;
+    pieces.push({ from: at, to: end, value: points.y[index]! });
+  });
+  return pieces;
+}

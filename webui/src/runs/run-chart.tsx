@@ -14,8 +14,11 @@ export type RunChartProps = { plan: ChartPlan; metrics: MetricsStore; axis: Axis
 
 const CLOCK_OF_STEPS = ["reward/mean", "sft/loss", "policy/version", "time/step_seconds"];
 
+/** Max staleness as each step's batch was taken under it: a live change must not redraw the steps before it. */
+const BOUND_PLAN: Pick<ChartPlan, "lines"> = { lines: [{ metric: "staleness/bound", label: "bound", colour: 1 }] };
+
 /** A run has several engines: each is a line; the palette goes on from the planned colour. */
-function linesOf(plan: ChartPlan, metrics: MetricsStore, axis: Axis, origin: number): Line[] {
+function linesOf(plan: Pick<ChartPlan, "lines">, metrics: MetricsStore, axis: Axis, origin: number): Line[] {
   const clock = CLOCK_OF_STEPS.flatMap((name) => metrics.lines(name)).find((line) => line.axis === "step")?.points;
   const place = (line: MetricLine) => {
     if (axis === "time") return overTime(line.points, origin);
@@ -38,7 +41,10 @@ function linesOf(plan: ChartPlan, metrics: MetricsStore, axis: Axis, origin: num
 export function RunChart({ plan, metrics, axis, smoothing, origin, maxStaleness, help }: RunChartProps) {
   const version = useMetricsVersion(metrics);
   const lines = useMemo(() => linesOf(plan, metrics, axis, origin), [plan, metrics, axis, origin, version]);
-  const bound: Bound | undefined = plan.showsBound && maxStaleness !== null ? { value: maxStaleness, label: `max staleness η = ${maxStaleness}` } : undefined;
+  const bounds = useMemo(() => linesOf(BOUND_PLAN, metrics, axis, origin)[0]?.points, [metrics, axis, origin, version]);
+  const bound: Bound | undefined = plan.showsBound && maxStaleness !== null
+    ? { value: maxStaleness, label: `max staleness η = ${maxStaleness}`, ...(bounds === undefined ? {} : { points: bounds }) }
+    : undefined;
   const isEmpty = lines.every((line) => line.points.x.length === 0);
   if (isEmpty && !plan.always) return null;
   return (

@@ -15,6 +15,7 @@ import { Alerts } from "./alerts.tsx";
 import { isBooting } from "./boot.ts";
 import { ChangeButton } from "./change-button.tsx";
 import { CheckpointsTab } from "./checkpoints-tab.tsx";
+import { elapsedSeconds } from "./elapsed.ts";
 import { canStop, hasEnded } from "./ended.ts";
 import { EventsTab } from "./events-tab.tsx";
 import { meanOfAll, newest } from "./figure.ts";
@@ -87,7 +88,7 @@ function Header({ run }: { run: Run }) {
 function Reason({ run }: { run: Run }) {
   const why = run.status === "QUEUED" ? run.waiting_why : run.reason_message;
   if (why === "" && (run.reason === "" || run.status === "SUCCEEDED")) return null;
-  const tone = run.status === "FAILED" ? "bad" : run.status === "RECOVERING" ? "warn" : "neutral";
+  const tone = run.status === "FAILED" || run.conditions.includes("NEEDS_ATTENTION") ? "bad" : run.status === "RECOVERING" ? "warn" : "neutral";
   return (
     <div className={classes.reason} data-tone={tone} role={tone === "bad" ? "alert" : "status"}>
       <strong>{run.status === "QUEUED" ? `Waiting${run.queue_position === null ? "" : `, number ${run.queue_position} in the queue`}` : words(run.reason)}</strong>
@@ -126,8 +127,7 @@ function Figures({ run, metrics }: { run: Run; metrics: MetricsStore }) {
   const isRl = run.kind === "rl";
   const step = run.train_step;
   const total = run.total_train_steps;
-  const started = run.started_at === null ? null : Date.parse(run.started_at);
-  const elapsed = started === null ? null : ((run.ended_at === null ? now : Date.parse(run.ended_at)) - started) / 1000;
+  const elapsed = elapsedSeconds(run, now);
   const steps = metrics.lines("time/step_seconds")[0]?.points;
   const pace = steps !== undefined && steps.at.length > 2 ? (steps.at.at(-1)! - steps.at[Math.max(0, steps.at.length - 11)]!) / Math.min(10, steps.at.length - 1) : null;
   const left = canStop(run.status) && pace !== null ? Math.max(0, total - step) * pace : null;

@@ -12,12 +12,17 @@ import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
+import { elapsedSeconds } from "./elapsed.ts";
 import { hasEnded } from "./ended.ts";
 import classes from "./runs-page.module.css";
+
+/** Conditions in which somebody has to look; the list has a filter for them. */
+const ATTENTION = "NEEDS_ATTENTION,DEGRADED,UNRESPONSIVE";
 
 const FILTERS = [
   { value: "", label: "All" },
   { value: "QUEUED,STARTING,RUNNING,RECOVERING,PAUSING,STOPPING,FINISHING", label: "Active" },
+  { value: ATTENTION, label: "Needs attention" },
   { value: "PAUSED", label: "Paused" },
   { value: "SUCCEEDED", label: "Succeeded" },
   { value: "STOPPED", label: "Stopped" },
@@ -27,24 +32,31 @@ const FILTERS = [
 export function RunsPage() {
   const [search, setSearch] = useSearchParams();
   const status = search.get("status") ?? "";
+  const condition = search.get("condition") ?? "";
   const name = search.get("name") ?? "";
   const tag = search.get("tag") ?? "";
-  const query = useInfiniteQuery({ ...queries.runs({ status, name, ...(tag === "" ? {} : { tag }) }), refetchInterval: 60_000 });
+  const query = useInfiniteQuery({ ...queries.runs({ status, name, ...(condition === "" ? {} : { condition }), ...(tag === "" ? {} : { tag }) }), refetchInterval: 60_000 });
   const set = (key: string, value: string) => setSearch((old) => { if (value === "") old.delete(key); else old.set(key, value); return old; }, { replace: true });
+  const choose = (value: string) => setSearch((old) => {
+    old.delete("status");
+    old.delete("condition");
+    if (value !== "") old.set(value === ATTENTION ? "condition" : "status", value);
+    return old;
+  }, { replace: true });
 
   const runs = query.data?.pages.flatMap((page) => page.data) ?? [];
   return (
     <>
       <PageHeader title="Runs" aside={<Button component={Link} to="/runs/new" leftSection={<IconPlus size={14} />}>Start a run</Button>} />
       <div className={classes.tools}>
-        <SegmentedControl value={status} onChange={(value) => set("status", value)} data={FILTERS} />
+        <SegmentedControl value={condition || status} onChange={choose} data={FILTERS} />
         <TextInput type="search" placeholder="Find by name  /" aria-label="Find by name" w={220} value={name} onChange={(event) => set("name", event.currentTarget.value)} />
         {tag !== "" && <Button variant="light" rightSection={<IconX size={12} />} onClick={() => set("tag", "")} aria-label={`Show runs without the tag ${tag} too`}>#{tag}</Button>}
       </div>
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
       <Panel flush>
         {query.isPending ? <Waiting /> : query.data === undefined ? null : runs.length === 0 ? (
-          status === "" && name === "" && tag === "" ? (
+          status === "" && condition === "" && name === "" && tag === "" ? (
             <Empty title="No run yet" action={<Button component={Link} to="/runs/new">Start a run</Button>}>
               A run trains one model on one dataset version with one reward; it needs <Link to="/datasets">a dataset</Link> and <Link to="/models">a base model</Link> first.
             </Empty>
@@ -59,7 +71,7 @@ export function RunsPage() {
 function RunsTable({ runs }: { runs: Run[] }) {
   const navigate = useNavigate();
   const now = useNow(2_000);
-  const took = (run: Run) => (run.started_at === null ? DASH : clock(((run.ended_at === null ? now : Date.parse(run.ended_at)) - Date.parse(run.started_at)) / 1000));
+  const took = (run: Run) => { const seconds = elapsedSeconds(run, now); return seconds === null ? DASH : clock(seconds); };
   return (
     <Table highlightOnHover className="tabular" data-testid="runs">
       <Table.Thead>
@@ -78,10 +90,13 @@ function RunsTable({ runs }: { runs: Run[] }) {
                 <div className={classes.sub}>
                   {run.kind} · <span className="mono">{run.id}</span>
                   {run.status === "QUEUED" && run.waiting_why !== "" && <> · {run.waiting_why}</>}
-                  {run.status === "FAILED" && <> · {run.reason_message || run.reason}</>}
+                  {(run.status === "FAILED" || run.conditions.includes("NEEDS_ATTENTION")) && <> · {run.reason_message || run.reason}</>}
                 </div>
               </Table.Td>
-              <Table.Td><StatusBadge status={run.status} /></Table.Td>
+              <Table.Td>
+                <StatusBadge status={run.status} />
+                {run.conditions.map((one) => <StatusBadge key={one} status={one} />)}
+              </Table.Td>
               <Table.Td>
                 {run.total_train_steps ? (
                   <div className={classes.progress}>

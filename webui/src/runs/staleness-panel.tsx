@@ -38,14 +38,16 @@ function onePerStep(histograms: Histogram[]): Histogram[] {
   return [...steps.values()].sort((a, b) => a.x - b.x);
 }
 
+type Column = { label: string; counts: number[]; bound: number | null };
+
 /** Steps side by side; a long run's neighbouring steps share a column. */
-function columnsOf(histograms: Histogram[]): { label: string; counts: number[] }[] {
+function columnsOf(histograms: Histogram[], boundAt: (step: number) => number | null): Column[] {
   const width = Math.max(1, Math.ceil(histograms.length / COLUMNS));
-  const columns = [];
+  const columns: Column[] = [];
   for (let start = 0; start < histograms.length; start += width) {
     const part = histograms.slice(start, start + width);
     const [first, last] = [part[0]!.x, part.at(-1)!.x];
-    columns.push({ label: first === last ? `Step ${first}` : `Steps ${first} to ${last}`, counts: add(part) });
+    columns.push({ label: first === last ? `Step ${first}` : `Steps ${first} to ${last}`, counts: add(part), bound: boundAt(last) });
   }
   return columns;
 }
@@ -61,11 +63,11 @@ export function StalenessPanel({ histograms: received, bound, bounds, unit }: {
   const histograms = useMemo(() => onePerStep(received), [received]);
   const shown = span === "all" ? histograms : histograms.slice(-LAST_STEPS);
   const counts = useMemo(() => add(shown), [shown]);
-  const columns = useMemo(() => columnsOf(histograms), [histograms]);
+  const columns = useMemo(() => columnsOf(histograms, (step) => bounds.get(step) ?? bound), [histograms, bounds, bound]);
   const total = counts.reduce((sum, count) => sum + count, 0);
   const most = Math.max(1, ...counts);
   const over = shown.reduce((sum, histogram) => sum + overBound(histogram, bounds.get(histogram.x) ?? bound), 0);
-  const buckets = Math.max(counts.length, (bound ?? 0) + 2);
+  const buckets = Math.max(counts.length, ...columns.map((column) => (column.bound ?? 0) + 2), (bound ?? 0) + 2);
   return (
     <div className={classes.panel} data-testid="staleness-histogram" data-total={total}>
       <div className={classes.head}>
@@ -92,14 +94,14 @@ export function StalenessPanel({ histograms: received, bound, bounds, unit }: {
           <p className={classes.note}>
             versions between the oldest token and the step trained{bound !== null && <>; <strong data-over={over > 0}>{percent(over / total)} over η{shown.every(({ x }) => (bounds.get(x) ?? bound) === bound) ? ` = ${bound}` : " at their take"}</strong></>}
           </p>
-          <Heat columns={columns} buckets={buckets} bound={bound} />
+          <Heat columns={columns} buckets={buckets} />
         </>
       )}
     </div>
   );
 }
 
-function Heat({ columns, buckets, bound }: { columns: { label: string; counts: number[] }[]; buckets: number; bound: number | null }) {
+function Heat({ columns, buckets }: { columns: Column[]; buckets: number }) {
   const cell = 7;
   return (
     <svg className={classes.heat} viewBox={`0 0 ${columns.length * 10} ${buckets * cell}`} preserveAspectRatio="none" height={buckets * cell} role="img" aria-label="Staleness over train steps">
@@ -112,7 +114,9 @@ function Heat({ columns, buckets, bound }: { columns: { label: string; counts: n
             </rect>
           ));
       })}
-      {bound !== null && <line x1="0" x2={columns.length * 10} y1={(buckets - 1 - bound) * cell} y2={(buckets - 1 - bound) * cell} stroke="var(--bad)" strokeDasharray="6 4" strokeWidth="1" vectorEffect="non-scaling-stroke" />}
+      {columns.map(({ bound }, x) => bound !== null && (
+        <line key={`bound-${x}`} x1={x * 10} x2={x * 10 + 10} y1={(buckets - 1 - bound) * cell} y2={(buckets - 1 - bound) * cell} stroke="var(--bad)" strokeWidth="1" vectorEffect="non-scaling-stroke" />
+      ))}
     </svg>
   );
 }

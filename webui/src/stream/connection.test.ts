@@ -118,3 +118,17 @@ test("a refused session is reported", () => {
   newest().onclose?.({ code: 4401 });
   assert.equal(refused, 1);
 });
+
+test("a server that falls silent is not called live, and is again with its next sign of life", () => {
+  const { connection, newest, frame, pass } = world();
+  connection.subscribe("run:1", 10, collector());
+  newest().onopen?.();
+  pass(19_000);
+  assert.deepEqual([connection.getState().status, connection.getState().staleSince], ["live", null]);
+  pass(2_000);
+  assert.deepEqual([connection.getState().status, connection.getState().staleSince], ["live", 1_000]);
+  frame("", 0, "ping");
+  assert.equal(connection.getState().staleSince, null);
+  pass(46_000);
+  assert.equal(connection.getState().status, "reconnecting");
+});

@@ -4,7 +4,7 @@ export type Frame = { topic: string; seq: number; type: string; ts?: string; dat
 
 export type StreamState = {
   status: "idle" | "connecting" | "live" | "reconnecting";
-  /** Milliseconds (Date.now) since when what is shown may be out of date; null while live. */
+  /** Milliseconds (Date.now) since when what is shown may be out of date; null while the server is heard. */
   staleSince: number | null;
   frames: number;
 };
@@ -32,7 +32,8 @@ export type WebSocketLike = {
   onmessage: ((event: { data: unknown }) => void) | null;
 };
 
-const SILENCE_MILLISECONDS = 45_000; // the server pings more often; longer silence means a dead connection
+const DOUBT_MILLISECONDS = 20_000; // the server pings every 15 seconds; after a missed one nothing is called live
+const SILENCE_MILLISECONDS = 45_000; // longer silence means a dead connection
 const REFUSED_LOGIN = 4401;
 
 export class StreamConnection {
@@ -44,6 +45,7 @@ export class StreamConnection {
   private failures = 0;
   private cancelRetry: (() => void) | null = null;
   private cancelSilence: (() => void) | null = null;
+  private cancelDoubt: (() => void) | null = null;
   private lastHeard: number;
   private state: StreamState = { status: "idle", staleSince: null, frames: 0 };
   /** Called when the server refuses the session (close code 4401). */
@@ -104,6 +106,7 @@ export class StreamConnection {
   private disconnect(): void {
     this.cancelRetry?.();
     this.cancelSilence?.();
+    this.cancelDoubt?.();
     const socket = this.socket;
     this.socket = null;
     this.isOpen = false;
@@ -121,6 +124,7 @@ export class StreamConnection {
     this.socket = null;
     this.isOpen = false;
     this.cancelSilence?.();
+    this.cancelDoubt?.();
     if (code === REFUSED_LOGIN) this.onUnauthenticated();
     if (this.subscriptions.size === 0) return;
     this.failures += 1;
@@ -133,6 +137,11 @@ export class StreamConnection {
   private heard(): void {
     this.lastHeard = this.environment.now();
     this.cancelSilence?.();
+    this.cancelDoubt?.();
+    if (this.state.status === "live" && this.state.staleSince !== null) this.move({ staleSince: null });
+    this.cancelDoubt = this.environment.after(DOUBT_MILLISECONDS, () => {
+      if (this.state.status === "live") this.move({ staleSince: this.lastHeard });
+    });
     this.cancelSilence = this.environment.after(SILENCE_MILLISECONDS, () => {
       const socket = this.socket;
       if (socket === null) return;

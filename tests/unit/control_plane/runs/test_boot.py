@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from control_plane.runs.models import Attempt, Job
+from control_plane.runs.models import Attempt, Job, Run
 from control_plane.telemetry import services
 from oolong.contracts.lifecycle import EndReason, JobState
 from oolong.contracts.telemetry import Document, Note
@@ -107,6 +107,15 @@ def test_an_engine_that_fails_to_boot_says_so_and_a_failed_attempt_marks_its_sta
     }  # fmt: skip
     assert "no such model type" in stage(shown, "engine")["detail"]
     assert not shown["boot"]["done"]
+
+
+def test_a_train_step_is_proof_of_the_boot_where_a_node_tells_of_no_milestones(
+    alice: Any, node: Any, start: Any
+) -> None:
+    run = start(node())
+    assert states(alice.see(run["id"]))["engine"] == "active"
+    Run.objects.filter(pk=run["id"]).update(train_step=3)
+    assert alice.see(run["id"])["boot"]["done"]
 
 
 def test_a_draft_has_no_boot(alice: Any) -> None:

@@ -53,6 +53,17 @@ def found(person: Any, query: str) -> list[str]:
     return [run["name"] for run in reply.json()["data"]]
 
 
+def test_a_filter_by_conditions_finds_runs_with_any_of_them(alice: Any) -> None:
+    for name, conditions in (
+        ("run 0", ["DEGRADED", "GAP"]),
+        ("run 2", ["NEEDS_ATTENTION"]),
+        ("run 3", ["GAP"]),
+    ):
+        Run.objects.filter(name=name).update(conditions=conditions)
+    assert found(alice, "condition=needs_attention,degraded") == ["run 2", "run 0"]
+    assert found(alice, "condition=GAP&sort=name") == ["run 0", "run 3"]
+
+
 @pytest.mark.parametrize(
     ("query", "names"),
     [
@@ -95,9 +106,10 @@ def test_pages_of_any_order_meet_without_a_gap_or_a_repeat(alice: Any, sort: str
 @pytest.mark.parametrize(
     ("query", "pointer", "says"),
     [
-        ("statsu=RUNNING", "/statsu", "known: limit, cursor, status, kind"),
+        ("statsu=RUNNING", "/statsu", "known: limit, cursor, status, condition, kind"),
         ("status=EXPLODED", "/status", "known: DRAFT"),
         ("kind=rlhf", "/kind", "known: "),
+        ("condition=SAD", "/condition", "known: DEGRADED, NEEDS_ATTENTION"),
         ("metric=reward", "/metric", "reward/mean>=0.5"),
         ("metric=reward/mean%3E=--3", "/metric", "a number"),
         ("created_after=yesterday", "/created_after", "with its zone"),

@@ -29,4 +29,5 @@ ENV PATH=/app/.venv/bin:/usr/local/bin:/usr/bin:/bin \
 USER 10001:10001
 VOLUME /var/lib/oolong-agent
 # OOLONG_SERVER is the https address of the control plane: plain HTTP is refused.
-CMD ["sh", "-c", "exec python -m gpu_agents.agent run --server \"$OOLONG_SERVER\" --data-dir /var/lib/oolong-agent --enrol-token-file /run/secrets/enrol_token --node-python /opt/node/bin/python --device cpu --stop-jobs-on-exit"]
+# Process 1 restarts the agent under its running jobs; on SIGTERM it lets the jobs write their checkpoints.
+CMD ["sh", "-c", "exec python -m gpu_agents.agent.node_init --data-dir /var/lib/oolong-agent --grace 45 -- python -m gpu_agents.agent run --server \"$OOLONG_SERVER\" --data-dir /var/lib/oolong-agent --enrol-token-file /run/secrets/enrol_token --node-python /opt/node/bin/python --device cpu"]

@@ -33,4 +33,5 @@ ENV PATH=/app/.venv/bin:/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 USER 10001:10001
 VOLUME /var/lib/oolong-agent
-CMD ["sh", "-c", "exec python -m gpu_agents.agent run --server \"$OOLONG_SERVER\" --data-dir /var/lib/oolong-agent --enrol-token-file /run/secrets/enrol_token --node-python /opt/node/bin/python --device cuda --stop-jobs-on-exit"]
+# Process 1 restarts the agent under its running jobs; on SIGTERM it lets the jobs write their checkpoints.
+CMD ["sh", "-c", "exec python -m gpu_agents.agent.node_init --data-dir /var/lib/oolong-agent --grace 45 -- python -m gpu_agents.agent run --server \"$OOLONG_SERVER\" --data-dir /var/lib/oolong-agent --enrol-token-file /run/secrets/enrol_token --node-python /opt/node/bin/python --device cuda"]

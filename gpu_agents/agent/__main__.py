@@ -45,8 +45,6 @@ def main(arguments: list[str] | None = None) -> int:
             start_tracing("oolong-agent")
             status = asyncio.run(_run(settings))
             stop_tracing()
-            if settings.stop_jobs_on_exit:
-                _end_jobs(data, END_JOBS_GRACE_SECONDS)
             return status
     except (AgentIsRunning, EnrolmentError, InventoryError, TracingUnavailable, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -103,7 +101,6 @@ def _settings(options: argparse.Namespace) -> AgentSettings:
         slots=options.slots,
         slots_per_gpu=options.slots_per_gpu,
         enrol_token=token,
-        stop_jobs_on_exit=options.stop_jobs_on_exit,
         cache_limit_bytes=int(options.cache_limit_gb * 1024**3),
         hub_hosts=tuple(options.hub_host),
         model_roots=tuple(options.model_root),
@@ -173,9 +170,6 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="DIRECTORY",
         help="a directory that isolated jobs may read besides the system, Oolong and their inputs; may be given again",
-    )
-    run.add_argument(
-        "--stop-jobs-on-exit", action="store_true", help="end the jobs too on SIGTERM; otherwise they live on"
     )
 
     end = commands.add_parser("end-jobs", help="end every job that this data directory supervises")

@@ -20,7 +20,6 @@ class AgentSettings:
     slots: int = 0  # CPU slots; 0: one per core
     slots_per_gpu: int = 1  # above 1, trainer and engines of a run may share a GPU
     enrol_token: str = ""  # single use; needed until node.json exists
-    stop_jobs_on_exit: bool = False
     cache_limit_bytes: int = 50 * 1024**3
     kept_attempts: int = 20  # job directories of this many ended attempts stay for reading
     hub_hosts: tuple[str, ...] = ()  # not on the open internet, and a hub may lead there all the same

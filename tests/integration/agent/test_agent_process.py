@@ -10,6 +10,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -23,7 +24,7 @@ from gpu_agents.agent.settings import DataDirectory
 from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, ObservedJob
 from oolong.contracts.lifecycle import EndReason, JobKind, JobState
 from tests.support.scripted_control_plane import CREDENTIAL, ENROLMENT_TOKEN, Fault, ScriptedControlPlane
-from tests.support.small_jobs import start_agent
+from tests.support.small_jobs import MODULE, ROOT, start_agent
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -312,6 +313,81 @@ def test_a_lost_supervisor_loses_its_job_and_leaves_no_process(world: World) -> 
     os.kill(supervisor["pid"], signal.SIGKILL)
     assert world.ended("trainer").reason is EndReason.TRAINER_DIED
     assert processes.marked(world.job_id("trainer")) == []
+
+
+@pytest.fixture
+def container(world: World) -> Iterator[subprocess.Popen[bytes]]:
+    """What process 1 of the agent's image runs; as root in a PID namespace, where it is process 1."""
+    agent = [
+        sys.executable,
+        "-m",
+        MODULE,
+        world.server.url,
+        str(world.data.root),
+        ENROLMENT_TOKEN,
+        "node",
+        "2",
+    ]
+    init = [
+        sys.executable,
+        "-m",
+        "gpu_agents.agent.node_init",
+        "--data-dir",
+        str(world.data.root),
+        "--grace",
+        "60",
+    ]
+    unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"] if os.geteuid() == 0 else []
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
+        "HOME": str(world.data.root),
+    }
+    with world.log.open("ab") as log:
+        process = subprocess.Popen(
+            [*unshare, *init, "--", *agent], cwd=ROOT, env=environment, stdout=log, stderr=log,
+            start_new_session=True,
+        )  # fmt: skip
+    yield process
+    process.kill()
+    process.wait(60)
+
+
+def first_of(process: subprocess.Popen[bytes], word: str) -> int | None:
+    """The process of this container whose command has the word."""
+    for pid in (process.pid, *processes.descendants(process.pid)):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if word in words[:4] and "unshare" not in words[0]:
+            return pid
+    return None
+
+
+def test_jobs_of_a_container_outlive_its_agent_and_stop_with_it(
+    world: World, container: subprocess.Popen[bytes]
+) -> None:
+    world.want({"trainer": {}})
+    until(lambda: world.works("trainer"))
+    pid = world.job("trainer").pid
+    agent = first_of(container, MODULE)
+    assert agent is not None
+    os.kill(agent, signal.SIGKILL)
+    until(lambda: first_of(container, MODULE) not in (None, agent))
+    seen = len(world.xs("trainer"))
+    until(lambda: len(world.xs("trainer")) > seen)
+    assert world.job("trainer").pid == pid and world.in_state("trainer", JobState.RUNNING)
+    agent, init = first_of(container, MODULE), first_of(container, "gpu_agents.agent.node_init")
+    assert agent is not None and init is not None
+    os.kill(init, signal.SIGHUP)  # a new agent, and the same job
+    until(lambda: first_of(container, MODULE) not in (None, agent))
+    assert world.in_state("trainer", JobState.RUNNING)
+    os.kill(init, signal.SIGTERM)
+    assert container.wait(60) == 0
+    assert processes.marked(world.job_id("trainer")) == []
+    ended = json.loads((world.supervision("trainer") / "exit.json").read_text())
+    assert (ended["code"], ended["cause"]) == (0, "stopped"), "it was asked, and had the time to end"
 
 
 def test_a_taken_port_is_named(world: World) -> None:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from control_plane.environment import read_environment
+from gpu_agents.agent import node_init
 from gpu_agents.agent.__main__ import _parser
 from local_stack import environments
 from local_stack.places import places_here
@@ -211,14 +212,13 @@ def test_the_agents_command_is_one_that_it_takes(device: str) -> None:
     (command,) = [
         line for line in instructions(DOCKER / f"agent-{device}.Dockerfile") if line.startswith("CMD ")
     ]
-    words = command.partition("gpu_agents.agent ")[2].rstrip('"]').replace('\\"', "").split()
-    options: argparse.Namespace = _parser().parse_args(words)
-    assert options.device == device and options.stop_jobs_on_exit
-    assert str(options.data_dir) == "/var/lib/oolong-agent"
-
-
-def test_the_ports_agree() -> None:
-    dockerfile = (DOCKER / "control-plane.Dockerfile").read_text()
-    assert "EXPOSE 8400" in dockerfile and '"--port", "8400"' in dockerfile
-    assert "dynamic a web 8400" in (DOCKER / "Caddyfile").read_text()
-    assert "127.0.0.1:8400/readyz" in " ".join(COMPOSE["services"]["web"]["healthcheck"]["test"])
+    words = command.partition("gpu_agents.agent.node_init ")[2].rstrip('"]').replace('\\"', "").split()
+    first: argparse.Namespace = node_init._parser().parse_args(words)
+    assert first.agent[:3] == ["python", "-m", "gpu_agents.agent"]
+    options: argparse.Namespace = _parser().parse_args(first.agent[3:])
+    assert options.device == device and str(options.data_dir) == first.data_dir
+    for agent in AGENTS:
+        stop_within = float(COMPOSE["services"][agent]["stop_grace_period"].removesuffix("s"))
+        assert first.grace + node_init.AGENT_SECONDS < stop_within, (
+            "the engine kills what is not done by then"
+        )

@@ -17,7 +17,11 @@ from typing import Any
 
 import pytest
 
+from gpu_agents.agent import processes
+from gpu_agents.agent.isolation.node import CODE, ROOT
+from gpu_agents.agent.isolation.view import View, command
 from oolong.sandbox import Capabilities, Findings, Limits, Program, Sandbox, Status, examine
+from oolong.sandbox.parts import find_bubblewrap
 from tests.support.isolation import require_isolation, sandbox_or_skip
 
 PACKAGE = Path(sys.modules["oolong.sandbox"].__file__ or "").parent
@@ -34,6 +38,8 @@ SLOT_UID = 50_000 + random.randrange(9_000)
 class AsThisUser:
     """In this process: as root each sandbox gets a uid of its own."""
 
+    service: int | None = None
+
     def __init__(self) -> None:
         self.findings: Findings = examine(slots=SLOTS, first_uid=SLOT_UID)
         self.capabilities = self.findings.capabilities
@@ -49,6 +55,8 @@ class AsThisUser:
 
 class AsNormalUser:
     """In a child process without any privilege, started from a Python that every user can reach."""
+
+    service: int | None = None  # where it has a pid namespace of its own
 
     def __init__(self, folder: Path) -> None:
         parts = sandbox_or_skip(examine(slots=1, first_uid=SLOT_UID)).parts
@@ -95,6 +103,32 @@ class AsNormalUser:
         assert self._child.stdin is not None
         self._child.stdin.close()
         self._child.wait(timeout=10)
+
+
+class InAJob(AsNormalUser):
+    """In a job of an agent of root: under the uid of its attempt, in the view that a job has of the machine."""
+
+    def __init__(self, folder: Path) -> None:
+        work, temporary = folder / "work", folder / "tmp"
+        for path in (work, temporary):
+            path.mkdir(parents=True)
+            os.chown(path, NORMAL_UID, NORMAL_UID)
+        view = View(
+            bubblewrap=find_bubblewrap(), python=Path(sys.executable), uid=NORMAL_UID, directory=work,
+            read_only=(*CODE, ROOT / "tests", Path(sys.prefix), Path(sys.base_prefix)), writable=(work,),
+            temporary=temporary,
+        )  # fmt: skip
+        self._child = subprocess.Popen(
+            command(view, [sys.executable, "-c", NORMAL_USER_PROGRAM]),
+            env={
+                "PATH": "/usr/bin:/bin", "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}", "USER": "oolong-job",
+                "PLANTED_SECRET": "in the environment of the service",
+            },
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        self.capabilities = Capabilities(**self._read())
+        self.uids = {NORMAL_UID}
+        self.service = processes.descendants(self._child.pid)[-1]
 
 
 NORMAL_USER_PROGRAM = """
@@ -147,14 +181,23 @@ def described(source: str, *, payloads: tuple[Any, ...] = (None,), limits: Limit
     return {"source": source, "payloads": list(payloads), "limits": asdict(limits)}
 
 
-# As a user there is no service of root: it would switch to a uid of its own for each sandbox.
+# As a user there is no service of root, which would switch to a uid of its own for each sandbox; and a job of a user's
+# agent is that user's.
 @pytest.fixture(
-    scope="session", params=["service_of_root", "normal_user"] if os.geteuid() == 0 else ["normal_user"]
+    scope="session",
+    params=["service_of_root", "normal_user", "in_a_job"] if os.geteuid() == 0 else ["normal_user"],
 )
 def runner(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AsThisUser | AsNormalUser]:
     made: AsThisUser | AsNormalUser
+    if request.param == "in_a_job":
+        folder = Path("/var/tmp") / f"oolong-in-a-job-{os.getpid()}"
+        made = InAJob(folder)
+        yield made
+        made.close()
+        shutil.rmtree(folder)
+        return
     if request.param == "normal_user" and os.geteuid() == 0:
         folder = Path("/var/tmp") / f"oolong-attacks-{os.getpid()}"
         folder.mkdir(mode=0o755)
@@ -231,15 +274,16 @@ def baits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Baits]:
     shutil.rmtree(folder)
 
 
-def processes_of(uids: set[int]) -> list[str]:
-    """Command names of the processes that run under one of these uids and in another pid namespace."""
-    own = os.readlink("/proc/self/ns/pid")
+def processes_of(uids: set[int], *, service: int | None = None) -> list[str]:
+    """Command names of the processes that run under one of these uids, and in another pid namespace than these tests
+    and the service that they ask."""
+    own = {os.readlink(f"/proc/{pid}/ns/pid") for pid in ("self", service or "self")}
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            if entry.stat().st_uid in uids and os.readlink(entry / "ns" / "pid") != own:
+            if entry.stat().st_uid in uids and os.readlink(entry / "ns" / "pid") not in own:
                 found.append(f"{entry.name} {(entry / 'comm').read_text().strip()}")
         except OSError:
             continue

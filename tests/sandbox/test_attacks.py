@@ -44,7 +44,7 @@ def test_attack(attack: Attack, runner: Runner, baits: Baits) -> None:
         assert json.loads(test["value"]) == attack.reports
     if outcome["peak_memory_bytes"] is not None:
         assert outcome["peak_memory_bytes"] <= LIMITS.memory_bytes
-    assert processes_of(runner.uids) == []
+    assert processes_of(runner.uids, service=runner.service) == []
     assert baits.hits == hits
     assert "planted secret" not in json.dumps(outcome)
     assert "in the environment of the service" not in json.dumps(outcome)

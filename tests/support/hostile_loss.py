@@ -59,6 +59,7 @@ def signalled(pid: int) -> str:
 def traced(pid: int) -> str | None:
     if libc.ptrace(PTRACE_ATTACH, pid, 0, 0) != 0:
         return None
+    os.waitpid(pid, 0)
     libc.ptrace(PTRACE_DETACH, pid, 0, 0)
     return "traced"
 

@@ -28,7 +28,7 @@ CREDENTIAL = "the-credential-of-the-node"
 SECONDS = 60.0
 
 
-def main(folder: Path) -> dict[str, object]:
+def main(folder: Path, wanted: str) -> dict[str, object]:
     data = DataDirectory(folder / "node")
     data.create()
     write_json(data.node, {"credential": CREDENTIAL})
@@ -37,10 +37,10 @@ def main(folder: Path) -> dict[str, object]:
         (folder / name).chmod(0o600)
     settings = AgentSettings(
         server="http://127.0.0.1", data_directory=data.root, node_python=sys.executable, name="node",
-        job_paths=(str(ROOT / "tests"),),
+        job_paths=(str(ROOT / "tests"),), job_isolation=wanted,
     )  # fmt: skip
     isolation = detect(settings, data)
-    if isolation.kind is JobIsolation.NONE:
+    if isolation.kind is JobIsolation.NONE and (wanted != "none" or os.geteuid() == 0):
         return {"isolation": "none", "reason": isolation.reason}
     os.environ["PLANTED"] = CREDENTIAL
     victim = start(data, isolation, "att_victim", "import time; time.sleep(600)", secrets={"TOKEN": SECRET})
@@ -88,7 +88,7 @@ def main(folder: Path) -> dict[str, object]:
         "reason": isolation.reason,
         "uids": [os.stat(data.attempt(name) / "home").st_uid for name in ("att_victim", "att_hostile")],
         "exit": json.loads((supervision / "exit.json").read_text())["code"],
-        "output": (supervision / "output.log").read_text(),
+        "output": next(supervision.glob("output.log*")).read_text(),
         "victim_lives": processes.is_alive(victim.job_pid, victim.job_start_time or 0),
         "left_behind": processes.marked(hostile.job_id),
         "temporary_left": (supervision / "tmp").exists(),
@@ -153,4 +153,4 @@ def wait(ready: object) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]))))
+    print(json.dumps(main(Path(sys.argv[1]), sys.argv[2])))

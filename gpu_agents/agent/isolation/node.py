@@ -203,6 +203,13 @@ def _probe(isolation: NodeIsolation, settings: AgentSettings) -> None:
             isolation.uids.release(uid, folder)
 
 
+def _way_out() -> str:
+    if in_container():
+        options = ("seccomp", "apparmor", "systempaths")
+        return f"docker run {' '.join(f'--security-opt {name}=unconfined' for name in options)} …"
+    return command_for_user_namespaces(read_kernel_settings(), in_container=False)
+
+
 def _judge_probe(words: Sequence[str], uid: int | None) -> None:
     ended = subprocess.run(
         words, capture_output=True, text=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL,
@@ -210,8 +217,7 @@ def _judge_probe(words: Sequence[str], uid: int | None) -> None:
     )  # fmt: skip
     if ended.returncode != 0:
         said = ended.stderr.strip().rpartition("\n")[2] or f"it ended with {ended.returncode}"
-        way_out = command_for_user_namespaces(read_kernel_settings(), in_container=in_container())
-        raise IsolationError(f"no isolated process can be started: {said}. Type: {way_out}")
+        raise IsolationError(f"no isolated process can be started: {said}. Type: {_way_out()}")
     found = json.loads(ended.stdout)
     wanted = os.geteuid() if uid is None else uid
     if found["uid"] != wanted or found["seen"] or found["pids"] > 3:

@@ -18,9 +18,10 @@ import pytest
 from gpu_agents.agent.isolation.node import CODE, ROOT
 from gpu_agents.agent.isolation.view import View, command
 from oolong.sandbox.parts import find_bubblewrap
+from tests.support.isolation import REASON, kernel_refusal
 
 NORMAL_UID = 500_000 + random.randrange(50_000)
-SECONDS = 120
+SECONDS = 60
 
 
 def as_normal_user(folder: Path) -> list[str]:
@@ -41,26 +42,57 @@ def as_normal_user(folder: Path) -> list[str]:
     return words
 
 
-@pytest.fixture(scope="module", params=["uid", "userns"])
-def report(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
-    """What the node saw after the attack."""
-    if request.param == "uid" and os.geteuid() != 0:
-        pytest.skip("needs root: each attempt gets a uid of its own")
-    # Not below /tmp: of that every job has one of its own, and may write there what it likes.
-    whole = Path(tempfile.mkdtemp(prefix="oolong-hostile-", dir="/var/tmp"))
-    folder = whole / "machine"
-    folder.mkdir()
-    wrapped = as_normal_user(folder) if request.param == "userns" and os.geteuid() == 0 else []
-    words = [*wrapped, sys.executable, "-m", "tests.support.hostile_node", str(folder)]
+def after_the_attack(folder: Path, *, as_user: bool, wanted: str = "auto") -> dict[str, Any]:
+    """What the node saw."""
+    wrapped = as_normal_user(folder) if as_user and os.geteuid() == 0 else []
+    words = [*wrapped, sys.executable, "-m", "tests.support.hostile_node", str(folder), wanted]
     ended = subprocess.run(
         words, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS,
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}", "HOME": str(folder)},
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout)
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Path]:
+    # Not below /tmp: of that every job has one of its own, and may write there what it likes.
+    folder = Path(tempfile.mkdtemp(prefix="oolong-hostile-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+# A normal user can give no uids away.
+@pytest.fixture(scope="module", params=["uid", "userns"] if os.geteuid() == 0 else ["userns"])
+def report(request: pytest.FixtureRequest, machine: Path) -> dict[str, Any]:
+    if request.param == "userns" and (refusal := kernel_refusal()):
+        pytest.skip(f"{REASON}: {refusal}")
+    folder = machine / request.param / "node"
+    folder.mkdir(parents=True)
+    found = after_the_attack(folder, as_user=request.param == "userns")
     assert found["isolation"] == request.param, found["reason"]
-    yield found
-    shutil.rmtree(whole)
+    return found
+
+
+def test_without_isolation_the_same_loss_reaches_all_of_it(machine: Path) -> None:
+    folder = machine / "none" / "node"
+    folder.mkdir(parents=True)
+    reached = " ".join(
+        json.loads(after_the_attack(folder, as_user=True, wanted="none")["output"].splitlines()[0])
+    )
+    for hit in (
+        "read",
+        "list",
+        "write",
+        "replace",
+        "create in",
+        "signal the agent",
+        "environments",
+        "processes",
+    ):
+        assert hit in reached, reached
 
 
 def test_a_hostile_loss_reaches_nothing_outside_its_attempt(report: dict[str, Any]) -> None:

@@ -240,7 +240,7 @@ class Stack:
         folder = self.folder / f"node-{name}"
         folder.mkdir()
         with self.http() as http:
-            answer = http.post("/pool/enrolment-tokens", json={})
+            answer = http.post("/pools/default/enrolment-tokens", json={})
         assert answer.status_code == 201, answer.text
         node = Node(
             self.plane.url, folder / "data", name, slots, self.node_python, answer.json()["token"],

@@ -71,6 +71,22 @@ def _access() -> str:
         "| --- | --- |",
         *(f"| `{scope}` | {role} |" for scope, role in access.LOWEST_ROLE.items()),
         "",
+        "`pool:admin` comes with no role in a project or team: an admin of the installation has it for every pool, and",
+        "whoever was appointed to a pool for that pool.",
+        "",
+        "## Pools",
+        "",
+        "What a caller gets of a pool that team *red* may use and team *blue* may not, by what the route needs.",
+        "Callers are of team red unless they are of another team; another pool is one of team blue. A route that names",
+        "a node stands for its pool.",
+        "",
+        "| caller | `pool:read` | `pool:admin` | `installation:admin` |",
+        "| --- | --- | --- | --- |",
+        *(
+            f"| {name} | {' | '.join(answer or 'yes' for answer in answers.values())} |"
+            for name, answers in access.POOL_CALLERS.items()
+        ),
+        "",
         "## Routes",
         "",
         "Under `/api/v1`, but for the first two.",

@@ -1,7 +1,7 @@
 """A policy loss from a file of the user: `def loss(tokens, settings, *, option=1.0) -> TokenLoss`.
 
-It gets what the built-in ones get (`trainers.algorithms.losses`). Only projects with `trainer_code` may name one, for
-it runs inside the trainer with the trainer's rights. The upload was parsed, never run; it is imported here first. A
+It gets what the built-in ones get (`trainers.algorithms.losses`). Only runs in pools with `trainer_code` may name one,
+because it runs inside the trainer with the trainer's rights. The upload was parsed, never run; here it is imported. A
 file that replaces functions of torch or of the trainer, at its import or in its first call, is refused.
 """
 

@@ -63,7 +63,6 @@ class ProjectSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     name = serializers.CharField()
     team = NamedSerializer()
-    trainer_code = serializers.BooleanField(help_text="runs may bring losses, which run inside the trainer")
     tested_rewards = serializers.BooleanField(
         help_text="an rl run is taken only with a green test of its reward on its dataset version"
     )
@@ -71,7 +70,6 @@ class ProjectSerializer(serializers.Serializer[Any]):
 
 class ProjectChangeSerializer(StrictSerializer):
     name = name_field(NAME_PATTERN, NAME_WORDS, max_length=120, required=False)
-    trainer_code = serializers.BooleanField(required=False)
     tested_rewards = serializers.BooleanField(required=False)
 
 
@@ -94,7 +92,6 @@ def project_as_json(project: Project) -> dict[str, Any]:
         "id": project.pk,
         "name": project.name,
         "team": {"id": project.team_id, "name": project.team.name},
-        "trainer_code": project.trainer_code,
         "tested_rewards": project.tested_rewards,
     }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -39,9 +39,39 @@ def record(
     `target` is kind, id and, where it has one, name. `data` says what changed, by preference as `before` and
     `after`; secrets have no place in it. `project` is the caller's own unless it is said.
     """
+    entry = _entry(action, target=target, message=message, project=project, at=at, data=data)
+    entry.save()
+    return entry
+
+
+def record_in(
+    projects: Iterable[str],
+    action: str,
+    *,
+    target: tuple[str, str] | tuple[str, str, str],
+    at: datetime | None = None,
+    data: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the same down in the log of each of these projects, and in that of the caller's own project (of the
+    installation, where the caller is in none)."""
+    named = sorted({origin().project_id, *projects})
+    AuditEntry.objects.bulk_create(
+        _entry(action, target=target, message="", project=project, at=at, data=data) for project in named
+    )
+
+
+def _entry(
+    action: str,
+    *,
+    target: tuple[str, str] | tuple[str, str, str],
+    message: str,
+    project: str | None,
+    at: datetime | None,
+    data: Mapping[str, Any] | None,
+) -> AuditEntry:
     who = origin()
     kind, identity, name = target if len(target) == 3 else (*target, "")
-    return AuditEntry.objects.create(
+    return AuditEntry(
         at=at or clock.now(), action=action, actor_kind=who.actor_kind, actor_id=who.actor_id,
         actor_name=who.actor_name[:120], token_id=who.token_id, address=who.address[:64],
         request_id=who.request_id, project=who.project_id if project is None else project, target_kind=kind,

@@ -17,7 +17,7 @@ class User(AbstractBaseUser):
     email = models.EmailField(blank=True)
     is_active = models.BooleanField(default=True)  # type: ignore[misc]  # a plain True in the base class
     date_joined = models.DateTimeField(auto_now_add=True)
-    is_staff = models.BooleanField(default=False)  # administers the installation: makes teams
+    is_staff = models.BooleanField(default=False)  # administers the installation: makes teams and pools
     # A service account: owned by this project, without a password; its user name ends in the project's id.
     service_of = models.ForeignKey(
         "Project", on_delete=models.CASCADE, null=True, blank=True, related_name="service_accounts"
@@ -38,7 +38,6 @@ class Project(models.Model):
     id = models.CharField(primary_key=True, max_length=40, default=ids.project_id, editable=False)
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="projects")
     name = models.CharField(max_length=120)
-    trainer_code = models.BooleanField(default=False)  # runs may bring losses, which run inside the trainer
     tested_rewards = models.BooleanField(default=False)  # rl runs need a green test of their reward
 
     class Meta:

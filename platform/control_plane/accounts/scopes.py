@@ -27,7 +27,7 @@ _VIEWER |= {"tokens:write", "members:write"}  # one's own tokens; leaving
 _EDITOR = _VIEWER | {
     "runs:write", "sessions:write", "datasets:write", "models:write", "functions:write", "checkpoints:write",
 }  # fmt: skip
-_OPERATOR = _EDITOR | {"runs:admin", "checkpoints:admin", "pool:admin"}
+_OPERATOR = _EDITOR | {"runs:admin", "checkpoints:admin"}
 _ADMIN = _OPERATOR | {
     "tokens:admin",
     "members:admin",
@@ -44,7 +44,8 @@ ROLE_SCOPES: dict[str, frozenset[str]] = {
     Role.ADMIN: frozenset(_ADMIN),
 }
 TEAM_ADMIN_SCOPES = frozenset({"team:admin"})  # the team itself, not one of its projects
-INSTALLATION_SCOPES = frozenset({"installation:admin"})
+POOL_ADMIN_SCOPES = frozenset({"pool:admin"})  # of the pools that the user was appointed to
+INSTALLATION_SCOPES = frozenset({"installation:admin", "pool:admin"})  # and of every pool
 RANK = {role: rank for rank, role in enumerate(ROLE_SCOPES)}
 
 

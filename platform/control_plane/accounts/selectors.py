@@ -23,6 +23,7 @@ from control_plane.accounts.models import (
 )
 from control_plane.accounts.scopes import (
     INSTALLATION_SCOPES,
+    POOL_ADMIN_SCOPES,
     RANK,
     ROLE_SCOPES,
     TEAM_ADMIN_SCOPES,
@@ -44,28 +45,42 @@ class Member:
         return max((role for role in (self.project_role, self.team_role) if role), key=RANK.__getitem__)
 
 
-def _standing(user: User, project: Project) -> tuple[str | None, bool]:
-    """The role in the project, and whether the user is an admin of the team."""
-    here = Membership.objects.filter(user=user, project=project).values_list("role", Value(False))
-    team = TeamMembership.objects.filter(user=user, team=project.team_id).values_list("role", Value(True))
-    roles = list(here.union(team, all=True))
-    highest = max((role for role, _ in roles), key=RANK.__getitem__, default=None)
-    return highest, (Role.ADMIN, True) in roles
+@dataclass(frozen=True)
+class _Standing:
+    role: str | None  # in the project
+    team_admin: bool
+    pool_admin: bool  # of at least one pool
+
+
+def _standing(user: User, project: Project) -> _Standing:
+    """What the user holds, in one query."""
+    here = Membership.objects.filter(user=user, project=project).values_list("role", Value("project"))
+    team = TeamMembership.objects.filter(user=user, team=project.team_id).values_list("role", Value("team"))
+    pools = user.pools_administered.values_list(Value("admin"), Value("pool"))
+    found = set(here.union(team, pools, all=True))
+    roles = [role for role, of in found if of != "pool"]
+    return _Standing(
+        role=max(roles, key=RANK.__getitem__, default=None),
+        team_admin=(Role.ADMIN, "team") in found,
+        pool_admin=any(of == "pool" for _, of in found),
+    )
 
 
 def caller_in(user: User, project: Project, token: ApiToken | None = None) -> Caller | None:
     """Who this user is in a project, at this moment; None when it is not one of theirs."""
-    role, team_admin = _standing(user, project)
-    if role is None or not user.is_active:
+    standing = _standing(user, project)
+    if standing.role is None or not user.is_active:
         return None
-    scopes = ROLE_SCOPES[role]
-    if team_admin:
+    scopes = ROLE_SCOPES[standing.role]
+    if standing.team_admin:
         scopes |= TEAM_ADMIN_SCOPES
+    if standing.pool_admin:
+        scopes |= POOL_ADMIN_SCOPES
     if user.is_staff:
         scopes |= INSTALLATION_SCOPES
     if token is not None:
         scopes &= expand(token.scopes)
-    return Caller(user, project, role, scopes, token)
+    return Caller(user, project, standing.role, scopes, token)
 
 
 def caller_again(user_id: str, project: Project, *, token_id: str = "") -> Caller | None:

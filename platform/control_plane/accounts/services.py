@@ -138,21 +138,18 @@ def change_project(
     caller: Caller,
     *,
     name: str | None = None,
-    trainer_code: bool | None = None,
     tested_rewards: bool | None = None,
     now: datetime,
 ) -> Project:
-    """Rename the project, let its runs bring losses of their own, or ask for a green test of a run's reward. A change
-    leaves an event, a repeat none."""
+    """Rename the project, or require a passing test of a run's reward. A change leaves an event, a repeat none."""
     with transaction.atomic():
         project = Project.objects.select_for_update().get(pk=caller.project.pk)
-        for switch, wanted in (("trainer_code", trainer_code), ("tested_rewards", tested_rewards)):
-            if wanted is None or getattr(project, switch) == wanted:
-                continue
-            setattr(project, switch, wanted)
+        if tested_rewards is not None and project.tested_rewards != tested_rewards:
+            project.tested_rewards = tested_rewards
+            turned = "on" if tested_rewards else "off"
             note_project(
-                caller, switch, f"{caller.user.username} turned {switch} {'on' if wanted else 'off'}",
-                now=now, data={"from": not wanted, "to": wanted},
+                caller, "tested_rewards", f"{caller.user.username} turned tested_rewards {turned}",
+                now=now, data={"from": not tested_rewards, "to": tested_rewards},
             )  # fmt: skip
         if name is not None and project.name != name:
             note_project(

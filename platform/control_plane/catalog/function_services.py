@@ -9,7 +9,7 @@ from control_plane.accounts.caller import Caller
 from control_plane.catalog import store
 from control_plane.catalog.function_source import read_source
 from control_plane.catalog.models import Function, FunctionVersion
-from control_plane.common.errors import FieldError, Problem, conflict, unprocessable
+from control_plane.common.errors import conflict, unprocessable
 from oolong.contracts.user_source import SourceKind
 
 
@@ -18,11 +18,9 @@ def upload_function(
 ) -> tuple[FunctionVersion, bool]:
     """The next version of a function, which is made if need be, or the version that has this source already.
 
-    422 with the line of every fault; 409 when the name belongs to another kind; 403 for a loss where the
-    project's trainer_code is off.
+    422 with the line of every fault; 409 when the name belongs to another kind. A loss runs only in pools that allow
+    trainer_code, which is checked when a run names it.
     """
-    if kind == SourceKind.LOSS and not caller.project.trainer_code:
-        raise trainer_code_off(caller)
     facts = read_source(kind, source)
     if facts.errors:
         raise unprocessable("source_invalid", facts.errors[0].message, facts.errors)
@@ -47,13 +45,3 @@ def upload_function(
             any_option=facts.any_option, created_by=caller.user,
         )  # fmt: skip
     return version, True
-
-
-def trainer_code_off(caller: Caller) -> Problem:
-    message = (
-        f"a loss runs inside the trainer, with its rights; an admin of project {caller.project.name!r} can "
-        "allow that: oolong project set --trainer-code on"
-    )
-    return Problem(
-        403, "trainer_code_off", message, errors=[FieldError("/kind", "trainer_code_off", message)]
-    )

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from control_plane.accounts.caller import Caller
+from control_plane.accounts.models import Team
 from control_plane.accounts.secret_services import missing, reveal_for_host
 from control_plane.catalog import completion, model_services, parts, services, store
 from control_plane.catalog.models import ImportState, ModelImport
@@ -67,24 +68,28 @@ def cancel_import(asked: ModelImport, *, now: datetime) -> ModelImport:
     return asked
 
 
-def imports_for(node_id: str, *, takes_work: bool) -> list[str]:
-    """What a node is told at its heartbeat: its own imports, else the oldest that waits for a node to take it."""
-    own = list(
-        ModelImport.objects.filter(node_id=node_id, state=ImportState.RUNNING)
-        .order_by("pk").values_list("pk", flat=True)
-    )  # fmt: skip
+def imports_for(node_id: str, teams: QuerySet[Team], *, takes_work: bool) -> list[str]:
+    """What a node is told at its heartbeat: its own imports, else the oldest that waits for a node to take it. `teams`:
+    those that may use the node; it gets nothing of others."""
+    allowed = ModelImport.objects.filter(project__team__in=teams).order_by("pk")
+    own = list(allowed.filter(node_id=node_id, state=ImportState.RUNNING).values_list("pk", flat=True))
     if own or not takes_work:
         return own
-    return list(
-        ModelImport.objects.filter(state=ImportState.QUEUED).order_by("pk").values_list("pk", flat=True)[:1]
-    )
+    return list(allowed.filter(state=ImportState.QUEUED).values_list("pk", flat=True)[:1])
 
 
-def begin(node_id: str, import_id: str, *, takes_work: bool, now: datetime) -> ImportOrder:
-    """The import is now this node's. 404 when another has it, 409 when it has ended or the node takes nothing new."""
+def begin(
+    node_id: str, import_id: str, teams: QuerySet[Team], *, takes_work: bool, now: datetime
+) -> ImportOrder:
+    """The import is now this node's. 404 when another has it or the team may not use the node, 409 when it has ended or
+    the node takes nothing new."""
     waiting = Q(state=ImportState.QUEUED) | Q(state=ImportState.RUNNING, node_id=node_id)
     with transaction.atomic():
-        asked = ModelImport.objects.select_for_update().filter(waiting, pk=import_id).first()
+        asked = (
+            ModelImport.objects.select_for_update(of=("self",))
+            .filter(waiting, pk=import_id, project__team__in=teams)
+            .first()
+        )
         if asked is None:
             held_by(node_id, import_id)  # says why
             raise conflict("fenced", f"import {import_id} has changed at this very moment")

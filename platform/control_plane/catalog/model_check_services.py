@@ -11,8 +11,9 @@ from pathlib import Path
 
 import msgspec
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
+from control_plane.accounts.models import Team
 from control_plane.catalog import processes, store
 from control_plane.catalog.fair_shares import next_of
 from control_plane.catalog.model_services import settle
@@ -153,9 +154,10 @@ def _give_away(*, now: datetime) -> None:
         _fail(check, "no_node", f"no node that offers {check.path} took the check in {hours:.0f} h", now=now)
 
 
-def checks_for(node_id: str, roots: list[str], *, takes_work: bool) -> list[str]:
-    """What a node is told at its heartbeat: its own checks, else the oldest that waits and lies below its roots."""
-    paths = ModelCheck.objects.filter(OF_PATHS).order_by("pk")
+def checks_for(node_id: str, teams: QuerySet[Team], roots: list[str], *, takes_work: bool) -> list[str]:
+    """What a node is told at its heartbeat: its own checks, else the oldest that waits and lies below its roots.
+    `teams`: those that may use the node; it gets nothing of others."""
+    paths = ModelCheck.objects.filter(OF_PATHS, model__project__team__in=teams).order_by("pk")
     own = list(paths.filter(node_id=node_id, state=CheckState.RUNNING).values_list("pk", flat=True))
     if own or not takes_work or not roots:
         return own
@@ -165,10 +167,17 @@ def checks_for(node_id: str, roots: list[str], *, takes_work: bool) -> list[str]
     return list(paths.filter(below, state=CheckState.QUEUED).values_list("pk", flat=True)[:1])
 
 
-def begin(node_id: str, check_id: str, roots: list[str], *, takes_work: bool, now: datetime) -> CheckOrder:
-    """The check is now this node's. 404 when another has it or the node does not offer it, 409 when it has ended."""
+def begin(
+    node_id: str, check_id: str, teams: QuerySet[Team], roots: list[str], *, takes_work: bool, now: datetime
+) -> CheckOrder:
+    """The check is now this node's. 404 when another has it, the node does not offer it or the team may not use the
+    node, 409 when it has ended."""
     with transaction.atomic():
-        check = ModelCheck.objects.select_for_update().filter(OF_PATHS, pk=check_id).first()
+        check = (
+            ModelCheck.objects.select_for_update(of=("self",))
+            .filter(OF_PATHS, pk=check_id, model__project__team__in=teams)
+            .first()
+        )
         if check is None or root_of(check.path, roots) is None:
             raise not_found("model check", check_id)
         if check.state == CheckState.QUEUED:

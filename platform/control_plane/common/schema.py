@@ -23,7 +23,7 @@ CHECKPOINT_KINDS = ["training", "weights"]
 MODEL_KINDS = ["base_model", "checkpoint"]
 INVITATION_STATUSES = ["open", "accepted", "revoked", "expired"]
 SOURCE_KINDS = [str(kind) for kind in SourceKind]
-NODE_STATUSES = ["READY", "UNRESPONSIVE", "CORDONED", "DRAINING", "LOST"]
+NODE_STATUSES = ["READY", "UNRESPONSIVE", "CORDONED", "DRAINING", "DRAINED", "LOST"]
 
 
 class FieldErrorSerializer(serializers.Serializer[Any]):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from django.db import models
 
-from control_plane.accounts.models import Team
+from control_plane.accounts.models import Team, User
 from control_plane.common import ids
 from oolong.contracts.agent import JobIsolation
 
 DEFAULT_POOL = "default"
+DRAINED = "DRAINED"  # status of a node that is DRAINING and that nothing holds any more
 
 
 class Liveness(models.TextChoices):
@@ -32,7 +33,35 @@ def intent_choices() -> list[tuple[str, str]]:
 
 
 class Pool(models.Model):
+    """Nodes that certain teams may use. A node sees the data and secrets of the jobs placed on it, so the people who
+    enroll nodes into a pool must be trusted by every team that may use it."""
+
     name = models.CharField(primary_key=True, max_length=60)
+    all_teams = models.BooleanField(default=False, db_default=False)  # else only the teams bound to it
+    # Runs may bring losses of their own, which run inside the trainer.
+    trainer_code = models.BooleanField(default=False, db_default=False)
+    teams = models.ManyToManyField(Team, through="PoolTeam", related_name="pools")
+
+
+class PoolTeam(models.Model):
+    """The team may use the pool."""
+
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE)
+    team = models.ForeignKey(Team, on_delete=models.CASCADE)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["pool", "team"], name="team_bound_once")]
+
+
+class PoolAdmin(models.Model):
+    """The user manages the pool: enrolls, cordons, drains and removes its nodes, and sets quotas."""
+
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="admins")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="pools_administered")
+    appointed_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["pool", "user"], name="pool_admin_once")]
 
 
 class Node(models.Model):
@@ -75,10 +104,17 @@ class Node(models.Model):
 
     @property
     def status(self) -> str:
-        """One word for people: silence outranks intent."""
+        """One word for people: silence outranks intent, and a drain is done once nothing holds a slot."""
         if self.liveness != Liveness.READY:
             return self.liveness
+        if self.intent == Intent.DRAINING and not self.is_held:
+            return DRAINED
         return Liveness.READY if self.intent == Intent.ACTIVE else self.intent
+
+    @property
+    def is_held(self) -> bool:
+        """Whether any of its slots is leased."""
+        return Lease.objects.filter(slot__node=self, released_at=None).exists()
 
 
 ISOLATED = frozenset({JobIsolation.UID.value, JobIsolation.USERNS.value})

@@ -1,4 +1,4 @@
-"""Who gets slots now: a pure function from a snapshot of the pool to placements, and a why for each run that waits.
+"""Who gets slots now: a pure function from a snapshot of one pool to placements, and a why for each run that waits.
 
 Order: higher priority first, then who submitted first. A request is placed whole on one node (gang, all or
 nothing) or waits. The first request that waits only for slots to come free reserves the node where it will fit
@@ -7,7 +7,7 @@ soonest, and nobody behind it is placed there: small requests may pass a big one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -16,11 +16,18 @@ from oolong.contracts.model_paths import root_of
 
 
 @dataclass(frozen=True)
+class SlotView:
+    name: str
+    device: str = "cpu"  # cpu | cuda
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class NodeView:
     id: str
     name: str
-    free: tuple[str, ...]  # slots that can be leased now
-    total: int  # slots that are healthy, free or held
+    free: tuple[SlotView, ...]  # healthy slots that can be leased now
+    held: tuple[SlotView, ...]  # healthy slots that somebody holds
     accepts: bool  # READY, not cordoned, not draining
     refusal: str = ""  # why it does not accept: "cordoned"
     protocol: int = PROTOCOL  # that its agent speaks
@@ -40,6 +47,8 @@ class Request:
     protocol: int = 1  # that an agent must speak for it
     model_path: str = ""  # a directory below one that its node must offer
     isolated: bool = False  # it runs code of a user inside its trainer, so its node must isolate jobs
+    device: str = ""  # that its slots must have; "": any
+    slot_memory_bytes: int = 0  # that each of its slots must have at least
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,8 @@ class Snapshot:
     queue: Sequence[Request]
     used: Mapping[str, int]  # team → slots held
     limits: Mapping[str, int | None]  # team → hard limit; None or absent is unlimited
+    pool: str = "default"  # its name, for the reasons
+    teams: frozenset[str] | None = None  # that may use the pool; None: all
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,7 @@ class Plan:
     placements: tuple[Placement, ...]
     waiting: Mapping[str, str]  # request → why, one line
     positions: Mapping[str, int]  # request → 1-based place in the queue of those that go on waiting
-    idle: Mapping[str, tuple[str, ...]] = field(
+    idle: Mapping[str, tuple[SlotView, ...]] = field(
         default_factory=dict
     )  # node → slots left that are kept for nobody
     used: Mapping[str, int] = field(default_factory=dict)  # team → slots held, with these placements
@@ -72,7 +83,7 @@ class Plan:
 @dataclass
 class _Pool:
     nodes: Mapping[str, NodeView]
-    free: dict[str, list[str]]
+    free: dict[str, list[SlotView]]
     used: dict[str, int]
     reserved: dict[str, str] = field(default_factory=dict)  # node → name of the request that it is kept for
 
@@ -100,7 +111,26 @@ def plan(snapshot: Snapshot) -> Plan:
     return Plan(tuple(placements), waiting, positions, idle, pool.used)
 
 
+def suits(slot: SlotView, request: Request) -> bool:
+    """Whether the slot has the device and the memory that the request needs."""
+    return request.device in ("", slot.device) and slot.memory_bytes >= request.slot_memory_bytes
+
+
+def suiting(slots: Iterable[SlotView], request: Request) -> list[SlotView]:
+    return [slot for slot in slots if suits(slot, request)]
+
+
+def capacity(node: NodeView, request: Request) -> int:
+    """How many slots the node would have for the request if nobody held any."""
+    return len(suiting((*node.free, *node.held), request))
+
+
 def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str:
+    if snapshot.teams is not None and request.team not in snapshot.teams:
+        return (
+            f"the team may not use pool {snapshot.pool}; an admin of the installation can allow it again, or cancel "
+            "the run and clone it with another placement.pool"
+        )
     if request.not_before is not None and request.not_before > snapshot.now:
         seconds = int((request.not_before - snapshot.now).total_seconds()) + 1
         return f"tries again in {seconds} s, after its last attempt ended early"
@@ -116,23 +146,25 @@ def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str
         return "runs a loss of its own in the trainer, and no node isolates jobs; see what the nodes report"
     if not offering:
         return f"no node offers the model's directory {request.model_path}"
+    if not any(capacity(node, request) for node in offering):
+        return _no_such_slot(request, offering, snapshot)
     fitting = [
         node
         for node in offering
         if node.id in pool.free
         and node.id not in pool.reserved
         and node.protocol >= request.protocol
-        and len(pool.free[node.id]) >= request.slots
+        and len(suiting(pool.free[node.id], request)) >= request.slots
     ]
     if fitting:
         # Best fit keeps the big holes whole.
         node = min(
             fitting, key=lambda candidate: (len(pool.free[candidate.id]), candidate.name, candidate.id)
         )
-        slots = tuple(pool.free[node.id][: request.slots])
-        del pool.free[node.id][: request.slots]
+        taken = suiting(pool.free[node.id], request)[: request.slots]
+        pool.free[node.id] = [slot for slot in pool.free[node.id] if slot not in taken]
         pool.used[request.team] = used + request.slots
-        return Placement(request.id, node.id, slots)
+        return Placement(request.id, node.id, tuple(slot.name for slot in taken))
     return _wait(request, pool, offering)
 
 
@@ -145,10 +177,29 @@ def offers(node: NodeView, request: Request) -> bool:
     return root_of(request.model_path, node.model_roots) is not None
 
 
+def _no_such_slot(request: Request, nodes: Sequence[NodeView], snapshot: Snapshot) -> str:
+    """No slot of these nodes has the device and the memory that the request needs."""
+    slots = [slot for node in nodes for slot in (*node.free, *node.held)]
+    where = f"pool {snapshot.pool}"
+    if not slots:
+        return f"no node of {where} has a healthy slot"
+    if len(nodes) < len(snapshot.nodes):
+        needs = [f"offer {request.model_path}"] if request.model_path else []
+        where += f", of nodes that {' and '.join([*needs, *(['isolate jobs'] if request.isolated else [])])},"
+    wanted = f"{request.device} slots" if request.device else "slots"
+    same = [slot.memory_bytes for slot in slots if request.device in ("", slot.device)]
+    if not same:
+        return (
+            f"needs {wanted}; {where} has {' and '.join(sorted({slot.device for slot in slots}))} slots only"
+        )
+    needed, largest = request.slot_memory_bytes / 2**30, max(same) / 2**30
+    return f"needs {wanted} of at least {needed:.4g} GiB; the largest of {where} has {largest:.4g} GiB"
+
+
 def _wait(request: Request, pool: _Pool, offering: Sequence[NodeView]) -> str:
-    big_enough = [node for node in offering if node.total >= request.slots]
+    big_enough = [node for node in offering if capacity(node, request) >= request.slots]
     if not big_enough:
-        largest = max(node.total for node in offering)
+        largest = max(capacity(node, request) for node in offering)
         if request.model_path:
             return (
                 f"needs {_slots(request.slots)} on one node that offers {request.model_path}; the largest such node "
@@ -166,9 +217,10 @@ def _wait(request: Request, pool: _Pool, offering: Sequence[NodeView]) -> str:
     if not unreserved:
         ahead = pool.reserved[open_nodes[0].id]
         return f"waits behind {ahead!r}, for which the slots of {open_nodes[0].name} are kept"
-    best = max(unreserved, key=lambda node: (len(pool.free[node.id]), node.total, node.id))
+    free_of = {node.id: len(suiting(pool.free[node.id], request)) for node in unreserved}
+    best = max(unreserved, key=lambda node: (free_of[node.id], capacity(node, request), node.id))
     pool.reserved[best.id] = request.name
-    free = f"{len(pool.free[best.id])} of {best.total} are free on {best.name}"
+    free = f"{free_of[best.id]} of {capacity(best, request)} are free on {best.name}"
     return f"needs {_slots(request.slots)} on one node; {free}"
 
 

@@ -6,11 +6,13 @@ from typing import Any
 
 from django.db.models import Count, Prefetch
 
+from control_plane.accounts.caller import Caller
 from control_plane.accounts.models import Project, Team
 from control_plane.accounts.secrets import NODE_PREFIX, digest
 from control_plane.common.clock import rfc3339
-from control_plane.fleet.models import DEFAULT_POOL, Lease, Liveness, Node, Quota, Slot
-from control_plane.fleet.scheduler import NodeView
+from control_plane.fleet.access import managed_pools, pools_of, teams_of, visible_pools, why_not_managed
+from control_plane.fleet.models import Lease, Liveness, Node, Pool, PoolAdmin, Quota, Slot
+from control_plane.fleet.scheduler import NodeView, SlotView
 
 
 def node_of_credential(text: str) -> Node | None:
@@ -19,17 +21,20 @@ def node_of_credential(text: str) -> Node | None:
     return Node.objects.filter(credential_sha256=digest(text)).first()
 
 
-def node_views(pool: str = DEFAULT_POOL) -> list[NodeView]:
-    """The pool as the scheduler sees it. A slot is free when it is healthy and nobody has an open lease on it."""
+def node_views(pool: str) -> list[NodeView]:
+    """A pool as the scheduler sees it. A slot is free when it is healthy and nobody has an open lease on it."""
     views = []
     for node in _nodes_with_slots().filter(pool=pool):
-        slots = [slot for slot in node.slots.all() if slot.healthy]
-        free = tuple(sorted((slot.name for slot in slots if not slot.open_leases), key=_natural))  # type: ignore[attr-defined]
+        slots = sorted(
+            (slot for slot in node.slots.all() if slot.healthy), key=lambda slot: _natural(slot.name)
+        )
         accepts = node.takes_work
         views.append(
             NodeView(
-                node.pk, node.name, free, len(slots), accepts, "" if accepts else node.status.lower(),
-                protocol=node.protocol,
+                node.pk, node.name,
+                free=tuple(_slot_view(slot) for slot in slots if not slot.open_leases),
+                held=tuple(_slot_view(slot) for slot in slots if slot.open_leases),
+                accepts=accepts, refusal="" if accepts else node.status.lower(), protocol=node.protocol,
                 model_roots=None if node.model_roots is None else tuple(node.model_roots),
                 isolates_jobs=node.isolates_jobs,
             )
@@ -37,13 +42,18 @@ def node_views(pool: str = DEFAULT_POOL) -> list[NodeView]:
     return views
 
 
+def _slot_view(slot: Slot) -> SlotView:
+    return SlotView(slot.name, slot.device, slot.memory_bytes)
+
+
 def model_roots(project: Project) -> set[str]:
-    """Directories of models that nodes offer to a project: those of every node that may be heard of again."""
-    nodes = Node.objects.exclude(liveness=Liveness.LOST)
+    """Directories of models that nodes offer to a project: those of every node of its team's pools that may be heard
+    of again."""
+    nodes = Node.objects.filter(pool__in=pools_of(project.team_id)).exclude(liveness=Liveness.LOST)
     return {root for roots in nodes.values_list("model_roots", flat=True) for root in roots or ()}
 
 
-def used_slots(pool: str = DEFAULT_POOL) -> dict[str, int]:
+def used_slots(pool: str) -> dict[str, int]:
     rows = (
         Lease.objects.filter(released_at=None, slot__node__pool=pool)
         .values("team")
@@ -52,8 +62,12 @@ def used_slots(pool: str = DEFAULT_POOL) -> dict[str, int]:
     return {row["team"]: row["held"] for row in rows}
 
 
-def limits(pool: str = DEFAULT_POOL) -> dict[str, int | None]:
+def limits(pool: str) -> dict[str, int | None]:
     return dict(Quota.objects.filter(pool=pool).values_list("team", "limit_slots"))
+
+
+def teams_that_may_use(pool: str) -> frozenset[str]:
+    return frozenset(teams_of(pool).values_list("pk", flat=True))
 
 
 def leased_jobs(node: Node) -> list[str]:
@@ -63,21 +77,54 @@ def leased_jobs(node: Node) -> list[str]:
     )
 
 
-def quota_as_json(team: Team) -> dict[str, Any]:
+def quotas_as_json(pool: Pool, teams: list[Team]) -> list[dict[str, Any]]:
+    """What each of these teams holds of the pool, and may hold at most."""
+    limit, used = limits(pool.pk), used_slots(pool.pk)
+    return [
+        {
+            "team": {"id": team.pk, "name": team.name},
+            "limit_slots": limit.get(team.pk),
+            "used_slots": used.get(team.pk, 0),
+        }
+        for team in teams
+    ]
+
+
+def teams_of_pool(pool: Pool) -> list[dict[str, Any]]:
+    """Of a pool that is open to all teams, every team of the installation."""
+    return quotas_as_json(pool, list(teams_of(pool.pk).order_by("name", "id")))
+
+
+def admins_of_pool(pool: Pool) -> list[PoolAdmin]:
+    return list(PoolAdmin.objects.filter(pool=pool).select_related("user").order_by("user__username"))
+
+
+def pools_as_json(caller: Caller) -> list[dict[str, Any]]:
+    managed = set(managed_pools(caller).values_list("pk", flat=True))
+    return [pool_settings_as_json(pool, may_manage=pool.pk in managed) for pool in visible_pools(caller)]
+
+
+def pool_settings_as_json(pool: Pool, *, may_manage: bool) -> dict[str, Any]:
     return {
-        "team": {"id": team.pk, "name": team.name},
-        "limit_slots": limits().get(team.pk),
-        "used_slots": used_slots().get(team.pk, 0),
+        "name": pool.name,
+        "all_teams": pool.all_teams,
+        "trainer_code": pool.trainer_code,
+        "may_manage": may_manage,
     }
 
 
-def pool_as_json(team: Team) -> dict[str, Any]:
+def pool_as_json(caller: Caller, pool: Pool) -> dict[str, Any]:
     """Slots and nodes, with holders; names of other teams' runs are not shown to this one."""
-    nodes = list(_nodes_with_slots().order_by("name", "id"))
+    team = caller.project.team
+    nodes = list(_nodes_with_slots().filter(pool=pool).order_by("name", "id"))
+    blocked_reason = why_not_managed(caller, pool)
     return {
+        **pool_settings_as_json(pool, may_manage=not blocked_reason),
+        "blocked_reason": blocked_reason,
+        "pools": list(visible_pools(caller).values_list("name", flat=True)),
         "nodes": [node_as_json(node) for node in nodes],
         "slots": [slot_as_json(node, slot, team) for node in nodes for slot in node.slots.all()],
-        "quota": quota_as_json(team),
+        "quota": quotas_as_json(pool, [team])[0],
     }
 
 
@@ -90,6 +137,7 @@ def node_as_json(node: Node) -> dict[str, Any]:
     return {
         "id": node.pk,
         "name": node.name,
+        "pool": node.pool_id,
         "status": node.status,
         "hostname": node.hostname,
         "agent_version": node.agent_version,

@@ -1,4 +1,4 @@
-"""Every write to the pool: enrolment, heartbeats, leases, cordon and drain, quotas, the sweep."""
+"""Every write to nodes and their slots: enrolment, heartbeats, leases, cordon and drain, the sweep."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
 
-from control_plane.accounts import audit
 from control_plane.accounts.models import Team
 from control_plane.accounts.secrets import ENROLMENT_PREFIX, NODE_PREFIX, digest, new_secret
 from control_plane.common import live
-from control_plane.common.errors import Problem, or_not_found
+from control_plane.common.errors import Problem
+from control_plane.fleet import pools
 from control_plane.fleet.liveness import Clocks, judge, suspension
 from control_plane.fleet.models import (
-    DEFAULT_POOL,
     EnrolmentToken,
     Intent,
     Lease,
     Liveness,
     Node,
     Pool,
-    Quota,
     Slot,
     Watch,
 )
@@ -48,14 +46,13 @@ def clocks() -> Clocks:
 # --- joining ----------------------------------------------------------------------------------------------
 
 
-def create_enrolment_token(*, now: datetime, pool: str = DEFAULT_POOL) -> tuple[str, datetime]:
-    """A single-use token for one node, good for 15 minutes."""
-    pool_row, _ = Pool.objects.get_or_create(name=pool)
+def create_enrolment_token(pool: Pool, *, now: datetime) -> tuple[str, datetime]:
+    """A single-use token with which one node may join the pool within 15 minutes."""
     text = new_secret(ENROLMENT_PREFIX)
     expires_at = now + ENROLMENT_LIFE
     with transaction.atomic():
-        EnrolmentToken.objects.create(sha256=digest(text), pool=pool_row, expires_at=expires_at)
-        audit.record("pool.enrolment_token", target=("pool", pool), at=now)
+        EnrolmentToken.objects.create(sha256=digest(text), pool=pool, expires_at=expires_at)
+        pools.record("pool.enrolment_token", pool)
     return text, expires_at
 
 
@@ -87,8 +84,8 @@ def enrol(
         row.used_at, row.node = now, node
         row.save(update_fields=["used_at", "node"])
         _write_inventory(node, inventory)
-        audit.record("node.enrol", target=("node", node.pk, node.name), at=now, data={"pool": row.pool.name})
-        live.publish("pool", "event", {"kind": "node_joined", "node": {"id": node.pk, "name": node.name}})
+        pools.record("node.enrol", row.pool, target=("node", node.pk, node.name))
+        pools.announce_pool()
     return node, credential
 
 
@@ -117,7 +114,7 @@ def hear(node: Node, inventory: Inventory, *, now: datetime) -> Heard:
     else:
         open_leases.update(expires_at=now + clocks().lease)
     if heard.was != Liveness.READY:
-        announce_node(node)
+        pools.announce_pool()
     return heard
 
 
@@ -164,12 +161,6 @@ def ring_offering(path: str) -> None:
     """The nodes that may check a model at this path: one of them takes it with its next heartbeat."""
     nodes = Node.objects.filter(liveness=Liveness.READY, intent=Intent.ACTIVE)
     ring(node.pk for node in nodes if root_of(path, node.model_roots or []) is not None)
-
-
-def announce_node(node: Node) -> None:
-    live.publish(
-        "pool", "event", {"kind": "node", "node": {"id": node.pk, "name": node.name, "status": node.status}}
-    )
 
 
 # --- leases -----------------------------------------------------------------------------------------------
@@ -249,35 +240,14 @@ def allocate_ports(node: Node, count: int, *, held: Collection[int]) -> list[int
 # --- people -----------------------------------------------------------------------------------------------
 
 
-def set_intent(identity: str, intent: Intent) -> Node:
-    node = or_not_found(Node.objects.filter(pk=identity).first(), "node", identity)
+def set_intent(node: Node, intent: Intent) -> Node:
     with transaction.atomic():
-        audit.record(
-            "node.intent", target=("node", node.pk, node.name), data={"before": node.intent, "after": intent}
-        )
+        change = {"before": node.intent, "after": intent}
+        pools.record("node.intent", node.pool, target=("node", node.pk, node.name), data=change)
         node.intent = intent
         node.save(update_fields=["intent"])
-        announce_node(node)
+        pools.announce_pool()
     return node
-
-
-def init_pool(team: Team) -> None:
-    """The default pool, and the team's place in it without a limit. Safe to repeat."""
-    pool, _ = Pool.objects.get_or_create(name=DEFAULT_POOL)
-    Quota.objects.get_or_create(team=team, pool=pool, defaults={"limit_slots": None})
-
-
-def set_quota(team: Team, *, limit_slots: int | None, pool: str = DEFAULT_POOL) -> Quota:
-    pool_row, _ = Pool.objects.get_or_create(name=pool)
-    with transaction.atomic():
-        quota, _ = Quota.objects.update_or_create(
-            team=team, pool=pool_row, defaults={"limit_slots": limit_slots}
-        )
-        audit.record(
-            "pool.quota", target=("team", team.pk, team.name), data={"pool": pool, "limit_slots": limit_slots}
-        )
-        live.publish("pool", "event", {"kind": "quota", "limit_slots": limit_slots})
-    return quota
 
 
 # --- the sweep --------------------------------------------------------------------------------------------
@@ -309,6 +279,6 @@ def sweep(*, now: datetime) -> list[Node]:
             if verdict == Liveness.LOST:
                 # Orphan time plus a margin has passed: the node has ended its jobs itself.
                 _locked(Lease.objects.filter(slot__node=node, released_at=None)).update(released_at=now)
-            announce_node(node)
+            pools.announce_pool()
         changed.append(node)
     return changed

@@ -1,11 +1,17 @@
 from django.urls import path
 
-from control_plane.fleet import api
+from control_plane.fleet import api, pool_api
 
 urlpatterns = [
     path("pool/nodes/<str:node_id>/cordon", api.CordonView.as_view()),
     path("pool/nodes/<str:node_id>/uncordon", api.UncordonView.as_view()),
     path("pool/nodes/<str:node_id>/drain", api.DrainView.as_view()),
-    path("pool/quota", api.QuotaView.as_view()),
-    path("pool/enrolment-tokens", api.EnrolmentTokensView.as_view()),
+    path("pools", pool_api.PoolsView.as_view()),
+    path("pools/<str:pool_name>", pool_api.PoolView.as_view()),
+    path("pools/<str:pool_name>/teams", pool_api.PoolTeamsView.as_view()),
+    path("pools/<str:pool_name>/teams/<str:team_id>", pool_api.PoolTeamView.as_view()),
+    path("pools/<str:pool_name>/teams/<str:team_id>/quota", pool_api.PoolQuotaView.as_view()),
+    path("pools/<str:pool_name>/admins", pool_api.PoolAdminsView.as_view()),
+    path("pools/<str:pool_name>/admins/<str:user_id>", pool_api.PoolAdminView.as_view()),
+    path("pools/<str:pool_name>/enrolment-tokens", pool_api.EnrolmentTokensView.as_view()),
 ]

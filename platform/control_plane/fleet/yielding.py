@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from control_plane.fleet.scheduler import NodeView, Plan, Request, Snapshot, offers, order
+from control_plane.fleet.scheduler import (
+    NodeView,
+    Plan,
+    Request,
+    Snapshot,
+    capacity,
+    offers,
+    order,
+    suiting,
+)
 
 
 @dataclass(frozen=True)
@@ -25,20 +34,19 @@ def who_goes(
     decided: Plan, snapshot: Snapshot, holders: Sequence[Yielding], *, yielding_requests: frozenset[str]
 ) -> tuple[str, ...]:
     """Which of the holders are to go now. `yielding_requests`: of the queue, those that take no slot from anybody."""
-    free = {node.id: len(node.free) for node in snapshot.nodes if node.accepts}
-    for placement in decided.placements:
-        free[placement.node] -= len(placement.slots)
-    nodes = {node.id: node for node in snapshot.nodes}
+    placed = {(placement.node, slot) for placement in decided.placements for slot in placement.slots}
     for request in order(snapshot.queue):
         if not _waits(request, decided, snapshot, yielding_requests):
             continue
         over = _over_the_limit(request, snapshot, holders)
-        choices = [
-            chosen
-            for node in free
-            if _may_hold(nodes[node], request)
-            and (chosen := _for_node(node, request, free[node], holders, over=over)) is not None
-        ]
+        choices = []
+        for node in snapshot.nodes:
+            if not (node.accepts and _may_hold(node, request)):
+                continue
+            free = sum((node.id, slot.name) not in placed for slot in suiting(node.free, request))
+            chosen = _for_node(node.id, request, free, holders, over=over)
+            if chosen is not None:
+                choices.append(chosen)
         if choices:
             return min(choices, key=len)
     return ()
@@ -62,13 +70,19 @@ def teams_to_spare(
 
 
 def _waits(request: Request, decided: Plan, snapshot: Snapshot, yielding_requests: frozenset[str]) -> bool:
+    if snapshot.teams is not None and request.team not in snapshot.teams:
+        return False  # no slot that comes free is for it
     delayed = request.not_before is not None and request.not_before > snapshot.now
     return request.id in decided.waiting and request.id not in yielding_requests and not delayed
 
 
 def _may_hold(node: NodeView, request: Request) -> bool:
     """Whether it would be placed there if all of the node's slots were free."""
-    return node.total >= request.slots and node.protocol >= request.protocol and offers(node, request)
+    return (
+        capacity(node, request) >= request.slots
+        and node.protocol >= request.protocol
+        and offers(node, request)
+    )
 
 
 def _over_the_limit(request: Request, snapshot: Snapshot, holders: Sequence[Yielding]) -> int:

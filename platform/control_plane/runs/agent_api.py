@@ -27,6 +27,7 @@ from control_plane.common.errors import Problem, not_found, unprocessable
 from control_plane.common.numbers import whole
 from control_plane.common.views import ApiView
 from control_plane.fleet import services as fleet
+from control_plane.fleet.access import teams_of
 from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
 from control_plane.fleet.models import Node
 from control_plane.runs import agent_services as services
@@ -142,13 +143,13 @@ class HeartbeatView(NodeView):
             _wait_for_change(node, revision, wait)
         # Read before the state itself: what changes in between makes the node's next wait end at once.
         node = Node.objects.get(pk=node.pk)
-        attempts = services.desired_attempts(node)
+        attempts, teams = services.desired_attempts(node), teams_of(node.pool_id)
         return _json(
             HeartbeatReply(
                 attempts=attempts,
                 acknowledged=acknowledged,
-                imports=imports_for(node.pk, takes_work=node.takes_work),
-                model_checks=checks_for(node.pk, node.model_roots or [], takes_work=node.takes_work),
+                imports=imports_for(node.pk, teams, takes_work=node.takes_work),
+                model_checks=checks_for(node.pk, teams, node.model_roots or [], takes_work=node.takes_work),
                 revision=node.desired_revision,
                 heartbeat_seconds=settings.ENVIRONMENT.heartbeat_seconds,
             )

@@ -15,12 +15,13 @@ from control_plane.catalog.models import Checkpoint, CheckpointState, Checkpoint
 from control_plane.catalog.naming import EMPTY_LINE
 from control_plane.common.errors import or_not_found
 from control_plane.fleet import services as fleet
+from control_plane.fleet.access import may_use
 from control_plane.fleet.models import Node
 from control_plane.runs.fencing import refuse_stale
 from control_plane.runs.job_secrets import variables_of
 from control_plane.runs.live_changes import live_settings
 from control_plane.runs.locking import lock_run
-from control_plane.runs.models import Attempt, Job, RewardTest, Run
+from control_plane.runs.models import PENDING, Attempt, Job, RewardTest, Run
 from control_plane.runs.observation import observe
 from control_plane.runs.progress import note_stored
 from control_plane.runs.resolve import function_places
@@ -43,9 +44,13 @@ def take_heartbeat(node: Node, report: HeartbeatRequest, *, now: datetime) -> li
 
 
 def desired_attempts(node: Node) -> list[DesiredAttempt]:
+    """Of a team that may no longer use the node's pool (runs.sweep moves its runs away) the node keeps the jobs that it
+    runs, until they have ended; nothing of it is begun there."""
     attempts = (
         Attempt.objects.filter(node=node)
         .exclude(status=AttemptStatus.ENDED)
+        .annotate(allowed=may_use(pool="node__pool", team="run__project__team"))
+        .exclude(allowed=False, status=AttemptStatus.PLACED)
         .select_related(
             "run__dataset_version", "run__evaluation_version", "run__base_model", "run__initial_checkpoint",
             "resume_checkpoint",
@@ -54,7 +59,8 @@ def desired_attempts(node: Node) -> list[DesiredAttempt]:
         .order_by("pk")
     )  # fmt: skip
     slots = node.slots.filter(present=True, healthy=True).count() if attempts else 0
-    return [_desired(attempt, slots_of_node=slots) for attempt in attempts]
+    desired = [_desired(attempt, slots_of_node=slots) for attempt in attempts]
+    return [attempt for attempt in desired if attempt.jobs]
 
 
 def _desired(attempt: Attempt, *, slots_of_node: int) -> DesiredAttempt:
@@ -79,6 +85,7 @@ def _desired(attempt: Attempt, *, slots_of_node: int) -> DesiredAttempt:
             for job in sorted(attempt.jobs.all(), key=lambda job: job.pk)
             # Of evaluators there may be one after the other for weeks: one that has ended is nobody's concern.
             if not (job.evaluates and job.state == JobState.EXITED)
+            and (attempt.allowed or job.state != PENDING)  # type: ignore[attr-defined]
         ],
         live=live_settings(run),
         tokens_generated_before=_generated_before(attempt),
@@ -88,8 +95,9 @@ def _desired(attempt: Attempt, *, slots_of_node: int) -> DesiredAttempt:
 
 
 def _told(spec: dict[str, object]) -> dict[str, object]:
-    """Without the sections that are not used: an agent of the version before refuses names that it does not know."""
-    return {name: value for name, value in spec.items() if value is not None and value != []}
+    """Without the sections that are not used, and without the placement, which is decided here: an agent
+    of the version before refuses names that it does not know."""
+    return {name: value for name, value in spec.items() if value not in (None, []) and name != "placement"}
 
 
 def _sources(run: Run) -> dict[str, Artifact]:
@@ -153,7 +161,7 @@ def _model_files(run: Run) -> dict[str, int]:
 
 
 def may_read(node: Node, sha256: str) -> bool:
-    """Only the inputs of the attempts that this node has now."""
+    """Only the inputs of the attempts that this node has now, of teams that may use its pool."""
     needed = (
         Q(run__dataset_version__sha256=sha256)
         | Q(run__evaluation_version__sha256=sha256)
@@ -166,7 +174,9 @@ def may_read(node: Node, sha256: str) -> bool:
     if sha256 == NO_ROWS.sha256:
         needed |= Q(run__kind="playground")
     return bool(sha256) and (
-        Attempt.objects.filter(needed, node=node).exclude(status=AttemptStatus.ENDED).exists()
+        Attempt.objects.filter(needed, may_use(pool="node__pool", team="run__project__team"), node=node)
+        .exclude(status=AttemptStatus.ENDED)
+        .exists()
     )
 
 

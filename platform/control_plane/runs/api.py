@@ -25,6 +25,7 @@ from control_plane.common.parsing import refuse_unknown_keys
 from control_plane.common.refusals import shown
 from control_plane.common.schema import PAGE_PARAMETERS, page_of
 from control_plane.common.views import ApiView
+from control_plane.fleet.access import first_pool, pool_for
 from control_plane.runs import drafts, search, selectors, submission, templates, views
 from control_plane.runs.dedupe import create_once
 from control_plane.runs.dry_run import dry_run
@@ -194,9 +195,21 @@ class JobsView(ApiView):
 class PoolView(ApiView):
     scopes = {"GET": "pool:read"}
 
-    @extend_schema(operation_id="get_pool", responses=PoolSerializer)
+    @extend_schema(
+        operation_id="get_pool",
+        parameters=[
+            OpenApiParameter(
+                "pool", str, description="its name; `default`, or the first that you see, when left out"
+            )
+        ],
+        responses=PoolSerializer,
+    )
     def get(self, request: Request) -> Response:
-        return Response(selectors.pool(caller_of(request).project.team))
+        """One pool that your team may use: nodes, slots and who holds them, quota, queue."""
+        caller = caller_of(request)
+        name = request.query_params.get("pool", "")
+        pool = pool_for(caller, name) if name else first_pool(caller)
+        return Response(selectors.pool(caller, pool))
 
 
 def _wants_draft(request: Request) -> bool:

@@ -2,6 +2,10 @@
 
 A run that wants more takes what the queue leaves idle on its node, at the next tick of the scheduler; a run that wants
 fewer asks its youngest engines to leave. Workers pull their claims, so either is nothing special to the others.
+
+An engine that joined a running run did not wait in the queue, so its slot is borrowed: when a run in the queue needs
+it, the engine leaves (runs.taking_back), and joins again when a slot is idle. The engines that the attempt was placed
+with stay.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from datetime import datetime
 from django.db import IntegrityError, transaction
 
 from control_plane.fleet import services as fleet
+from control_plane.fleet.access import team_may_use
 from control_plane.fleet.leftover import Leftover
 from control_plane.fleet.models import Node
 from control_plane.runs.events import announce_run, note, set_condition
@@ -20,6 +25,7 @@ from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import GRACE_SECONDS, RESTARTS_IN_PLACE
 from control_plane.runs.selectors import held_ports, live_attempt, next_rollout_index
+from control_plane.runs.slot_requests import request_of
 from oolong.contracts.agent import JOINING_ENGINES
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
 from oolong.contracts.run_spec import RunSpec
@@ -54,10 +60,35 @@ def change_engines(run: Run, attempt: Attempt | None, wanted: int, *, now: datet
         set_condition(run, WAITING, False, now=now)
 
 
-def add_engines(left: Leftover, *, now: datetime) -> int:
-    """Lease slots that the queue leaves idle into the attempts that want more engines."""
+def joined_engines(pool: str) -> list[Job]:
+    """Engines that joined running runs of the pool and have not exited, the oldest first."""
+    found = (
+        Job.objects.filter(kind=JobKind.ROLLOUT, engine_port__gt=0, evaluates="", attempt__node__pool=pool)
+        .exclude(state=JobState.EXITED)
+        .exclude(attempt__status=AttemptStatus.ENDED)
+        .select_related("attempt__run__project")
+    )
+    return list(found.order_by("pk"))
+
+
+def take_back(job: Job, *, now: datetime) -> bool:
+    """Ask an engine that joined to leave, because a run in the queue needs its slot. False when it leaves already."""
+    with transaction.atomic():
+        run = lock_run(job.attempt.run_id)
+        staying = Job.objects.filter(pk=job.pk, leaving_at=None, stop_asked_at=None)
+        if not staying.exclude(state=JobState.EXITED).update(leaving_at=now, stop_asked_at=now):
+            return False
+        fleet.ring([job.attempt.node_id])
+        note(run, "engines", f"{job.name} leaves: a run in the queue needs its slot", at=now)
+        announce_run(run)
+    return True
+
+
+def add_engines(left: Leftover, *, pool: str, spared: frozenset[str], now: datetime) -> int:
+    """Lease slots that the queue leaves idle into the pool's attempts that want more engines, and none to the teams in
+    `spared`, which would have to give it back at once."""
     added = 0
-    for run in _wanting():
+    for run in _wanting(pool):
         attempt = live_attempt(run)
         if attempt is None:
             continue
@@ -68,24 +99,24 @@ def add_engines(left: Leftover, *, now: datetime) -> int:
         if missing <= 0:
             continue
         team = run.project.team_id
+        free = left.slots(attempt.node_id, request_of(run), missing) if team not in spared else ()
         try:
             with transaction.atomic():
-                free = left.slots(attempt.node_id, team, missing)
                 joined = _join(run.pk, attempt.pk, free, now=now)
         except IntegrityError:
             # Somebody else leased one of the slots meanwhile; the next tick looks anew.
             log.warning("no engine could join run %s", run.pk, exc_info=True)
             continue
         if joined:
-            left.take(attempt.node_id, team, joined)
+            left.take(attempt.node_id, team, free[:joined])
             added += joined
     return added
 
 
-def _wanting() -> list[Run]:
-    running = Run.objects.filter(status=RunStatus.RUNNING, live__engines__gte=1).select_related(
-        "project__team"
-    )
+def _wanting(pool: str) -> list[Run]:
+    running = Run.objects.filter(
+        status=RunStatus.RUNNING, live__engines__gte=1, spec__placement__pool=pool
+    ).select_related("project__team", "base_model")
     return list(running.order_by("-priority", "created_at", "pk"))
 
 
@@ -109,7 +140,7 @@ def _join(run_id: str, attempt_id: str, idle: Sequence[str], *, now: datetime) -
     node = Node.objects.select_for_update().get(pk=attempt.node_id)
     if run.status != RunStatus.RUNNING or attempt.status == AttemptStatus.ENDED:
         return 0
-    if not node.takes_work:
+    if not node.takes_work or not team_may_use(node.pool_id, run.project.team_id):
         return 0
     missing = max(0, _missing(run, attempt))
     slots = idle[:missing]

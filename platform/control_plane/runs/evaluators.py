@@ -14,6 +14,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 
 from control_plane.fleet import services as fleet
+from control_plane.fleet.access import team_may_use
 from control_plane.fleet.leftover import Leftover
 from control_plane.fleet.models import Node
 from control_plane.runs.events import announce_run, note
@@ -21,6 +22,7 @@ from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import GRACE_SECONDS
 from control_plane.runs.selectors import held_ports, next_rollout_index
+from control_plane.runs.slot_requests import request_of
 from oolong.contracts.agent import EVALUATORS
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
 from oolong.contracts.rollout import version_of_task
@@ -34,12 +36,14 @@ def wants_evaluators() -> bool:
     return _wanting().exists() or evaluators_there().exists()
 
 
-def add_evaluators(left: Leftover, *, spared: frozenset[str], now: datetime) -> int:
-    """Lease slots that nobody else wants to evaluations that are due, one to each run; none to the teams `spared`."""
+def add_evaluators(left: Leftover, *, pool: str, spared: frozenset[str], now: datetime) -> int:
+    """Lease slots of the pool that nobody else wants to evaluations that are due, one to each run; none to the teams
+    `spared`."""
     added = 0
-    for attempt in _wanting().select_related("run__project").order_by("-run__priority", "run__created_at"):
+    due = _wanting().filter(node__pool=pool).select_related("run__project", "run__base_model")
+    for attempt in due.order_by("-run__priority", "run__created_at"):
         team = attempt.run.project.team_id
-        slots = left.slots(attempt.node_id, team, 1) if team not in spared else ()
+        slots = left.slots(attempt.node_id, request_of(attempt.run), 1) if team not in spared else ()
         if not slots:
             continue
         try:
@@ -50,7 +54,7 @@ def add_evaluators(left: Leftover, *, spared: frozenset[str], now: datetime) -> 
             log.warning("no evaluator could join run %s", attempt.run_id, exc_info=True)
             continue
         if joined:
-            left.take(attempt.node_id, team, 1)
+            left.take(attempt.node_id, team, slots)
             added += 1
     return added
 
@@ -94,7 +98,7 @@ def _join(seen: Attempt, slot: str, *, now: datetime) -> bool:
     run = lock_run(seen.run_id)
     attempt = _wanting().filter(pk=seen.pk).first()
     node = Node.objects.select_for_update().get(pk=seen.node_id)
-    if attempt is None or not node.takes_work:
+    if attempt is None or not node.takes_work or not team_may_use(node.pool_id, run.project.team_id):
         return False
     task = attempt.evaluator_wanted
     if attempt.jobs.filter(evaluates=task).count() >= AT_MOST:

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from control_plane.catalog import import_services as services
 from control_plane.catalog import parts
 from control_plane.common import clock
+from control_plane.fleet.access import teams_of
 from control_plane.fleet.authentication import node_of
 from control_plane.runs.agent_api import NodeView, UploadReplySerializer
 from oolong.contracts.model_imports import ImportProgress
@@ -46,7 +47,9 @@ class ImportBeginView(NodeView):
     @extend_schema(operation_id="agent_begin_import", request=None, responses={200: ImportOrderSerializer})
     def post(self, request: Request, import_id: str) -> Response:
         node = node_of(request)
-        order = services.begin(node.pk, import_id, takes_work=node.takes_work, now=clock.now())
+        order = services.begin(
+            node.pk, import_id, teams_of(node.pool_id), takes_work=node.takes_work, now=clock.now()
+        )
         return Response(msgspec.to_builtins(order))
 
 

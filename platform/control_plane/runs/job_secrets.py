@@ -7,6 +7,7 @@ from datetime import datetime
 from control_plane.accounts import secret_services
 from control_plane.accounts.caller import Caller
 from control_plane.common.errors import FieldError, conflict, fenced, or_not_found
+from control_plane.fleet.access import team_may_use
 from control_plane.fleet.models import Node
 from control_plane.runs.fencing import refuse_stale
 from control_plane.runs.models import Job, Run
@@ -74,12 +75,14 @@ def hand_out(node: Node, job_id: str, *, epoch: int, incarnation: int, now: date
     deleted, or is not for such jobs any more. A value that was set anew since is the one that is given.
     """
     job = or_not_found(
-        Job.objects.select_related("attempt__run").filter(pk=job_id, attempt__node=node).first(),
+        Job.objects.select_related("attempt__run__project").filter(pk=job_id, attempt__node=node).first(),
         "job",
         job_id,
     )
     run, kind = job.attempt.run, JobKind(job.kind)
     refuse_stale(job.attempt, run, epoch)
+    if not team_may_use(node.pool_id, run.project.team_id):
+        raise fenced(f"{job.name} is not to be started: its team may not use pool {node.pool_id!r} any more")
     if job.state == JobState.EXITED or job.stop_asked_at is not None:
         raise fenced(f"{job.name} of {run.name!r} is not to be started: it was asked to stop, or has ended")
     variables = variables_of(run, kind)

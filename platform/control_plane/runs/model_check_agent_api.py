@@ -15,6 +15,7 @@ from control_plane.catalog import model_check_services as services
 from control_plane.common import clock
 from control_plane.common.doorkeeper import REPORT_BYTES
 from control_plane.common.errors import unprocessable
+from control_plane.fleet.access import teams_of
 from control_plane.fleet.authentication import node_of
 from control_plane.runs.agent_api import NodeView
 from oolong.contracts.model_report import ModelReport
@@ -32,8 +33,9 @@ class CheckBeginView(NodeView):
     def post(self, request: Request, check_id: str) -> Response:
         node = node_of(request)
         order = services.begin(
-            node.pk, check_id, node.model_roots or [], takes_work=node.takes_work, now=clock.now()
-        )
+            node.pk, check_id, teams_of(node.pool_id), node.model_roots or [], takes_work=node.takes_work,
+            now=clock.now(),
+        )  # fmt: skip
         return Response(msgspec.to_builtins(order))
 
 

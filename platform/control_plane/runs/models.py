@@ -8,6 +8,7 @@ from control_plane.catalog.models import BaseModel, Checkpoint, DatasetVersion, 
 from control_plane.common import ids
 from control_plane.fleet.models import Node
 from oolong.contracts.lifecycle import ENDED, AttemptStatus, RunStatus
+from oolong.contracts.run_spec import PlacementSection
 
 PENDING = "pending"  # a job that its node has not reported yet; the other states are lifecycle.JobState
 
@@ -79,6 +80,15 @@ class Run(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["project", "dedupe_key"], name="one_run_per_dedupe_key")
         ]
+
+    @property
+    def placement(self) -> PlacementSection:
+        return PlacementSection.model_validate(self.spec.get("placement", {}))
+
+    @property
+    def pool(self) -> str:
+        """Name of the pool whose nodes may have it."""
+        return self.placement.pool
 
     @property
     def trained_on(self) -> DatasetVersion:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -13,8 +13,9 @@ from control_plane.accounts.caller import Caller
 from control_plane.accounts.secrets import new_secret
 from control_plane.fleet import selectors as fleet_selectors
 from control_plane.fleet import services as fleet
+from control_plane.fleet.access import team_may_use
 from control_plane.fleet.leftover import Leftover
-from control_plane.fleet.models import Node
+from control_plane.fleet.models import Node, Pool
 from control_plane.fleet.scheduler import Request, Snapshot, plan
 from control_plane.runs.ending import verdict_of
 from control_plane.runs.engines import add_engines, spec_to_start, wants_engines
@@ -24,9 +25,9 @@ from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import plan_jobs, port_names
 from control_plane.runs.selectors import held_ports, queue, resumable_checkpoint
-from control_plane.runs.taking_back import take_slots_back, teams_without_evaluators
+from control_plane.runs.slot_requests import protocol_needed, request_of, runs_own_loss, slot_needs
+from control_plane.runs.taking_back import take_slots_back, teams_to_spare
 from control_plane.runs.tested_rewards import untested_reward
-from oolong.contracts.agent import OLDEST_PROTOCOL, SECRETS_IN_JOBS, TESTS_AND_PLAYGROUNDS
 from oolong.contracts.lifecycle import EndReason, RunStatus
 from oolong.contracts.run_spec import RunSpec
 from oolong.logs import about
@@ -36,17 +37,19 @@ log = logging.getLogger(__name__)
 
 
 def place_jobs(*, now: datetime) -> int:
-    """Give queued runs their slots, in the scheduler's order; note for the others why they wait."""
-    waiting = {run.pk: run for run in queue()}
+    """Give queued runs their slots, in the scheduler's order, pool by pool; note for the others why they wait."""
+    waiting = queue()
     if not waiting and not wants_engines() and not wants_evaluators():
         return 0
-    snapshot = Snapshot(
-        now=now,
-        nodes=fleet_selectors.node_views(),
-        queue=[_request(run) for run in waiting.values()],
-        used=fleet_selectors.used_slots(),
-        limits=fleet_selectors.limits(),
-    )
+    send_home(now=now)
+    placed = 0
+    for pool in Pool.objects.order_by("name").values_list("name", flat=True):
+        placed += _place_in(pool, {run.pk: run for run in waiting if run.pool == pool}, now=now)
+    return placed
+
+
+def _place_in(pool: str, waiting: dict[str, Run], *, now: datetime) -> int:
+    snapshot = _snapshot(pool, waiting.values(), now=now)
     decided = plan(snapshot)
     placed = 0
     for placement in decided.placements:
@@ -66,71 +69,50 @@ def place_jobs(*, now: datetime) -> int:
             with transaction.atomic():
                 _note_waiting(run_id, why, decided.positions[run_id], now=now)
     take_slots_back(decided, snapshot, waiting, now=now)
-    send_home(now=now)
-    left = Leftover(decided, snapshot.limits)
-    add_engines(left, now=now)
-    add_evaluators(left, spared=teams_without_evaluators(decided, snapshot, waiting), now=now)
+    left, spared = Leftover(decided, snapshot.limits), teams_to_spare(decided, snapshot, waiting)
+    add_engines(left, pool=pool, spared=spared, now=now)
+    add_evaluators(left, pool=pool, spared=spared, now=now)
     return placed
 
 
-def fits_elsewhere(run: Run, node: Node, *, now: datetime) -> bool:
-    """Whether the run, put into the queue as it is, would be placed at once on another node."""
-    decided = plan(
-        Snapshot(
-            now=now,
-            nodes=[view for view in fleet_selectors.node_views() if view.id != node.pk],
-            queue=[*map(_request, queue()), _request(run)],
-            used=fleet_selectors.used_slots(),
-            limits=fleet_selectors.limits(),
-        )
+def _snapshot(
+    pool: str, runs: Iterable[Run], *extra: Request, now: datetime, without: Node | None = None
+) -> Snapshot:
+    views = fleet_selectors.node_views(pool)
+    return Snapshot(
+        now=now,
+        nodes=[view for view in views if without is None or view.id != without.pk],
+        queue=[*(request_of(run) for run in runs), *extra],
+        used=fleet_selectors.used_slots(pool),
+        limits=fleet_selectors.limits(pool),
+        pool=pool,
+        teams=fleet_selectors.teams_that_may_use(pool),
     )
+
+
+def fits_elsewhere(run: Run, node: Node, *, now: datetime) -> bool:
+    """Whether the run, put into the queue as it is, would be placed at once on another node of its pool."""
+    ahead = [other for other in queue() if other.pool == run.pool]
+    decided = plan(_snapshot(run.pool, ahead, request_of(run), now=now, without=node))
     return any(placement.request == run.pk for placement in decided.placements)
 
 
 def preview(caller: Caller, spec: RunSpec, *, model_path: str = "", now: datetime) -> dict[str, Any]:
     """Where a run of this spec would stand if it were submitted now. Nothing is written."""
+    pool = spec.placement.pool
     asked = Request(
         id="preview", name=spec.name, team=caller.project.team_id, priority=spec.placement.priority,
-        slots=spec.slots_needed, submitted_at=now, protocol=_protocol(spec.kind, secrets=bool(spec.secrets)),
-        model_path=model_path, isolated=runs_own_loss(spec.model_dump()),
+        slots=spec.slots_needed, submitted_at=now, protocol=protocol_needed(spec.kind, secrets=bool(spec.secrets)),
+        model_path=model_path, isolated=runs_own_loss(spec.model_dump()), **slot_needs(spec.placement),
     )  # fmt: skip
-    decided = plan(
-        Snapshot(
-            now=now,
-            nodes=fleet_selectors.node_views(),
-            queue=[*map(_request, queue()), asked],
-            used=fleet_selectors.used_slots(),
-            limits=fleet_selectors.limits(),
-        )
-    )
+    ahead = [other for other in queue() if other.pool == pool]
+    decided = plan(_snapshot(pool, ahead, asked, now=now))
     starts = any(placement.request == asked.id for placement in decided.placements)
     return {
         "starts_now": starts,
         "why_not": decided.waiting.get(asked.id, ""),
         "queue_position": decided.positions.get(asked.id),
     }
-
-
-def _request(run: Run) -> Request:
-    return Request(
-        id=run.pk, name=run.name, team=run.project.team_id, priority=run.priority, slots=run.slots_needed,
-        submitted_at=run.created_at, not_before=run.not_before,
-        protocol=_protocol(run.kind, secrets=bool(run.spec.get("secrets"))),
-        model_path=run.base_model.path if run.base_model is not None else "",
-        isolated=runs_own_loss(run.spec),
-    )  # fmt: skip
-
-
-def runs_own_loss(spec: Mapping[str, Any]) -> bool:
-    """Whether the trainer runs an uploaded loss. Read from the stored document: this is asked at every tick."""
-    return bool((spec.get("algorithm") or {}).get("loss_function"))
-
-
-def _protocol(kind: str, *, secrets: bool) -> int:
-    """An older agent would start jobs without the secrets, and ends at a kind of run that it does not know."""
-    if kind in ("bench", "playground"):
-        return TESTS_AND_PLAYGROUNDS
-    return SECRETS_IN_JOBS if secrets else OLDEST_PROTOCOL
 
 
 def _note_waiting(run_id: str, why: str, position: int, *, now: datetime) -> None:
@@ -150,11 +132,13 @@ def _note_waiting(run_id: str, why: str, position: int, *, now: datetime) -> Non
 def _place(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) -> bool:
     """A new attempt with its jobs and leases, all or nothing. The lease's unique index guards against a race."""
     run = lock_run(run_id)
-    node = Node.objects.select_for_update().get(pk=node_id)
-    if run.status != RunStatus.QUEUED or not node.takes_work:
+    node = Node.objects.select_for_update(of=("self",)).select_related("pool").get(pk=node_id)
+    if run.status != RunStatus.QUEUED or not node.takes_work or run.pool != node.pool_id:
         return False
+    if not team_may_use(node.pool_id, run.project.team_id):
+        return False  # the next tick says why it waits
     spec = spec_to_start(run)
-    if message := _not_allowed_any_more(run, spec):
+    if message := _not_allowed_any_more(run, spec, node.pool):
         fields = verdict_of(EndReason.CONFIG_REFUSED, message)
         move_run(run, RunStatus.FAILED, now=now, message=message, **fields)
         fleet.announce_queue()
@@ -190,10 +174,10 @@ def _place(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) 
     return True
 
 
-def _not_allowed_any_more(run: Run, spec: RunSpec) -> str:
-    """What the project has forbidden while the run waited; empty when it may start."""
-    if spec.algorithm.loss_function is not None and not run.project.trainer_code:
-        return f"trainer_code of project {run.project.name!r} was turned off while the run waited"
+def _not_allowed_any_more(run: Run, spec: RunSpec, pool: Pool) -> str:
+    """What pool or project have forbidden while the run waited; empty when it may start."""
+    if spec.algorithm.loss_function is not None and not pool.trainer_code:
+        return f"trainer_code of pool {pool.name!r} was turned off while the run waited"
     if run.attempt_number or run.dataset_version is None:
         return ""  # who trains already goes on: a recovery is no new run
     used = {version.ref: version for version in run.functions.select_related("function")}

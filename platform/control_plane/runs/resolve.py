@@ -17,12 +17,14 @@ from control_plane.catalog.models import (
 )
 from control_plane.catalog.rewards import known_rewards
 from control_plane.common.errors import FieldError
-from control_plane.fleet.models import Pool
+from control_plane.fleet.access import pools_of
 from control_plane.runs import job_secrets
 from control_plane.runs.lint_facts import facts_of
+from control_plane.runs.models import Run
 from control_plane.runs.tested_rewards import untested_reward
 from oolong.contracts import user_source
 from oolong.contracts.run_spec import LintFinding, RunSpec, lint, spec_errors
+from oolong.contracts.run_spec.device import device_needed
 from oolong.contracts.user_source import EVALUATION_REWARD, SourceKind
 
 # Kinds that hold a slot and are no run that one submits: what they are for.
@@ -70,11 +72,7 @@ def resolve_spec(
     _resolve_evaluation(caller, spec, resolved)
     _check_reward(spec, resolved)
     _resolve_functions(caller, spec, resolved)
-    if not Pool.objects.filter(name=spec.placement.pool).exists():
-        known = ", ".join(Pool.objects.order_by("name").values_list("name", flat=True)) or "none yet"
-        resolved.refuse(
-            "/placement/pool", "unknown_pool", f"there is no pool {spec.placement.pool!r}; there is {known}"
-        )
+    _resolve_pool(caller, spec, resolved)
     resolved.errors += reserved_priority(caller, spec)
     resolved.errors += job_secrets.refusals(caller, spec)
     for finding in lint(spec, facts_of(caller, spec, resolved.dataset_version, resolved.base_model)):
@@ -90,6 +88,29 @@ def resolve_spec(
         resolved.document = _exact(spec, resolved)
         resolved.spec = RunSpec.model_validate(resolved.document)
     return resolved
+
+
+def _resolve_pool(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
+    """A pool that the team may not use does not exist for it."""
+    usable = pools_of(caller.project.team_id)
+    pool = usable.filter(pk=spec.placement.pool).first()
+    if pool is None:
+        known = ", ".join(usable.values_list("name", flat=True))
+        way_out = f"take one that the team may use: {known}" if known else "the team may use no pool yet"
+        resolved.refuse(
+            "/placement/pool", "unknown_pool",
+            f"there is no pool {spec.placement.pool!r} for team {caller.project.team.name!r}; {way_out}, or ask an "
+            "admin of the installation",
+        )  # fmt: skip
+    elif spec.algorithm.loss_function is not None and not pool.trainer_code:
+        allowing = ", ".join(usable.filter(trainer_code=True).values_list("name", flat=True))
+        elsewhere = f"take placement.pool: {allowing}" if allowing else "no pool of the team allows it"
+        resolved.refuse(
+            "/algorithm/loss_function", "trainer_code_off",
+            f"a loss of your own runs inside the trainer, with its rights on the node, and pool {pool.name!r} does not "
+            f"allow that; {elsewhere}, or ask an admin of the installation: oolong pool set {pool.name} "
+            "--trainer-code on",
+        )  # fmt: skip
 
 
 def reserved_priority(caller: Caller, spec: RunSpec) -> list[FieldError]:
@@ -305,12 +326,6 @@ def _resolve_function(caller: Caller, place: FunctionPlace, resolved: Resolved) 
             f"/{'/'.join(place.section)}/options", "unknown_option",
             f"{version.ref} has no option {unknown[0]!r}; it has {', '.join(version.options) or 'none'}",
         )  # fmt: skip
-    if place.kind == SourceKind.LOSS and not caller.project.trainer_code:
-        resolved.refuse(
-            place.pointer, "trainer_code_off",
-            f"a loss runs inside the trainer; an admin of project {caller.project.name!r} must turn "
-            "trainer_code on first",
-        )  # fmt: skip
     if place.kind not in user_source.RUNNABLE_KINDS:
         resolved.refuse(
             place.pointer, "not_supported_yet", f"no node of this version can run an uploaded {place.kind}"
@@ -320,6 +335,7 @@ def _resolve_function(caller: Caller, place: FunctionPlace, resolved: Resolved) 
 
 def _exact(spec: RunSpec, resolved: Resolved) -> dict[str, Any]:
     document: dict[str, Any] = spec.model_dump(mode="json")
+    document["placement"]["device"] = device_needed(spec, _parameters(resolved))
     if resolved.dataset_version is not None:  # a playground has none
         document["dataset"]["version"] = resolved.dataset_version.pk
     if resolved.base_model is not None:
@@ -335,6 +351,16 @@ def _exact(spec: RunSpec, resolved: Resolved) -> dict[str, Any]:
                 section = section[name]
             section[place.field] = resolved.functions[place.source].ref
     return document
+
+
+def _parameters(resolved: Resolved) -> int | None:
+    """Of the base model, also where the run begins with a checkpoint of a run that began with it."""
+    model, checkpoint = resolved.base_model, resolved.initial_checkpoint
+    while model is None and checkpoint is not None:
+        made_by = Run.objects.select_related("base_model", "initial_checkpoint").filter(pk=checkpoint.run_id)
+        run = made_by.first()
+        model, checkpoint = (run.base_model, run.initial_checkpoint) if run is not None else (None, None)
+    return model.parameters if model is not None else None
 
 
 def _no_version(reference: str) -> str:

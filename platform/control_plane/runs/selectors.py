@@ -8,11 +8,10 @@ from typing import Any
 from django.db.models import QuerySet
 
 from control_plane.accounts.caller import Caller
-from control_plane.accounts.models import Team
 from control_plane.catalog.models import Checkpoint, CheckpointKind, CheckpointState
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import or_not_found
-from control_plane.fleet.models import Node
+from control_plane.fleet.models import Node, Pool
 from control_plane.fleet.selectors import pool_as_json
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, RunStatus
@@ -105,11 +104,12 @@ def queue() -> list[Run]:
     )
 
 
-def pool(team: Team) -> dict[str, Any]:
-    """Slots, nodes, quota and queue as one team sees them: other teams' runs keep their names to themselves."""
+def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
+    """Slots, nodes, quota and queue of a pool as one team sees them: other teams' runs keep their names to
+    themselves."""
     entries = []
-    for position, run in enumerate(queue(), start=1):
-        own = run.project.team_id == team.pk
+    for position, run in enumerate((run for run in queue() if run.pool == pool.pk), start=1):
+        own = run.project.team_id == caller.project.team_id
         entries.append(
             {
                 "run_id": run.pk if own else "",
@@ -121,4 +121,4 @@ def pool(team: Team) -> dict[str, Any]:
                 "submitted_at": rfc3339(run.created_at),
             }
         )
-    return {**pool_as_json(team), "queue": entries}
+    return {**pool_as_json(caller, pool), "queue": entries}

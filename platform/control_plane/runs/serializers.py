@@ -10,7 +10,8 @@ from rest_framework.request import Request
 from control_plane.accounts.api import NamedSerializer
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.schema import MODEL_KINDS, RUN_KINDS, RUN_STATUSES, FieldErrorSerializer
-from control_plane.fleet.api import NodeSerializer, QuotaSerializer, SlotSerializer
+from control_plane.fleet.api import NodeSerializer, SlotSerializer
+from control_plane.fleet.pool_api import PoolSettingsSerializer, QuotaSerializer
 from control_plane.runs.boot import STATES as BOOT_STATES
 from control_plane.runs.boot import TITLES
 from control_plane.runs.status import CONDITIONS
@@ -301,7 +302,9 @@ class QueueEntrySerializer(serializers.Serializer[Any]):
     submitted_at = serializers.DateTimeField()
 
 
-class PoolSerializer(serializers.Serializer[Any]):
+class PoolSerializer(PoolSettingsSerializer):
+    blocked_reason = serializers.CharField(help_text="why you do not manage the pool; empty when you do")
+    pools = serializers.ListField(child=serializers.CharField(), help_text="names of the pools that you see")
     slots = SlotSerializer(many=True)
     nodes = NodeSerializer(many=True)
     queue = QueueEntrySerializer(many=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -42,8 +42,8 @@ def send(
     )
 
 
-def emit_everywhere(type: str, data: Mapping[str, Any], *, now: datetime) -> None:
-    """Of something that belongs to no project, such as a node of the pool."""
-    projects = Webhook.objects.filter(enabled=True).values_list("project_id", flat=True).distinct()
-    for project_id in projects.order_by("project_id"):
+def emit_to(projects: Iterable[str], type: str, data: Mapping[str, Any], *, now: datetime) -> None:
+    """Of something that several projects share, such as a node of their pool."""
+    enabled = Webhook.objects.filter(enabled=True, project__in=list(projects))
+    for project_id in enabled.values_list("project_id", flat=True).distinct().order_by("project_id"):
         emit(project_id, type, data, now=now)

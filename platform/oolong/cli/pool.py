@@ -7,30 +7,42 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from typer.exceptions import TyperException
 
-from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
 from oolong.client import Client
-from oolong.client.models import UsageRow, UsageTotal
+from oolong.client.models import Quota, UsageRow, UsageTotal
 
-app = typer.Typer(no_args_is_help=True, help="The shared pool: nodes, slots, queue.")
+app = typer.Typer(no_args_is_help=True, help="Pools: nodes, slots, queue, and who may use them.")
 
+teams_app = typer.Typer(no_args_is_help=True, help="The teams that may use a pool.")
+admins_app = typer.Typer(no_args_is_help=True, help="The people who manage a pool.")
+app.add_typer(teams_app, name="teams")
+app.add_typer(admins_app, name="admins")
+
+Switch = Literal["on", "off"]
+PoolOption = Annotated[
+    str | None, typer.Option("--pool", help="name of the pool; the default one when left out")
+]
+PoolArgument = Annotated[str, typer.Argument(help="name of the pool")]
+TeamArgument = Annotated[str, typer.Argument(help="id or name of a team")]
 NodeArgument = Annotated[str, typer.Argument(help="id of the node (node_…)")]
 
 
 @app.command()
-def nodes(json: JsonOption = False) -> None:
+def nodes(pool: PoolOption = None, json: JsonOption = False) -> None:
     """Nodes, and who holds their slots."""
     with Client() as client:
-        pool = client.pool.get()
+        found = client.pool.get(pool)
     if json:
         show_json(
             {
-                "nodes": [node.model_dump(mode="json") for node in pool.nodes],
-                "slots": [slot.model_dump(mode="json") for slot in pool.slots],
+                "nodes": [node.model_dump(mode="json") for node in found.nodes],
+                "slots": [slot.model_dump(mode="json") for slot in found.slots],
             }
         )
         return
-    names = {node.id: node for node in pool.nodes}
+    names = {node.id: node for node in found.nodes}
     show_table(
         ("NODE", "STATUS", "SLOT", "DEVICE", "STATE", "HELD BY"),
         (
@@ -42,22 +54,22 @@ def nodes(json: JsonOption = False) -> None:
                 slot.state,
                 f"{slot.held_by.run_name} {slot.held_by.job or ''}".strip() if slot.held_by else None,
             )
-            for slot in pool.slots
+            for slot in found.slots
         ),
     )
 
 
 @app.command()
-def queue(json: JsonOption = False) -> None:
+def queue(pool: PoolOption = None, json: JsonOption = False) -> None:
     """Runs that wait, in order, and why."""
     with Client() as client:
-        pool = client.pool.get()
+        found = client.pool.get(pool)
     if json:
-        show_json(pool.queue)
+        show_json(found.queue)
         return
     show_table(
         ("RUN", "NAME", "PRIORITY", "SLOTS", "WHY IT WAITS"),
-        ((run.run_id, run.name, run.priority, run.slots_needed, run.why) for run in pool.queue),
+        ((run.run_id, run.name, run.priority, run.slots_needed, run.why) for run in found.queue),
     )
 
 
@@ -117,7 +129,7 @@ def _figures(row: UsageTotal) -> tuple[object, ...]:
 
 @app.command()
 def cordon(node: NodeArgument, json: JsonOption = False) -> None:
-    """Give this node no new work; what runs goes on."""
+    """Cordon the node: running jobs continue, no new jobs start."""
     with Client() as client:
         found = client.pool.cordon(node)
     show_json(found) if json else print(found.status)
@@ -125,7 +137,7 @@ def cordon(node: NodeArgument, json: JsonOption = False) -> None:
 
 @app.command()
 def uncordon(node: NodeArgument, json: JsonOption = False) -> None:
-    """Let a node take work again."""
+    """Let new jobs start on the node again."""
     with Client() as client:
         found = client.pool.uncordon(node)
     show_json(found) if json else print(found.status)
@@ -133,15 +145,171 @@ def uncordon(node: NodeArgument, json: JsonOption = False) -> None:
 
 @app.command()
 def drain(node: NodeArgument, json: JsonOption = False) -> None:
-    """Move a node's runs away, then keep it empty."""
+    """Move the node's runs to other nodes; its status is DRAINED once it is empty."""
     with Client() as client:
         found = client.pool.drain(node)
     show_json(found) if json else print(found.status)
 
 
 @app.command("enrolment-token")
-def enrolment_token(json: JsonOption = False) -> None:
-    """A single-use token with which one new node may join."""
+def enrolment_token(
+    pool: Annotated[str, typer.Option(help="the pool that the node joins")] = "default",
+    json: JsonOption = False,
+) -> None:
+    """A single-use token with which one new node may join a pool."""
     with Client() as client:
-        token = client.pool.enrolment_token()
+        token = client.pool.enrolment_token(pool)
     show_json(token) if json else print(token.token)
+
+
+@app.command("list")
+def list_pools(json: JsonOption = False) -> None:
+    """The pools that your team may use, and those that you manage."""
+    with Client() as client:
+        found = list(client.pool.list())
+    if json:
+        show_json(found)
+        return
+    show_table(
+        ("POOL", "OPEN TO", "TRAINER CODE", "YOU MANAGE IT"),
+        (
+            (
+                pool.name,
+                "all teams" if pool.all_teams else "named teams",
+                "on" if pool.trainer_code else "off",
+                "yes" if pool.may_manage else "no",
+            )
+            for pool in found
+        ),
+    )
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="lower-case letters, digits, hyphens")],
+    all_teams: Annotated[bool, typer.Option("--all-teams", help="every team may use it")] = False,
+    trainer_code: Annotated[
+        bool, typer.Option("--trainer-code", help="runs may bring losses, which run inside the trainer")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Create a pool. For admins of the installation."""
+    with Client() as client:
+        made = client.pool.create(name, all_teams=all_teams, trainer_code=trainer_code)
+    show_done(f"pool {made.name} is there; nodes join it with a token: enrolment-token", made, json=json)
+
+
+@app.command("set")
+def set_pool(
+    name: PoolArgument,
+    all_teams: Annotated[
+        Switch | None, typer.Option(help="whether every team may use it, or only those bound to it")
+    ] = None,
+    trainer_code: Annotated[
+        Switch | None, typer.Option(help="whether runs may bring losses, which run inside the trainer")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Change a pool. For admins of the installation."""
+    if all_teams is None and trainer_code is None:
+        raise TyperException("give --all-teams or --trainer-code")
+    with Client() as client:
+        changed = client.pool.change(name, all_teams=_switch(all_teams), trainer_code=_switch(trainer_code))
+    open_to = "all teams" if changed.all_teams else "named teams"
+    code = "on" if changed.trainer_code else "off"
+    show_done(f"pool {changed.name} is open to {open_to}, trainer code is {code}", changed, json=json)
+
+
+@app.command()
+def quota(
+    team: TeamArgument,
+    limit: Annotated[str, typer.Argument(help="slots that the team may hold at once; none lifts the limit")],
+    pool: Annotated[str, typer.Option(help="name of the pool")] = "default",
+    json: JsonOption = False,
+) -> None:
+    """Set or lift the limit of a team. For those who manage the pool."""
+    if limit != "none" and not limit.isdecimal():
+        raise TyperException(f"{limit!r} is no number of slots; give a number, or none")
+    with Client() as client:
+        slots = None if limit == "none" else int(limit)
+        found = client.pool.set_quota(pool, _team(client, pool, team).team.id, slots)
+    said = "no limit" if found.limit_slots is None else f"at most {found.limit_slots} slots"
+    show_done(f"{found.team.name} has {said} in pool {pool}", found, json=json)
+
+
+@teams_app.command("list")
+def list_teams(pool: PoolArgument, json: JsonOption = False) -> None:
+    """The teams that may use a pool, what they hold and their limits."""
+    with Client() as client:
+        found = list(client.pool.teams(pool))
+    if json:
+        show_json(found)
+        return
+    rows = ((row.team.id, row.team.name, row.used_slots, row.limit_slots) for row in found)
+    show_table(("ID", "TEAM", "SLOTS HELD", "LIMIT"), rows)
+
+
+@teams_app.command("add")
+def add_team(pool: PoolArgument, team: TeamArgument, json: JsonOption = False) -> None:
+    """Let a team use a pool. For admins of the installation."""
+    with Client() as client:
+        found = client.pool.add_team(pool, team)
+    show_done(f"{found.team.name} may use pool {pool}", found, json=json)
+
+
+@teams_app.command("remove")
+def remove_team(pool: PoolArgument, team: TeamArgument, json: JsonOption = False) -> None:
+    """Take a pool from a team: its runs there take a checkpoint and go back to the queue. For admins of the
+    installation."""
+    with Client() as client:
+        found = _team(client, pool, team)
+        client.pool.remove_team(pool, found.team.id)
+    show_done(f"{found.team.name} may no longer use pool {pool}", found, json=json)
+
+
+@admins_app.command("list")
+def list_admins(pool: PoolArgument, json: JsonOption = False) -> None:
+    """Who was appointed; admins of the installation manage every pool besides."""
+    with Client() as client:
+        found = list(client.pool.admins(pool))
+    if json:
+        show_json(found)
+        return
+    show_table(("ID", "USER", "SINCE"), ((row.id, row.username, row.appointed_at) for row in found))
+
+
+@admins_app.command("add")
+def add_admin(
+    pool: PoolArgument, username: Annotated[str, typer.Argument()], json: JsonOption = False
+) -> None:
+    """Appoint somebody whom every team of the pool trusts. For admins of the installation."""
+    with Client() as client:
+        found = client.pool.add_admin(pool, username)
+    show_done(f"{found.username} manages pool {pool}", found, json=json)
+
+
+@admins_app.command("remove")
+def remove_admin(
+    pool: PoolArgument, username: Annotated[str, typer.Argument()], json: JsonOption = False
+) -> None:
+    """Take the pool from an admin. For admins of the installation."""
+    with Client() as client:
+        found = next((row for row in client.pool.admins(pool) if username in (row.username, row.id)), None)
+        if found is None:
+            raise TyperException(
+                f"{username!r} is no admin of pool {pool}; see: oolong pool admins list {pool}"
+            )
+        client.pool.remove_admin(pool, found.id)
+    show_done(f"{found.username} no longer manages pool {pool}", found, json=json)
+
+
+def _switch(said: Switch | None) -> bool | None:
+    return None if said is None else said == "on"
+
+
+def _team(client: Client, pool: str, named: str) -> Quota:
+    """A team of the pool, by its id or name."""
+    for row in client.pool.teams(pool):
+        if named in (row.team.id, row.team.name):
+            return row
+    raise TyperException(f"{named!r} is no team of pool {pool}; see: oolong pool teams list {pool}")

@@ -50,25 +50,16 @@ def rename(name: Annotated[str, typer.Argument()], json: JsonOption = False) -> 
 
 @app.command("set")
 def set_project(
-    trainer_code: Annotated[
-        Literal["on", "off"] | None,
-        typer.Option(help="whether runs may bring losses, which run inside the trainer"),
-    ] = None,
     tested_rewards: Annotated[
         Literal["on", "off"] | None, typer.Option(help="whether an rl run needs a green test of its reward")
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Change a setting; only an admin may, and the change is written down."""
-    if trainer_code is None and tested_rewards is None:
-        raise TyperException("give --trainer-code or --tested-rewards")
+    if tested_rewards is None:
+        raise TyperException("give --tested-rewards")
     with Client() as client:
-        project = client.project.get()
-        if trainer_code is not None:
-            project = client.project.set_trainer_code(trainer_code == "on")
-        if tested_rewards is not None:
-            project = client.project.set_tested_rewards(tested_rewards == "on")
-        _print(project, json=json)
+        _print(client.project.set_tested_rewards(tested_rewards == "on"), json=json)
 
 
 @app.command()
@@ -89,7 +80,6 @@ def _print(project: Project, *, json: bool) -> None:
     show_fields(
         {
             "project": f"{project.team.name}/{project.name}",
-            "trainer code": "on" if project.trainer_code else "off",
             "tested rewards": "on" if project.tested_rewards else "off",
         }
     )

@@ -83,6 +83,13 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Facts]] = {
     ),
     "float32_large": ({}, {"trainer": {"dtype": "bfloat16"}}, Facts(parameters=1_500_000_000)),
     "fits_no_node": ({"rollout": {"engines": 2}}, {}, Facts(largest_node_slots=2)),
+    "no_such_device": (
+        {"trainer": {"dtype": "bfloat16"}}, {"placement": {"device": "cpu"}}, Facts(pool_devices=frozenset({"cpu"})),
+    ),
+    "no_such_gpu": (
+        {"placement": {"min_gpu_memory_gib": 80}}, {"placement": {"min_gpu_memory_gib": 40}},
+        Facts(pool_devices=frozenset({"cuda"}), pool_gpu_memory_bytes=40 * 2**30),
+    ),
     "over_team_limit": ({"rollout": {"engines": 2}}, {}, Facts(team_limit_slots=2)),
     "validation_never": (
         {"kind": "sft", "sft": {"steps": 900}}, {"kind": "sft", "sft": {"steps": 1000}}, Facts(),

@@ -35,7 +35,9 @@ from control_plane.catalog.models import BaseModel, ModelCheck
 from control_plane.catalog.parsing import __main__ as parsing_main
 from control_plane.catalog.unfolding import __main__ as unfolding_main
 from control_plane.common import clock as clock_module
+from control_plane.fleet import pools
 from control_plane.fleet import services as fleet
+from control_plane.fleet.models import Pool
 from control_plane.fleet.receiver import note_alive
 from control_plane.runs import records
 from control_plane.runs.models import Job
@@ -212,6 +214,8 @@ class SimulatedNode:
 
     name: str
     slots: int
+    device: str = "cpu"
+    slot_memory_bytes: int = 0
     credential: str = ""
     node_id: str = ""
     boot_id: str = "boot-1"
@@ -227,7 +231,10 @@ class SimulatedNode:
     def inventory(self) -> Inventory:
         return Inventory(
             hostname=self.name, agent_version="0", boot_id=self.boot_id, cpu_count=2, memory_bytes=1, disk_free_bytes=1,
-            slots=[SlotInventory(slot=f"cpu-{n}", device="cpu") for n in range(self.slots)],
+            slots=[
+                SlotInventory(slot=f"{self.device}-{n}", device=self.device, memory_bytes=self.slot_memory_bytes)
+                for n in range(self.slots)
+            ],
             model_roots=["/models"], job_isolation=self.job_isolation,
         )  # fmt: skip
 
@@ -334,9 +341,9 @@ def make_person(name: str, *, team: str = "red", project: str = "default", role:
 
 
 def make_alice() -> Person:
-    """Owns a dataset `sums` with 64 train and 64 eval rows, and a model `tiny`."""
+    """Owns a dataset `sums` with 64 train and 64 eval rows, and a model `tiny`; manages the default pool."""
     alice = make_person("alice")
-    fleet.init_pool(alice.project.team)
+    pools.appoint_admin(pools.default_pool(), alice.user)
     caller = Caller(alice.user, alice.project, Role.ADMIN, ROLE_SCOPES[Role.ADMIN])
     data = b"".join(json.dumps(row).encode() + b"\n" for row in SUMS)
     upload = catalog.take_upload(caller, io.BytesIO(data), filename="sums.jsonl", purpose="dataset")
@@ -361,9 +368,10 @@ def alice(db: None, clock: Clock) -> Person:
 
 @pytest.fixture
 def node(clock: Clock, db: None) -> Callable[..., SimulatedNode]:
-    def make(name: str = "node-1", slots: int = 2) -> SimulatedNode:
-        token, _ = fleet.create_enrolment_token(now=clock.now)
-        node = SimulatedNode(name=name, slots=slots)
+    def make(name: str = "node-1", slots: int = 2, *, pool: str = "", **changes: Any) -> SimulatedNode:
+        joined = Pool.objects.get(pk=pool) if pool else pools.default_pool()
+        token, _ = fleet.create_enrolment_token(joined, now=clock.now)
+        node = SimulatedNode(name=name, slots=slots, **changes)
         row, node.credential = fleet.enrol(token=token, name=name, inventory=node.inventory(), now=clock.now)
         node.node_id = row.pk
         node.beat()

@@ -36,7 +36,7 @@ def enrol(token: str, name: str = "machine") -> Any:
 
 
 def test_a_node_joins_with_a_token_that_works_once(alice: Any) -> None:
-    token = alice.post("/pool/enrolment-tokens").json()["token"]
+    token = alice.post("/pools/default/enrolment-tokens").json()["token"]
     reply = enrol(token)
     assert reply.status_code == 201
     granted = msgspec.json.decode(reply.content, type=EnrolReply)
@@ -55,7 +55,7 @@ def test_nodes_of_tests_that_share_a_machine_have_ports_of_their_own(alice: Any,
     with connection.cursor() as cursor:
         cursor.execute(node_ports.apart())
     for name in ("one", "two"):
-        assert enrol(alice.post("/pool/enrolment-tokens").json()["token"], name).status_code == 201
+        assert enrol(alice.post("/pools/default/enrolment-tokens").json()["token"], name).status_code == 201
     begins = Node.objects.filter(name__in=["one", "two"]).values_list("next_port", flat=True)
     ours = node_ports.first_of_session()
     assert set(begins) < set(range(ours, ours + node_ports.OF_A_SESSION, node_ports.OF_A_NODE))
@@ -66,7 +66,7 @@ def test_nodes_of_tests_that_share_a_machine_have_ports_of_their_own(alice: Any,
 
 
 def test_an_old_or_unknown_enrolment_token_is_refused(alice: Any, clock: Any) -> None:
-    token = alice.post("/pool/enrolment-tokens").json()["token"]
+    token = alice.post("/pools/default/enrolment-tokens").json()["token"]
     clock.forward(15 * 60)
     assert (enrol(token).status_code, enrol("oolenrol_guess").status_code) == (410, 401)
     assert not Node.objects.exists()

@@ -48,13 +48,13 @@ def test_what_people_do_is_in_the_log(alice: Any, node: Any, start: Any) -> None
     alice.post(f"/runs/{run['id']}/stop")
     alice.call("PATCH", f"/runs/{run['id']}", {"notes": "tried"})
     alice.post(f"/pool/nodes/{machine.node_id}/drain")
-    alice.post("/pool/enrolment-tokens")
+    alice.post("/pools/default/enrolment-tokens")
     made = alice.post("/tokens", {"name": "ci", "scopes": ["runs:read"]}).json()
     alice.call("DELETE", f"/tokens/{made['id']}")
-    alice.call("PATCH", "/project", {"trainer_code": True})
+    alice.call("PATCH", "/project", {"tested_rewards": True})
     assert actions(alice)[-10:] == [
         "run.create", "run.change", "run.pause", "run.stop", "run.edit", "node.intent", "pool.enrolment_token",
-        "token.create", "token.revoke", "project.trainer_code",
+        "token.create", "token.revoke", "project.tested_rewards",
     ]  # fmt: skip
     assert made["token"] not in alice.get("/audit/export").getvalue().decode()
 
@@ -105,8 +105,11 @@ def test_a_failed_login_and_a_login_are_written_down(alice: Any, settings: Any) 
 
 def test_a_node_that_joins_is_written_down(alice: Any, node: Any) -> None:
     node("newcomer")
-    entry = AuditEntry.objects.get(action="node.enrol")
-    assert (entry.project, entry.target_id) == ("", Node.objects.get().pk)
+    entries = AuditEntry.objects.filter(action="node.enrol")
+    assert {entry.target_id for entry in entries} == {Node.objects.get().pk}
+    assert {entry.project for entry in entries} == {"", alice.project.pk}, (
+        "the installation's log, and each project's"
+    )
 
 
 def test_the_database_refuses_to_change_or_delete_an_entry(alice: Any) -> None:
@@ -232,10 +235,10 @@ def test_two_who_seal_at_once_make_one_chain() -> None:
 
 
 def test_project_events_are_the_logs_entries_of_the_project(alice: Any, person: Any) -> None:
-    alice.call("PATCH", "/project", {"trainer_code": True})
+    alice.call("PATCH", "/project", {"tested_rewards": True})
     seen = person("erin", role=Role.VIEWER).get("/project/events").json()["data"]
-    assert [(event["kind"], event["actor"]) for event in seen] == [("trainer_code", "alice")]
-    assert actions(alice, "&action=project.*") == ["project.trainer_code"]
+    assert [(event["kind"], event["actor"]) for event in seen] == [("tested_rewards", "alice")]
+    assert actions(alice, "&action=project.*") == ["project.tested_rewards"]
 
 
 def test_what_was_written_down_before_there_was_a_log_is_taken_over(alice: Any, clock: Any) -> None:

@@ -51,7 +51,7 @@ def test_a_refusal_has_no_etag(alice: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "method", "body"),
     [
-        ("/project", "PATCH", {"trainer_code": True}),
+        ("/project", "PATCH", {"tested_rewards": True}),
         ("/checkpoint-retention", "PUT", {"keep_last": 3, "automatic": False}),
         ("/runs/{run}", "PATCH", {"notes": "mine"}),
     ],

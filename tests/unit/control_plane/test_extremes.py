@@ -52,7 +52,9 @@ def test_a_change_to_a_value_that_nothing_can_hold_is_refused(alice: Any, value:
     run = alice.run()["id"]
     for changes in ({"staleness": {"max": value}}, {"rollout": {"max_concurrent_groups": value}}):
         assert alice.post(f"/runs/{run}/changes", {"changes": changes}).status_code in (200, 202, 422)
-    assert alice.call("PATCH", "/pool/quota", {"limit_slots": value}).status_code in (200, 422)
+    assert alice.call(
+        "PUT", f"/pools/default/teams/{alice.project.team_id}/quota", {"limit_slots": value}
+    ).status_code in (200, 422)
     assert alice.call("PATCH", f"/runs/{run}", {"notes": value}).status_code in (200, 422)
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from control_plane.fleet.scheduler import NodeView, Request, Snapshot, order, plan
+from control_plane.fleet.scheduler import NodeView, Request, SlotView, Snapshot, order, plan
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -16,8 +16,12 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def node(
     name: str, free: int, total: int | None = None, *, accepts: bool = True, refusal: str = ""
 ) -> NodeView:
-    slots = tuple(f"cpu-{index}" for index in range(free))
-    return NodeView(name, name, slots, free if total is None else total, accepts, refusal)
+    slots = cpus(free if total is None else total)
+    return NodeView(name, name, slots[:free], slots[free:], accepts, refusal)
+
+
+def cpus(count: int) -> tuple[SlotView, ...]:
+    return tuple(SlotView(f"cpu-{index}") for index in range(count))
 
 
 def request(name: str, slots: int = 1, *, priority: int = 500, age: int = 0, team: str = "red") -> Request:
@@ -95,6 +99,59 @@ def test_a_run_with_its_own_loss_goes_only_where_jobs_are_isolated() -> None:
     assert plan(snapshot([node("open", 1)], [request("run")])).placements, "the others need none"
 
 
+GPUS = tuple(SlotView(f"gpu-{index}", "cuda", 80 * 2**30) for index in range(2))
+
+
+def on(device: str = "cuda", gib: int = 0, slots: int = 1) -> Request:
+    return Request("run", "run", "red", 500, slots, NOW, device=device, slot_memory_bytes=gib * 2**30)
+
+
+def test_a_run_that_needs_a_gpu_never_lands_on_cpu_slots_and_says_what_the_pool_has() -> None:
+    decided = plan(snapshot([node("n", 4)], [on("cuda")]))
+    assert not decided.placements
+    assert decided.waiting["run"] == "needs cuda slots; pool default has cpu slots only"
+    gpus = NodeView("g", "g", GPUS, (), True)
+    assert placed(snapshot([node("n", 4), gpus], [on("cuda", slots=2)])) == {"run": "g"}
+    assert placed(snapshot([gpus, node("n", 4)], [on("cpu")])) == {"run": "n"}
+
+
+def test_a_slot_with_too_little_memory_does_not_count() -> None:
+    gpus = NodeView("g", "g", GPUS, (), True)
+    assert placed(snapshot([gpus], [on("cuda", 80)])) == {"run": "g"}
+    decided = plan(snapshot([gpus], [on("cuda", 81)]))
+    assert (
+        decided.waiting["run"]
+        == "needs cuda slots of at least 81 GiB; the largest of pool default has 80 GiB"
+    )
+
+
+def test_only_the_slots_that_suit_are_taken_and_counted() -> None:
+    mixed = NodeView("m", "m", (SlotView("cpu-0"), GPUS[0]), (GPUS[1],), True)
+    decided = plan(snapshot([mixed], [on("cuda")]))
+    assert [placement.slots for placement in decided.placements] == [("gpu-0",)]
+    assert [slot.name for slot in decided.idle["m"]] == ["cpu-0"]
+    assert plan(snapshot([mixed], [on("cuda", slots=2)])).waiting["run"] == (
+        "needs 2 slots on one node; 1 of 2 are free on m"
+    )
+    assert plan(snapshot([mixed], [on("cuda", slots=3)])).waiting["run"] == (
+        "needs 3 slots on one node; the largest node has 2"
+    )
+
+
+def test_a_pool_without_a_healthy_slot_is_named() -> None:
+    assert (
+        plan(snapshot([node("n", 0)], [on("")])).waiting["run"]
+        == "no node of pool default has a healthy slot"
+    )
+
+
+def test_a_team_that_may_not_use_the_pool_waits_and_holds_nobody_up() -> None:
+    queue = [request("first", 2, age=9, team="blue"), request("second", 2)]
+    decided = plan(Snapshot(NOW, [node("n", 2)], queue, {}, {}, pool="lab", teams=frozenset({"red"})))
+    assert [placement.request for placement in decided.placements] == ["second"]
+    assert decided.waiting["first"].startswith("the team may not use pool lab; an admin of the installation")
+
+
 def test_an_empty_pool_is_named() -> None:
     assert plan(snapshot([], [request("run")])).waiting["run"] == "no node has joined the pool"
 
@@ -106,8 +163,8 @@ def test_a_retry_waits_for_its_time() -> None:
 
 nodes_strategy = st.lists(
     st.builds(
-        lambda index, free, held, accepts: NodeView(
-            f"n{index}", f"n{index}", tuple(f"s{slot}" for slot in range(free)), free + held, accepts, "draining"
+        lambda index, free, held, accepts: node(
+            f"n{index}", free, free + held, accepts=accepts, refusal="draining"
         ),
         st.integers(0, 10_000), st.integers(0, 6), st.integers(0, 3), st.booleans(),
     ),
@@ -137,7 +194,7 @@ def test_any_plan_is_sound(
     assert len(sold) == len(set(sold)), "a slot is sold once"
     for placement in decided.placements:
         assert views[placement.node].accepts
-        assert set(placement.slots) <= set(views[placement.node].free)
+        assert set(placement.slots) <= {slot.name for slot in views[placement.node].free}
         assert len(placement.slots) == by_id[placement.request].slots, "all or nothing"
     red = used + sum(
         by_id[item.request].slots for item in decided.placements if by_id[item.request].team == "red"

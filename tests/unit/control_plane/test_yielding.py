@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
-from control_plane.fleet.scheduler import NodeView, Request, Snapshot, plan
+from control_plane.fleet.scheduler import NodeView, Request, SlotView, Snapshot, plan
 from control_plane.fleet.yielding import Yielding, who_goes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def cpus(count: int) -> tuple[SlotView, ...]:
+    return tuple(SlotView(f"s{n}") for n in range(count))
 
 
 def request(name: str, slots: int, *, priority: int = 500, team: str = "red") -> Request:
@@ -33,8 +37,7 @@ def decide(
     limit: int | None = None,
 ) -> tuple[str, ...]:
     nodes = [
-        NodeView(name, name, tuple(f"s{n}" for n in range(count)), total, True)
-        for name, count in free.items()
+        NodeView(name, name, cpus(total)[:count], cpus(total)[count:], True) for name, count in free.items()
     ]
     used = {"red": sum(one.slots for one in holders if one.team == "red")}
     snapshot = Snapshot(now=NOW, nodes=nodes, queue=queue, used=used, limits={"red": limit})
@@ -82,12 +85,27 @@ def test_a_team_at_its_limit_takes_from_nobody_else_but_from_its_own() -> None:
 def test_a_node_on_which_it_may_not_be_gives_nothing_and_is_not_waited_for(
     only_on_n2: dict[str, Any], tells: dict[str, Any]
 ) -> None:
-    n1 = NodeView("n1", "n1", (), 4, True, protocol=2, model_roots=())
+    n1 = NodeView("n1", "n1", (), cpus(4), True, protocol=2, model_roots=())
     n2 = replace(n1, id="n2", name="n2", **tells)
     waits = replace(request("a", 1), **only_on_n2)
     snapshot = Snapshot(now=NOW, nodes=[n1, n2], queue=[waits], used={}, limits={})
     nothing = frozenset[str]()
     on_n1, on_n2 = [holder("p", "n1")], [holder("q", "n2")]
     assert who_goes(plan(snapshot), snapshot, on_n1, yielding_requests=nothing) == (), "in vain"
-    free = replace(snapshot, nodes=[replace(n1, free=("s0",)), n2])
+    free = replace(snapshot, nodes=[replace(n1, free=cpus(1)), n2])
     assert who_goes(plan(free), free, on_n2, yielding_requests=nothing) == ("q",), "what is free is elsewhere"
+
+
+def test_nobody_goes_for_a_run_that_their_slots_do_not_suit() -> None:
+    nodes = [NodeView("n1", "n1", (), cpus(2), True)]
+    queue = [replace(request("a", 1), device="cuda")]
+    snapshot = Snapshot(now=NOW, nodes=nodes, queue=queue, used={"red": 1}, limits={})
+    assert who_goes(plan(snapshot), snapshot, [holder("p")], yielding_requests=frozenset()) == ()
+
+
+def test_nobody_goes_for_a_team_that_may_not_use_the_pool() -> None:
+    nodes = [NodeView("n1", "n1", (), cpus(2), True)]
+    snapshot = Snapshot(
+        now=NOW, nodes=nodes, queue=[request("a", 1)], used={}, limits={}, teams=frozenset({"blue"})
+    )
+    assert who_goes(plan(snapshot), snapshot, [holder("p", team="blue")], yielding_requests=frozenset()) == ()

@@ -115,7 +115,20 @@ export const presets = queryOptions({
   staleTime: 60_000,
 });
 
-export const pool = queryOptions({ queryKey: ["pool"], queryFn: ({ signal }) => get("/api/v1/pool", {}, signal), refetchInterval: 10_000 });
+/** One pool; the default one, or the first that the team may use, when none is named. */
+export const pool = (name?: string) =>
+  queryOptions({
+    queryKey: ["pool", name ?? ""],
+    queryFn: ({ signal }) => get("/api/v1/pool", { query: { pool: name } }, signal),
+    refetchInterval: 10_000,
+  });
+
+/** The teams of a pool with their quotas, for those who manage it. */
+export const poolTeams = (name: string) =>
+  queryOptions({
+    queryKey: ["pool", name, "teams"],
+    queryFn: async ({ signal }) => (await get("/api/v1/pools/{pool_name}/teams", { path: { pool_name: name } }, signal)).data,
+  });
 
 export const tokens = queryOptions({
   queryKey: ["tokens"],

@@ -1287,25 +1287,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /** @description One pool that your team may use: nodes, slots and who holds them, quota, queue. */
         get: operations["get_pool"];
         put?: never;
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/pool/enrolment-tokens": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post: operations["create_enrolment_token"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1321,6 +1306,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Cordon a node
+         * @description Running jobs continue, no new jobs start.
+         */
         post: operations["cordon_node"];
         delete?: never;
         options?: never;
@@ -1337,6 +1326,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Drain a node
+         * @description Its runs take a checkpoint and move to other nodes; no new jobs start. The status is DRAINED once nothing holds a slot of it.
+         */
         post: operations["drain_node"];
         delete?: never;
         options?: never;
@@ -1353,6 +1346,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Uncordon a node
+         * @description New jobs may start on it again.
+         */
         post: operations["uncordon_node"];
         delete?: never;
         options?: never;
@@ -1360,7 +1357,47 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/pool/quota": {
+    "/api/v1/pool/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get_pool_usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List pools
+         * @description Those that your team may use, and those that you manage.
+         */
+        get: operations["list_pools"];
+        put?: never;
+        /**
+         * Create a pool
+         * @description A pool without nodes. No team may use it until one is bound to it, or it is open to all teams.
+         */
+        post: operations["create_pool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}": {
         parameters: {
             query?: never;
             header?: never;
@@ -1373,18 +1410,125 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        patch: operations["set_quota"];
+        /**
+         * Change a pool
+         * @description Open it to all teams or close it; allow losses of users in it or forbid them.
+         */
+        patch: operations["change_pool"];
         trace?: never;
     };
-    "/api/v1/pool/usage": {
+    "/api/v1/pools/{pool_name}/admins": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        get: operations["get_pool_usage"];
+        /**
+         * List the admins of a pool
+         * @description Admins of the installation manage every pool and are not listed.
+         */
+        get: operations["list_pool_admins"];
         put?: never;
+        /**
+         * Appoint an admin of a pool
+         * @description Whoever enrolls nodes sees the data and secrets of the jobs placed on them, so appoint people whom every team of the pool trusts.
+         */
+        post: operations["appoint_pool_admin"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/admins/{user_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Remove an admin of a pool */
+        delete: operations["remove_pool_admin"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/enrolment-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Create a token with which one node joins a pool */
+        post: operations["create_enrolment_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/teams": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the teams of a pool
+         * @description Every team that may use the pool, what it holds and its quota.
+         */
+        get: operations["list_pool_teams"];
+        put?: never;
+        /** Let a team use a pool */
+        post: operations["bind_pool_team"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/teams/{team_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Take a pool from a team
+         * @description From now on its nodes get nothing of the team. Runs of the team there take a checkpoint and go back to the queue, where they wait until the team may use the pool again.
+         */
+        delete: operations["unbind_pool_team"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/teams/{team_id}/quota": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set or lift the quota of a team
+         * @description At most so many slots of the pool at once; null lifts the limit. What runs goes on.
+         */
+        put: operations["set_pool_quota"];
         post?: never;
         delete?: never;
         options?: never;
@@ -2680,6 +2824,10 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        AppointRequest: {
+            username: string;
+        };
         Attempt: {
             id: string;
             number: number;
@@ -2741,6 +2889,11 @@ export interface components {
         AxisEnum: "step" | "time";
         /** @enum {string} */
         BestModeEnum: "max" | "min";
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        BindTeamRequest: {
+            /** @description id or name of a team */
+            team: string;
+        };
         /** @enum {unknown} */
         BlankEnum: "";
         Boot: {
@@ -2884,6 +3037,12 @@ export interface components {
             row: string;
             /** @description where the row with the same prompt and another answer is */
             earlier: string;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        CreatePoolRequest: {
+            name: string;
+            all_teams?: boolean;
+            trainer_code?: boolean;
         };
         CreateRunRequest: {
             /** @description a RunSpec; its fields are in the RunSpec reference */
@@ -3201,6 +3360,8 @@ export interface components {
             protocol: number;
         };
         EnrolmentToken: {
+            /** @description the pool that the node joins */
+            pool: string;
             /** @description for one node, good for 15 minutes, shown this once */
             token: string;
             /** Format: date-time */
@@ -3855,6 +4016,7 @@ export interface components {
         Node: {
             id: string;
             name: string;
+            pool: string;
             status: components["schemas"]["NodeStatus"];
             hostname: string;
             agent_version: string;
@@ -3869,7 +4031,7 @@ export interface components {
             last_seen_at: string;
         };
         /** @enum {string} */
-        NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "DRAINING" | "LOST";
+        NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "DRAINING" | "DRAINED" | "LOST";
         NullEnum: null;
         OidcButton: {
             /** @description what the button says */
@@ -3893,14 +4055,14 @@ export interface components {
             name?: string;
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        PatchedProjectChangeRequest: {
-            name?: string;
+        PatchedPoolChangeRequest: {
+            all_teams?: boolean;
             trainer_code?: boolean;
-            tested_rewards?: boolean;
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        PatchedQuotaChangeRequest: {
-            limit_slots?: number | null;
+        PatchedProjectChangeRequest: {
+            name?: string;
+            tested_rewards?: boolean;
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PatchedRoleRequest: {
@@ -4090,10 +4252,47 @@ export interface components {
             ttl_days?: number | null;
         };
         Pool: {
+            name: string;
+            /** @description every team may use it; otherwise only those bound to it */
+            all_teams: boolean;
+            /** @description runs may bring losses of their own, which run inside the trainer with its rights on the node */
+            trainer_code: boolean;
+            /** @description you enroll and drain its nodes and set its quotas */
+            may_manage: boolean;
+            /** @description why you do not manage the pool; empty when you do */
+            blocked_reason: string;
+            /** @description names of the pools that you see */
+            pools: string[];
             slots: components["schemas"]["Slot"][];
             nodes: components["schemas"]["Node"][];
             queue: components["schemas"]["QueueEntry"][];
             quota: components["schemas"]["Quota"];
+        };
+        PoolAdmin: {
+            /** @description of the user */
+            id: string;
+            username: string;
+            /** Format: date-time */
+            appointed_at: string;
+        };
+        PoolAdminPage: {
+            data: components["schemas"]["PoolAdmin"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        PoolSettings: {
+            name: string;
+            /** @description every team may use it; otherwise only those bound to it */
+            all_teams: boolean;
+            /** @description runs may bring losses of their own, which run inside the trainer with its rights on the node */
+            trainer_code: boolean;
+            /** @description you enroll and drain its nodes and set its quotas */
+            may_manage: boolean;
+        };
+        PoolSettingsPage: {
+            data: components["schemas"]["PoolSettings"][];
+            next_cursor: string | null;
+            has_more: boolean;
         };
         Preset: {
             name: string;
@@ -4131,8 +4330,6 @@ export interface components {
             id: string;
             name: string;
             team: components["schemas"]["Named"];
-            /** @description runs may bring losses, which run inside the trainer */
-            trainer_code: boolean;
             /** @description an rl run is taken only with a green test of its reward on its dataset version */
             tested_rewards: boolean;
         };
@@ -4175,6 +4372,16 @@ export interface components {
             /** @description null: no limit */
             limit_slots: number | null;
             used_slots: number;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        QuotaChangeRequest: {
+            /** @description null lifts the limit */
+            limit_slots: number | null;
+        };
+        QuotaPage: {
+            data: components["schemas"]["Quota"][];
+            next_cursor: string | null;
+            has_more: boolean;
         };
         /** @enum {string} */
         RelationEnum: "clone" | "fork" | "retry";
@@ -5142,6 +5349,7 @@ export type AlertSeverityEnum = components['schemas']['AlertSeverityEnum'];
 export type Alias = components['schemas']['Alias'];
 export type AliasChangeRequest = components['schemas']['AliasChangeRequest'];
 export type AliasPage = components['schemas']['AliasPage'];
+export type AppointRequest = components['schemas']['AppointRequest'];
 export type Attempt = components['schemas']['Attempt'];
 export type AttemptPage = components['schemas']['AttemptPage'];
 export type AuditActor = components['schemas']['AuditActor'];
@@ -5150,6 +5358,7 @@ export type AuditEntryPage = components['schemas']['AuditEntryPage'];
 export type AuditTarget = components['schemas']['AuditTarget'];
 export type AxisEnum = components['schemas']['AxisEnum'];
 export type BestModeEnum = components['schemas']['BestModeEnum'];
+export type BindTeamRequest = components['schemas']['BindTeamRequest'];
 export type BlankEnum = components['schemas']['BlankEnum'];
 export type Boot = components['schemas']['Boot'];
 export type BootStage = components['schemas']['BootStage'];
@@ -5170,6 +5379,7 @@ export type ClientPackage = components['schemas']['ClientPackage'];
 export type CloneRequest = components['schemas']['CloneRequest'];
 export type Column = components['schemas']['Column'];
 export type Conflict = components['schemas']['Conflict'];
+export type CreatePoolRequest = components['schemas']['CreatePoolRequest'];
 export type CreateRunRequest = components['schemas']['CreateRunRequest'];
 export type CreatedInvitation = components['schemas']['CreatedInvitation'];
 export type CreatedTeam = components['schemas']['CreatedTeam'];
@@ -5288,8 +5498,8 @@ export type OnStragglerEnum = components['schemas']['OnStragglerEnum'];
 export type Parent = components['schemas']['Parent'];
 export type PatchedCheckpointChangeRequest = components['schemas']['PatchedCheckpointChangeRequest'];
 export type PatchedNameRequest = components['schemas']['PatchedNameRequest'];
+export type PatchedPoolChangeRequest = components['schemas']['PatchedPoolChangeRequest'];
 export type PatchedProjectChangeRequest = components['schemas']['PatchedProjectChangeRequest'];
-export type PatchedQuotaChangeRequest = components['schemas']['PatchedQuotaChangeRequest'];
 export type PatchedRoleRequest = components['schemas']['PatchedRoleRequest'];
 export type PatchedRunPatchRequest = components['schemas']['PatchedRunPatchRequest'];
 export type PatchedRunViewPatchRequest = components['schemas']['PatchedRunViewPatchRequest'];
@@ -5308,6 +5518,10 @@ export type PlaygroundRequestRequest = components['schemas']['PlaygroundRequestR
 export type PlaygroundSide = components['schemas']['PlaygroundSide'];
 export type PolicyRequest = components['schemas']['PolicyRequest'];
 export type Pool = components['schemas']['Pool'];
+export type PoolAdmin = components['schemas']['PoolAdmin'];
+export type PoolAdminPage = components['schemas']['PoolAdminPage'];
+export type PoolSettings = components['schemas']['PoolSettings'];
+export type PoolSettingsPage = components['schemas']['PoolSettingsPage'];
 export type Preset = components['schemas']['Preset'];
 export type PresetPage = components['schemas']['PresetPage'];
 export type Problem = components['schemas']['Problem'];
@@ -5319,6 +5533,8 @@ export type ProjectPage = components['schemas']['ProjectPage'];
 export type PurposeEnum = components['schemas']['PurposeEnum'];
 export type QueueEntry = components['schemas']['QueueEntry'];
 export type Quota = components['schemas']['Quota'];
+export type QuotaChangeRequest = components['schemas']['QuotaChangeRequest'];
+export type QuotaPage = components['schemas']['QuotaPage'];
 export type RelationEnum = components['schemas']['RelationEnum'];
 export type Rendered = components['schemas']['Rendered'];
 export type Retention = components['schemas']['Retention'];
@@ -9004,7 +9220,10 @@ export interface operations {
     };
     get_pool: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description its name; `default`, or the first that you see, when left out */
+                pool?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -9088,37 +9307,6 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Pool"];
-                };
-            };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    create_enrolment_token: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
-                "Idempotency-Key"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["EnrolmentToken"];
                 };
             };
             /** @description what went wrong (RFC 9457) */
@@ -9231,38 +9419,6 @@ export interface operations {
             };
         };
     };
-    set_quota: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                "application/json": components["schemas"]["PatchedQuotaChangeRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Quota"];
-                };
-            };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     get_pool_usage: {
         parameters: {
             query?: {
@@ -9317,6 +9473,365 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["Usage"];
                     "text/csv": string;
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_pools: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolSettingsPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_pool: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreatePoolRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolSettings"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_pool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedPoolChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolSettings"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_pool_admins: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolAdminPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    appoint_pool_admin: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AppointRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolAdmin"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_pool_admin: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                pool_name: string;
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done; there is nothing to show */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_enrolment_token: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnrolmentToken"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_pool_teams: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaPage"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    bind_pool_team: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BindTeamRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    unbind_pool_team: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                pool_name: string;
+                team_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done; there is nothing to show */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_pool_quota: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                pool_name: string;
+                team_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["QuotaChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
                 };
             };
             /** @description what went wrong (RFC 9457) */

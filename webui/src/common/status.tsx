@@ -33,6 +33,7 @@ const LOOKS: Record<string, Look> = {
   UNRESPONSIVE: { label: "Unresponsive", icon: IconAlertTriangle, tone: "warn" },
   CORDONED: { label: "Cordoned", icon: IconPlayerStop, tone: "neutral" },
   DRAINING: { label: "Draining", icon: IconClock, tone: "warn" },
+  DRAINED: { label: "Drained", icon: IconCircleCheck, tone: "neutral" },
   LOST: { label: "Lost", icon: IconPlugConnectedX, tone: "bad" },
   free: { label: "Free", icon: IconCircleCheck, tone: "good" },
   held: { label: "Held", icon: IconPlayerPlay, tone: "active" },

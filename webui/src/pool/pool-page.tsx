@@ -1,13 +1,13 @@
-import { Button, Code, CopyButton, Group, Menu, Modal, NumberInput, Table, Text, Tooltip } from "@mantine/core";
+import { Button, Code, CopyButton, Group, Menu, Modal, NumberInput, Select, Table, Text, Tooltip } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconDots, IconPlus } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { Link } from "react-router";
+import { Link, useSearchParams } from "react-router";
 
-import { patch, post } from "../api/http.ts";
+import { post, put } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
-import type { Node, Pool, Slot } from "../api/schema.d.ts";
+import type { Node, Pool, Quota, Slot } from "../api/schema.d.ts";
 import { ago, grouped, moment } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
@@ -17,7 +17,8 @@ import { useTopic } from "../stream/stream.ts";
 import classes from "./pool-page.module.css";
 
 export function PoolPage() {
-  const { data: pool, error, isPending, refetch } = useQuery(queries.pool);
+  const [search, setSearch] = useSearchParams();
+  const { data: pool, error, isPending, refetch } = useQuery(queries.pool(search.get("pool") ?? undefined));
   const [isOpen, { open, close }] = useDisclosure(false);
   useTopic("pool", () => void refetch(), () => void refetch());
   if (isPending) return <Waiting />;
@@ -25,7 +26,18 @@ export function PoolPage() {
   const held = pool.slots.filter((slot) => slot.held_by !== null).length;
   return (
     <>
-      <PageHeader title="Pool" aside={<Button onClick={open} leftSection={<IconPlus size={14} />}>Add a node</Button>}>
+      <PageHeader
+        title={pool.pools.length > 1 ? `Pool ${pool.name}` : "Pool"}
+        aside={
+          <Group gap={8}>
+            {pool.pools.length > 1 && (
+              <Select aria-label="Pool" w={160} data={pool.pools} value={pool.name} allowDeselect={false}
+                onChange={(name) => setSearch(name === null ? {} : { pool: name })} />
+            )}
+            <Managed pool={pool}><Button disabled={!pool.may_manage} onClick={open} leftSection={<IconPlus size={14} />}>Add a node</Button></Managed>
+          </Group>
+        }
+      >
         {grouped(held)} of {grouped(pool.slots.length)} slots held on {grouped(pool.nodes.length)} node{pool.nodes.length === 1 ? "" : "s"}; {pool.queue.length === 0 ? "nobody waits" : `${grouped(pool.queue.length)} waiting`}.
       </PageHeader>
       <ProblemNotice error={error} />
@@ -34,12 +46,18 @@ export function PoolPage() {
         <Queue pool={pool} />
         <div className={classes.pair}>
           <Nodes pool={pool} />
-          <Quota pool={pool} />
+          {pool.may_manage ? <Quotas pool={pool} /> : <OwnQuota pool={pool} />}
         </div>
       </div>
-      <Modal opened={isOpen} onClose={close} title="Add a node" size="lg"><AddNode /></Modal>
+      <Modal opened={isOpen} onClose={close} title="Add a node" size="lg"><AddNode pool={pool.name} /></Modal>
     </>
   );
+}
+
+/** What only those who manage the pool may do: for others it is disabled, and says why. */
+function Managed({ pool, children }: { pool: Pool; children: React.ReactNode }) {
+  if (pool.may_manage) return <>{children}</>;
+  return <Tooltip label={pool.blocked_reason} multiline w={320}><span>{children}</span></Tooltip>;
 }
 
 /** Every slot of the pool as a tile, by node: at a glance what is free and who holds the rest. */
@@ -107,7 +125,7 @@ type Verb = "cordon" | "uncordon" | "drain";
 const ACTIONS: { verb: Verb; label: string; help: string; when: (status: string) => boolean }[] = [
   { verb: "cordon", label: "Cordon", help: "No new run is placed on it; what runs goes on", when: (status) => status === "READY" || status === "UNRESPONSIVE" },
   { verb: "drain", label: "Drain", help: "Cordon it, and end what runs at the next checkpoint", when: (status) => status === "READY" || status === "CORDONED" },
-  { verb: "uncordon", label: "Uncordon", help: "New runs may be placed on it again", when: (status) => status === "CORDONED" || status === "DRAINING" },
+  { verb: "uncordon", label: "Uncordon", help: "New runs may be placed on it again", when: (status) => status === "CORDONED" || status === "DRAINING" || status === "DRAINED" },
 ];
 
 function Nodes({ pool }: { pool: Pool }) {
@@ -115,7 +133,7 @@ function Nodes({ pool }: { pool: Pool }) {
   const client = useQueryClient();
   const act = useMutation({
     mutationFn: ({ node, verb }: { node: Node; verb: Verb }) => post(`/api/v1/pool/nodes/{node_id}/${verb}`, { path: { node_id: node.id } }),
-    onSettled: () => void client.invalidateQueries({ queryKey: queries.pool.queryKey }),
+    onSettled: () => void client.invalidateQueries({ queryKey: ["pool"] }),
   });
   const slotsOf = (node: Node) => pool.slots.filter((slot) => slot.node.id === node.id);
   return (
@@ -131,8 +149,8 @@ function Nodes({ pool }: { pool: Pool }) {
               <Table.Td ta="right">{slotsOf(node).filter((slot) => slot.held_by !== null).length} of {slotsOf(node).length}</Table.Td>
               <Table.Td ta="right" title={moment(node.last_seen_at)}>{ago(node.last_seen_at, now)}</Table.Td>
               <Table.Td>
-                <Menu position="bottom-end" width={270}>
-                  <Menu.Target><Button variant="subtle" color="gray" px={6} aria-label={`Actions on ${node.name}`}><IconDots size={15} /></Button></Menu.Target>
+                <Menu position="bottom-end" width={270} disabled={!pool.may_manage}>
+                  <Menu.Target><Managed pool={pool}><Button variant="subtle" color="gray" px={6} disabled={!pool.may_manage} aria-label={`Actions on ${node.name}`}><IconDots size={15} /></Button></Managed></Menu.Target>
                   <Menu.Dropdown>
                     {ACTIONS.filter(({ when }) => when(node.status)).map(({ verb, label, help }) => (
                       <Menu.Item key={verb} onClick={() => act.mutate({ node, verb })}>{label}<Text size="xs" c="dimmed">{help}</Text></Menu.Item>
@@ -148,33 +166,59 @@ function Nodes({ pool }: { pool: Pool }) {
   );
 }
 
-function Quota({ pool }: { pool: Pool }) {
-  const { quota } = pool;
-  const [limit, setLimit] = useState<number | string>(quota.limit_slots ?? "");
-  const client = useQueryClient();
-  const save = useMutation({
-    mutationFn: () => patch("/api/v1/pool/quota", { body: { limit_slots: limit === "" ? null : Number(limit) } }),
-    onSuccess: () => void client.invalidateQueries({ queryKey: queries.pool.queryKey }),
-  });
+function OwnQuota({ pool: { quota, blocked_reason } }: { pool: Pool }) {
   return (
     <Panel title="Quota">
-      <ProblemNotice error={save.error} />
       <Text size="sm" mb={10}>{quota.team.name} holds {grouped(quota.used_slots)} slot{quota.used_slots === 1 ? "" : "s"}{quota.limit_slots === null ? "; there is no limit." : ` of at most ${grouped(quota.limit_slots)}.`}</Text>
-      <Group align="flex-end" gap={8}>
-        <NumberInput label="Hard limit, slots" min={0} w={140} value={limit} onChange={setLimit} />
-        <Button variant="default" loading={save.isPending} disabled={limit === "" || limit === quota.limit_slots} onClick={() => save.mutate()}>Set</Button>
-      </Group>
+      <Text size="xs" c="dimmed">Quotas are set by those who manage the pool: {blocked_reason}.</Text>
     </Panel>
   );
 }
 
-function AddNode() {
-  const make = useMutation({ mutationFn: () => post("/api/v1/pool/enrolment-tokens") });
+/** Of every team that may use the pool. */
+function Quotas({ pool }: { pool: Pool }) {
+  const { data: teams, error } = useQuery(queries.poolTeams(pool.name));
+  return (
+    <Panel title="Quotas" flush>
+      <ProblemNotice error={error} />
+      <Table className="tabular" data-testid="quotas">
+        <Table.Thead><Table.Tr><Table.Th>Team</Table.Th><Table.Th ta="right">Slots held</Table.Th><Table.Th>At most</Table.Th></Table.Tr></Table.Thead>
+        <Table.Tbody>{teams?.map((quota) => <QuotaRow key={`${pool.name}/${quota.team.id}`} pool={pool} quota={quota} />)}</Table.Tbody>
+      </Table>
+    </Panel>
+  );
+}
+
+function QuotaRow({ pool, quota }: { pool: Pool; quota: Quota }) {
+  const [limit, setLimit] = useState<number | string>(quota.limit_slots ?? "");
+  const client = useQueryClient();
+  const wanted = limit === "" ? null : Number(limit);
+  const save = useMutation({
+    mutationFn: () =>
+      put("/api/v1/pools/{pool_name}/teams/{team_id}/quota", { path: { pool_name: pool.name, team_id: quota.team.id }, body: { limit_slots: wanted } }),
+    onSuccess: () => void client.invalidateQueries({ queryKey: ["pool"] }),
+  });
+  return (
+    <Table.Tr>
+      <Table.Td>{quota.team.name}<ProblemNotice error={save.error} /></Table.Td>
+      <Table.Td ta="right">{grouped(quota.used_slots)}</Table.Td>
+      <Table.Td>
+        <Group gap={8} wrap="nowrap">
+          <NumberInput aria-label={`Limit of ${quota.team.name}, slots`} placeholder="no limit" min={0} w={110} value={limit} onChange={setLimit} />
+          <Button variant="default" loading={save.isPending} disabled={wanted === quota.limit_slots} onClick={() => save.mutate()}>{wanted === null ? "Lift" : "Set"}</Button>
+        </Group>
+      </Table.Td>
+    </Table.Tr>
+  );
+}
+
+function AddNode({ pool }: { pool: string }) {
+  const make = useMutation({ mutationFn: () => post("/api/v1/pools/{pool_name}/enrolment-tokens", { path: { pool_name: pool } }) });
   const command = make.data === undefined ? "" : joinCommand(make.data.token);
   return (
     <div style={{ display: "grid", gap: 12 }}>
       <ProblemNotice error={make.error} />
-      <Text size="sm">A node joins with a token that works once. Its agent only opens connections outwards, to this address. Type this on the node, in a checkout of Oolong after python3 manage.py setup --device cuda:</Text>
+      <Text size="sm">A node joins pool {pool} with a token that works once, and sees the data and secrets of the jobs placed on it. Its agent only opens connections outwards, to this address. Type this on the node, in a checkout of Oolong after python3 manage.py setup --device cuda:</Text>
       {make.data === undefined ? <Group><Button loading={make.isPending} onClick={() => make.mutate()}>Make an enrolment token</Button></Group> : (
         <>
           <Code block style={{ whiteSpace: "pre-wrap", overflowWrap: "anywhere" }}>{command}</Code>

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from oolong.client import calls, models
 from oolong.client.aio.connection import AsyncConnection
 
@@ -10,8 +12,50 @@ class AsyncPool:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def get(self) -> models.Pool:
-        return await self._connection.send(calls.pool.get())
+    async def get(self, pool: str | None = None) -> models.Pool:
+        """Nodes, slots, quota and queue of a pool; of the default pool unless another is named."""
+        return await self._connection.send(calls.pool.get(pool))
+
+    def list(self) -> AsyncIterator[models.PoolSettings]:
+        """The pools that your team may use, and those that you manage."""
+        return self._connection.pages(calls.pool.page())
+
+    async def create(
+        self, name: str, *, all_teams: bool = False, trainer_code: bool = False
+    ) -> models.PoolSettings:
+        settings = {"all_teams": all_teams, "trainer_code": trainer_code}
+        return await self._connection.send(calls.pool.create(name, settings))
+
+    async def change(
+        self, name: str, *, all_teams: bool | None = None, trainer_code: bool | None = None
+    ) -> models.PoolSettings:
+        asked = {"all_teams": all_teams, "trainer_code": trainer_code}
+        settings = {setting: value for setting, value in asked.items() if value is not None}
+        return await self._connection.send(calls.pool.change(name, settings))
+
+    def teams(self, pool: str) -> AsyncIterator[models.Quota]:
+        """Every team that may use the pool, with its quota."""
+        return self._connection.pages(calls.pool.teams(pool))
+
+    async def add_team(self, pool: str, team: str) -> models.Quota:
+        """Let a team use the pool; `team` is its id or name."""
+        return await self._connection.send(calls.pool.add_team(pool, team))
+
+    async def remove_team(self, pool: str, team_id: str) -> None:
+        await self._connection.send(calls.pool.remove_team(pool, team_id))
+
+    async def set_quota(self, pool: str, team_id: str, limit_slots: int | None) -> models.Quota:
+        """At most so many slots of the pool for the team; None lifts the limit."""
+        return await self._connection.send(calls.pool.set_quota(pool, team_id, limit_slots))
+
+    def admins(self, pool: str) -> AsyncIterator[models.PoolAdmin]:
+        return self._connection.pages(calls.pool.admins(pool))
+
+    async def add_admin(self, pool: str, username: str) -> models.PoolAdmin:
+        return await self._connection.send(calls.pool.add_admin(pool, username))
+
+    async def remove_admin(self, pool: str, user_id: str) -> None:
+        await self._connection.send(calls.pool.remove_admin(pool, user_id))
 
     async def usage(
         self,
@@ -35,8 +79,9 @@ class AsyncPool:
         """The same as CSV, every row."""
         return await self._connection.send(calls.pool.usage_csv(by, since, until, device))
 
-    async def enrolment_token(self) -> models.EnrolmentToken:
-        return await self._connection.send(calls.pool.enrolment_token())
+    async def enrolment_token(self, pool: str = "default") -> models.EnrolmentToken:
+        """A single-use token with which one node joins the pool."""
+        return await self._connection.send(calls.pool.enrolment_token(pool))
 
     async def cordon(self, node_id: str) -> models.Node:
         return await self._connection.send(calls.pool.cordon(node_id))

@@ -1,18 +1,60 @@
-"""The pool and its nodes."""
+"""Pools, their nodes, and who uses and manages them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from oolong.client.calls import call
 from oolong.client.calls.call import Call
-from oolong.client.models import EnrolmentToken, Node, Pool, Usage
+from oolong.client.models import EnrolmentToken, Node, Page, Pool, PoolAdmin, PoolSettings, Quota, Usage
 
 
-def get() -> Call[Pool]:
-    return call.get("pool", Pool)
+def get(pool: str | None) -> Call[Pool]:
+    return call.get("pool", Pool, pool=pool)
 
 
-def enrolment_token() -> Call[EnrolmentToken]:
-    return call.post("pool/enrolment-tokens", EnrolmentToken)
+def page() -> Call[Page[PoolSettings]]:
+    return call.get("pools", Page[PoolSettings])
+
+
+def create(name: str, settings: Mapping[str, bool]) -> Call[PoolSettings]:
+    return call.post("pools", PoolSettings, body={"name": name, **settings})
+
+
+def change(name: str, settings: Mapping[str, bool]) -> Call[PoolSettings]:
+    return call.patch("pools/{}", PoolSettings, name, body=dict(settings))
+
+
+def teams(pool: str) -> Call[Page[Quota]]:
+    return call.get("pools/{}/teams", Page[Quota], pool)
+
+
+def add_team(pool: str, team: str) -> Call[Quota]:
+    return call.post("pools/{}/teams", Quota, pool, body={"team": team})
+
+
+def remove_team(pool: str, team_id: str) -> Call[None]:
+    return call.delete("pools/{}/teams/{}", pool, team_id)
+
+
+def set_quota(pool: str, team_id: str, limit_slots: int | None) -> Call[Quota]:
+    return call.put("pools/{}/teams/{}/quota", Quota, pool, team_id, body={"limit_slots": limit_slots})
+
+
+def admins(pool: str) -> Call[Page[PoolAdmin]]:
+    return call.get("pools/{}/admins", Page[PoolAdmin], pool)
+
+
+def add_admin(pool: str, username: str) -> Call[PoolAdmin]:
+    return call.post("pools/{}/admins", PoolAdmin, pool, body={"username": username})
+
+
+def remove_admin(pool: str, user_id: str) -> Call[None]:
+    return call.delete("pools/{}/admins/{}", pool, user_id)
+
+
+def enrolment_token(pool: str) -> Call[EnrolmentToken]:
+    return call.post("pools/{}/enrolment-tokens", EnrolmentToken, pool)
 
 
 def cordon(node_id: str) -> Call[Node]:

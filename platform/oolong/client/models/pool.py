@@ -26,6 +26,7 @@ class Slot(Answer):
 class Node(Answer):
     id: str
     name: str
+    pool: str
     status: str
     last_seen_at: datetime | None = None
 
@@ -46,7 +47,22 @@ class Quota(Answer):
     used_slots: int
 
 
-class Pool(Answer):
+class PoolSettings(Answer):
+    name: str
+    all_teams: bool  # every team may use it; otherwise only those bound to it
+    trainer_code: bool  # runs may bring losses of their own
+    may_manage: bool  # by the caller
+
+
+class PoolAdmin(Answer):
+    id: str  # of the user
+    username: str
+    appointed_at: datetime
+
+
+class Pool(PoolSettings):
+    blocked_reason: str  # why the caller does not manage it; empty when they do
+    pools: list[str]  # names of those that the caller sees
     slots: list[Slot]
     nodes: list[Node]
     queue: list[QueuedRun]
@@ -54,6 +70,7 @@ class Pool(Answer):
 
 
 class EnrolmentToken(Answer):
+    pool: str
     token: str
     expires_at: datetime
 

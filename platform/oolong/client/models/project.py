@@ -12,7 +12,6 @@ class Project(Answer):
     id: str
     name: str
     team: Named
-    trainer_code: bool
     tested_rewards: bool = False
 
 

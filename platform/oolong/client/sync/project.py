@@ -17,10 +17,6 @@ class Projects:
     def get(self) -> models.Project:
         return self._connection.send(calls.project.get())
 
-    def set_trainer_code(self, allowed: bool) -> models.Project:
-        """Whether runs may bring losses of their own, which run inside the trainer."""
-        return self._connection.send(calls.project.change(trainer_code=allowed))
-
     def set_tested_rewards(self, required: bool) -> models.Project:
         """Whether an rl run needs a green test of its reward."""
         return self._connection.send(calls.project.change(tested_rewards=required))

@@ -200,7 +200,7 @@ class AlgorithmSection(Section):
     loss_function: str | None = Field(
         None,
         description="an uploaded loss, name@3 or name@latest, instead of the objective's own; "
-        "only in projects with trainer_code",
+        "only in pools with trainer_code",
     )
     proximal: Literal["recompute", "none"] = Field(
         "recompute",

@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from oolong.contracts.run_spec import memory
+from oolong.contracts.run_spec.device import device_needed
 from oolong.contracts.run_spec.spec import RunSpec
 
 Severity = Literal["error", "warning"]
@@ -28,6 +29,8 @@ class Facts:
     kv_bytes_per_token: int | None = None  # of one engine, in 2-byte numbers
     shape: memory.ModelShape | None = None
     slot_memory_bytes: int | None = None  # of the smallest GPU of the pool
+    pool_devices: frozenset[str] = frozenset()  # of the slots of the pool; empty: it has none yet
+    pool_gpu_memory_bytes: int | None = None  # of its largest GPU
     largest_node_slots: int | None = None
     team_limit_slots: int | None = None
 
@@ -302,6 +305,20 @@ def _fits_no_node(spec: RunSpec, facts: Facts) -> str | None:
     return f"it needs {spec.slots_needed} slots on one node, the largest node of the pool has {most}"
 
 
+def _no_such_device(spec: RunSpec, facts: Facts) -> str | None:
+    device, pool = device_needed(spec, facts.parameters), spec.placement.pool
+    if device is None or not facts.pool_devices or device in facts.pool_devices:
+        return None
+    return f"it needs {device} slots, pool {pool!r} has {' and '.join(sorted(facts.pool_devices))} slots only"
+
+
+def _no_such_gpu(spec: RunSpec, facts: Facts) -> str | None:
+    wanted, largest = spec.placement.min_gpu_memory_gib, facts.pool_gpu_memory_bytes
+    if wanted is None or largest is None or wanted * 2**30 <= largest:
+        return None
+    return f"it needs GPUs of {wanted:g} GiB, the largest of pool {spec.placement.pool!r} has {_gib(largest)}"
+
+
 def _over_team_limit(spec: RunSpec, facts: Facts) -> str | None:
     limit = facts.team_limit_slots
     if limit is None or spec.slots_needed <= limit:
@@ -373,6 +390,8 @@ RULES: tuple[Rule, ...] = (
     Rule("engine_memory", "warning", "rl", "/rollout/engine_max_total_tokens", _engine_memory, "Lower it, or take a smaller model."),
     Rule("float32_large", "warning", "any", "/trainer/dtype", _float32_large, "Take bfloat16: master weights stay float32."),
     Rule("fits_no_node", "warning", "any", "/rollout/engines", _fits_no_node, "Fewer engines or ranks, or add a larger node; until then it waits."),
+    Rule("no_such_device", "warning", "any", "/placement/device", _no_such_device, "Take another pool, or add a node that has such slots; until then it waits."),
+    Rule("no_such_gpu", "warning", "any", "/placement/min_gpu_memory_gib", _no_such_gpu, "Lower it, take another pool, or add a node with larger GPUs; until then it waits."),
     Rule("over_team_limit", "warning", "any", "/rollout/engines", _over_team_limit, "Fewer engines or ranks, or ask for a higher limit; until then it waits."),
     Rule("validation_never", "warning", "sft", "/sft/validate_from_step", _validation_never, "Lower it, or turn the validation off with validation_split: null."),
 )  # fmt: skip

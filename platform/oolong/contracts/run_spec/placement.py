@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from oolong.contracts.run_spec.section import PositiveInt, Section
+from oolong.contracts.run_spec.section import PositiveInt, Section, refuse
 
 
 class BudgetSection(Section):
@@ -17,5 +17,25 @@ class BudgetSection(Section):
 
 
 class PlacementSection(Section):
-    pool: str = Field("default", description="pool whose slots are used")
+    pool: str = Field("default", description="pool whose slots are used; one that the team may use")
+    device: Literal["cpu", "cuda"] | None = Field(
+        None,
+        description="what its slots must be; left out: cuda for trainer.dtype bfloat16, for a model of a billion "
+        "parameters or more and with min_gpu_memory_gib, otherwise any",
+    )
+    min_gpu_memory_gib: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
+        None,
+        description="memory that each of its slots must have at least, in GiB: of a GPU, or of its share of one",
+    )
     priority: Annotated[int, Field(ge=0, le=1000)] = Field(500, description="higher goes first")
+
+    @model_validator(mode="after")
+    def _memory_is_of_a_gpu(self) -> Self:
+        if self.min_gpu_memory_gib is not None and self.device == "cpu":
+            raise refuse(
+                "memory_of_no_gpu",
+                f"min_gpu_memory_gib={self.min_gpu_memory_gib:g} with device='cpu': a CPU slot has no GPU; take "
+                "device: cuda, or leave min_gpu_memory_gib out",
+                "min_gpu_memory_gib",
+            )
+        return self

@@ -17,8 +17,9 @@ from control_plane.accounts.models import ApiToken, Membership, Project, Role, T
 from control_plane.accounts.scopes import SCOPES
 from control_plane.catalog.models import BaseModel, Checkpoint, DatasetValidation, ModelCheck, ModelImport
 from control_plane.common import clock
+from control_plane.fleet import pools
 from control_plane.fleet import services as fleet
-from control_plane.fleet.models import Node
+from control_plane.fleet.models import Node, Pool
 from control_plane.fleet.receiver import note_alive
 from control_plane.runs import records
 from control_plane.runs.models import Attempt, Job
@@ -70,7 +71,10 @@ def build_world() -> World:
     red, blue = Team.objects.create(name="red"), Team.objects.create(name="blue")
     home = Project.objects.create(team=red, name="default")
     sister = Project.objects.create(team=red, name="other")
-    fleet.init_pool(red)
+    pools.default_pool()
+    own, theirs = pools.create_pool("own"), pools.create_pool("theirs")
+    pools.bind_team(own, red)
+    pools.bind_team(theirs, blue)
     alice = person("alice", home, Role.ADMIN)
     for role in ROLES[:4]:
         person(role, home, role)
@@ -82,6 +86,14 @@ def build_world() -> World:
     users.update({user.username: user for user in User.objects.all()})
     person("another team", Project.objects.create(team=blue, name="default"), Role.ADMIN)
     person("another project", sister, Role.ADMIN)
+    person("pool admin", home, Role.VIEWER)
+    person("pool admin of another pool", home, Role.VIEWER)
+    person("admin of another team", Project.objects.create(team=blue, name="more"), Role.ADMIN)
+    pools.appoint_admin(own, users["pool admin"])
+    pools.appoint_admin(own, users[ROLES[5]])
+    for name in ("pool admin of another pool", "another team"):
+        pools.appoint_admin(theirs, users[name])
+    tokens["pool admin of another pool and team"] = tokens["another team"]
     for role in ROLES[:4]:
         caller = selectors.caller_in(users["alice"], home)
         assert caller is not None
@@ -96,9 +108,15 @@ def build_world() -> World:
         )[1]
     _dead_tokens(person, home, tokens, users)
 
-    node = _node(tokens, "node")
-    _node(tokens, "another node", slots=0)
-    ids = {"node_id": node.pk, **_catalog(alice), **_run(alice, tokens["node"], node)}
+    node = _node(tokens, "node", own)
+    _node(tokens, "another node", own, slots=0)
+    ids = {
+        "node_id": node.pk,
+        "pool_name": own.pk,
+        "team_id": red.pk,
+        **_catalog(alice),
+        **_run(alice, tokens["node"], node),
+    }
     ids["import_id"] = ModelImport.objects.create(
         project=home, created_by=users["alice"], name="secret plan", hub="https://hub.test", hub_model="a/b",
         revision="main", state="RUNNING", node_id=node.pk, tar_bytes=len(b"checkpoint 2"), touched_at=clock.now(),
@@ -128,12 +146,12 @@ def _dead_tokens(person: Any, home: Project, tokens: dict[str, str], users: dict
     tokens["unknown"], tokens["unknown node"], tokens["garbage"] = "ool_unknown", "oolnode_unknown", "garbage"
 
 
-def _node(tokens: dict[str, str], name: str, slots: int = 2) -> Node:
+def _node(tokens: dict[str, str], name: str, pool: Pool, slots: int = 2) -> Node:
     inventory = Inventory(
         hostname=name, agent_version="0", boot_id="boot", cpu_count=2, memory_bytes=1, disk_free_bytes=1,
         slots=[SlotInventory(slot=f"cpu-{n}", device="cpu") for n in range(slots)], model_roots=["/models"],
     )  # fmt: skip
-    enrolment, _ = fleet.create_enrolment_token(now=clock.now())
+    enrolment, _ = fleet.create_enrolment_token(pool, now=clock.now())
     node, tokens[name] = fleet.enrol(token=enrolment, name=name, inventory=inventory, now=clock.now())
     report = HeartbeatRequest(inventory=inventory, jobs=[], started_at=0.0)
     api(tokens[name], "POST", "/agent/heartbeat", msgspec.json.encode(report), status=200)
@@ -171,6 +189,7 @@ def _run(alice: str, credential: str, node: Node) -> dict[str, str]:
     """A run that is placed, with one stored checkpoint and one that its node has begun to upload."""
     spec = {
         "kind": "rl", "name": "secret plan", "model": {"base_model": "tiny"}, "dataset": {"version": "sums@1"},
+        "placement": {"pool": "own"},
     }  # fmt: skip
     run = api(alice, "POST", "/runs", {"spec": spec}, status=201)
     note_alive()

@@ -163,8 +163,17 @@ ROUTES = {
     "POST /pool/nodes/{node_id}/cordon": "pool:admin",
     "POST /pool/nodes/{node_id}/uncordon": "pool:admin",
     "POST /pool/nodes/{node_id}/drain": "pool:admin",
-    "PATCH /pool/quota": "pool:admin",
-    "POST /pool/enrolment-tokens": "pool:admin",
+    "GET /pools": "pool:read",
+    "POST /pools": "installation:admin",
+    "PATCH /pools/{pool_name}": "installation:admin",
+    "GET /pools/{pool_name}/teams": "pool:admin",
+    "POST /pools/{pool_name}/teams": "installation:admin",
+    "DELETE /pools/{pool_name}/teams/{team_id}": "installation:admin",
+    "PUT /pools/{pool_name}/teams/{team_id}/quota": "pool:admin",
+    "GET /pools/{pool_name}/admins": "pool:admin",
+    "POST /pools/{pool_name}/admins": "installation:admin",
+    "DELETE /pools/{pool_name}/admins/{user_id}": "installation:admin",
+    "POST /pools/{pool_name}/enrolment-tokens": "pool:admin",
     # --- runs
     "GET /presets": "runs:read",
     "GET /run-templates": "runs:read",
@@ -280,7 +289,6 @@ LOWEST_ROLE = {
     "checkpoints:write": "editor",
     "runs:admin": "operator",  # priorities above the usual, ends by force
     "checkpoints:admin": "operator",  # protected aliases, retention
-    "pool:admin": "operator",
     "tokens:admin": "admin",  # those of others
     "members:admin": "admin",
     "project:admin": "admin",
@@ -288,6 +296,7 @@ LOWEST_ROLE = {
     "secrets:write": "admin",
     "webhooks:admin": "admin",  # they carry what happens in the project out of it
     "team:admin": "admin of the team",
+    "pool:admin": "admin of the installation",  # and who was appointed to a pool: POOL_CALLERS
     "installation:admin": "admin of the installation",
 }
 # Each may do what those before it may; the last two stand beside the roles of a project.
@@ -315,8 +324,24 @@ STALE = {
     "POST /agent/jobs/{job_id}/logs/{incarnation}": 200,
 }
 
-# Nodes are the pool's, not a team's: their ids are no secret, and who may manage the pool manages all of it.
-SHARED = ("/pool/",)
+# Routes that name a pool or one of its nodes. A pool is its teams', not a project's.
+OF_POOLS = ("/pools/", "/pool/nodes/")
+
+# What each kind of caller gets of a pool, by what the route needs: "" stands for yes.
+POOL_CALLERS: dict[str, dict[str, str]] = {
+    "viewer": {"pool:read": "", "pool:admin": "403", "installation:admin": "403"},
+    "operator": {"pool:read": "", "pool:admin": "403", "installation:admin": "403"},
+    "admin of the team": {"pool:read": "", "pool:admin": "403", "installation:admin": "403"},
+    "pool admin": {"pool:read": "", "pool:admin": "", "installation:admin": "403"},
+    "pool admin of another pool": {"pool:read": "", "pool:admin": "403", "installation:admin": "403"},
+    "pool admin of another pool and team": {
+        "pool:read": "404",
+        "pool:admin": "404",
+        "installation:admin": "403",
+    },
+    "admin of another team": {"pool:read": "404", "pool:admin": "403", "installation:admin": "403"},
+    "admin of the installation": {"pool:read": "", "pool:admin": "", "installation:admin": ""},
+}
 
 # The object is there, and still this answers 404: the run has no such document, the question names no version.
 LACKING = {
@@ -325,6 +350,9 @@ LACKING = {
 }
 
 BODIES: dict[str, Any] = {
+    "POST /pools/{pool_name}/teams": {"team": "blue"},
+    "PUT /pools/{pool_name}/teams/{team_id}/quota": {"limit_slots": 4},
+    "POST /pools/{pool_name}/admins": {"username": "viewer"},
     "POST /agent/jobs/{job_id}/secrets": {"epoch": 1},
     "POST /agent/attempts/{attempt_id}/checkpoints": {
         "step": 1, "manifest_sha256": "0" * 64, "tar_sha256": "0" * 64, "bytes": 1, "epoch": 1,

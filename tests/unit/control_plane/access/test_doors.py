@@ -59,6 +59,14 @@ def test_a_role_opens_exactly_its_doors_to_tokens_and_to_browsers(quick: World) 
             assert knock(route, session_of=user, csrf=False) == unprotected, (route.name, role, "no CSRF")
 
 
+def test_a_pool_admin_opens_the_doors_of_their_role_and_of_pools(quick: World) -> None:
+    for route in USERS_OWN:
+        expected = answer(ROUTES[route.name], scopes_of("viewer") | {"pool:admin"})
+        for name in ("pool admin", "pool admin of another pool"):
+            assert knock(route, bearer=quick.tokens[name]) == expected, (route.name, name)
+            assert knock(route, session_of=quick.users[name]) == expected, (route.name, name, "session")
+
+
 def test_a_service_account_has_its_role_and_no_more(quick: World) -> None:
     for route in USERS_OWN:
         for role in ROLES[:4]:

@@ -12,6 +12,8 @@ from drf_spectacular.generators import SchemaGenerator
 
 from control_plane.accounts.models import Membership
 from control_plane.common.views import query_parameters
+from control_plane.fleet import pools
+from control_plane.fleet.models import Pool
 from control_plane.runs.models import Attempt, Run
 from control_plane.telemetry.models import OutboxFile
 from tests.unit.control_plane.access.doors import PLAIN_VALUES, Route, all_routes, call
@@ -24,7 +26,7 @@ from tests.unit.control_plane.access.refusals import (
     questions,
     rows_in_tables,
 )
-from tests.unit.control_plane.access.routes import LACKING, NODE, OPEN, ROUTES, SHARED, STALE
+from tests.unit.control_plane.access.routes import LACKING, NODE, OF_POOLS, OPEN, POOL_CALLERS, ROUTES, STALE
 
 HEARTBEAT = (
     b'{"inventory":{"hostname":"node","agent_version":"0","boot_id":"boot","cpu_count":2,"memory_bytes":1,'
@@ -32,8 +34,12 @@ HEARTBEAT = (
 )
 VIEWS = [route for route in all_routes() if route.is_view and ROUTES.get(route.name) not in (None, OPEN)]
 NODES_OWN = [route for route in VIEWS if ROUTES[route.name] == NODE]
+POOLS_OWN = [route for route in VIEWS if any(part in route.url for part in OF_POOLS)]
+# Admins of the installation see every pool; to others those routes are forbidden: see the test of pools below.
 WITH_OBJECT = [
-    route for route in VIEWS if route.names_an_object and not any(part in route.url for part in SHARED)
+    route
+    for route in VIEWS
+    if route.names_an_object and not (route in POOLS_OWN and ROUTES[route.name] == "installation:admin")
 ]
 
 
@@ -41,7 +47,7 @@ def test_what_is_another_teams_or_projects_or_nodes_does_not_exist(world: World)
     """They get the answer that a made-up id gets, and nothing has happened."""
     for route in WITH_OBJECT:
         others = ("another node",) if ROUTES[route.name] == NODE else ("another team", "another project")
-        if "/team/" in route.url:
+        if "/team/" in route.url or route in POOLS_OWN:
             others = ("another team",)
         for other in others:
             bearer = world.tokens[other]
@@ -101,12 +107,35 @@ def test_foreign_ids_inside_a_body_do_not_exist_either(world: World) -> None:
     assert api(other, "POST", "/models", {"name": "m", "upload_id": ids["upload"]}).status_code == 404
 
 
+def test_a_pool_gives_each_kind_of_caller_what_the_table_says(world: World) -> None:
+    assert len(POOLS_OWN) > 10
+    for route in POOLS_OWN:
+        for name, answers in POOL_CALLERS.items():
+            with transaction.atomic():
+                reply = call(route, world.tokens[name], world.ids)
+                transaction.set_rollback(True)
+            expected = answers[ROUTES[route.name]]
+            got = str(reply.status_code)
+            assert got == expected or (expected == "" and got in ("200", "201", "204")), (
+                route.name,
+                name,
+                got,
+            )
+    for name, answers in POOL_CALLERS.items():
+        bearer, expected = world.tokens[name], answers["pool:read"] or "200"
+        assert str(api(bearer, "GET", "/pool?pool=own").status_code) == expected, name
+        listed = [pool["name"] for pool in api(bearer, "GET", "/pools").json()["data"]]
+        assert ("own" in listed) == (expected == "200") and "default" in listed, name
+        assert ("theirs" in listed) == ("another" in name or "installation" in name), name
+
+
 def test_the_pool_page_hides_the_names_of_other_teams_runs(world: World) -> None:
     Run.objects.update(status="QUEUED")
-    seen = api(world.tokens["another team"], "GET", "/pool").json()
+    pools.bind_team(Pool.objects.get(pk="own"), world.users["another team"].memberships.get().project.team)
+    seen = api(world.tokens["another team"], "GET", "/pool?pool=own").json()
     assert world.hidden not in json.dumps(seen) and world.ids["run_id"] not in json.dumps(seen)
     assert seen["queue"][0]["name"] == "another team's run"
-    assert world.hidden in json.dumps(api(world.tokens["viewer"], "GET", "/pool").json())
+    assert world.hidden in json.dumps(api(world.tokens["viewer"], "GET", "/pool?pool=own").json())
 
 
 # --- doors whose need depends on what is asked
@@ -157,12 +186,20 @@ def test_a_node_reads_only_inputs_of_its_own_live_attempts(world: World) -> None
 
 def test_who_is_demoted_or_leaves_loses_the_power_of_old_tokens_at_once(world: World) -> None:
     bearer, own = world.tokens["admin"], Membership.objects.filter(user=world.users["admin"])
-    assert api(bearer, "POST", "/pool/enrolment-tokens").status_code == 201
+    assert api(bearer, "POST", "/invitations", {"role": "viewer"}).status_code == 201
     own.update(role="viewer")
-    assert api(bearer, "POST", "/pool/enrolment-tokens").status_code == 403
+    assert api(bearer, "POST", "/invitations", {"role": "viewer"}).status_code == 403
     assert api(bearer, "GET", "/runs").status_code == 200
     own.delete()
     assert api(bearer, "GET", "/runs").status_code == 401
+
+
+def test_who_is_no_longer_pool_admin_loses_the_power_of_old_tokens_at_once(world: World) -> None:
+    bearer, user = world.tokens["pool admin"], world.users["pool admin"]
+    assert api(bearer, "POST", "/pools/own/enrolment-tokens").status_code == 201
+    pools.remove_admin(Pool.objects.get(pk="own"), user.pk)
+    assert api(bearer, "POST", "/pools/own/enrolment-tokens").status_code == 403
+    assert api(bearer, "GET", "/pool?pool=own").status_code == 200
 
 
 def test_only_operators_let_a_run_go_ahead_of_the_others(world: World) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from control_plane.accounts.models import AuditEntry, Role
 from control_plane.catalog.function_source import read_source
 from control_plane.catalog.models import FunctionVersion
+from control_plane.fleet import pools
 from oolong.contracts import user_source
 from oolong.contracts.agent import JobIsolation
 from oolong.contracts.user_source import ENTRY_POINTS, MAX_SOURCE_BYTES, SourceKind
@@ -163,26 +163,31 @@ def test_an_unknown_kind_is_refused(alice: Any, kind: str) -> None:
     assert upload(alice, kind=kind).status_code == 422
 
 
-def test_a_loss_waits_for_an_admin_to_allow_code_in_the_trainer(alice: Any, person: Any) -> None:
-    refused = upload(alice, LOSS, name="mine", kind="loss")
-    assert (refused.status_code, refused.json()["code"]) == (403, "trainer_code_off")
-    bob = person("bob", role=Role.EDITOR)
-    assert bob.call("PATCH", "/project", {"trainer_code": True}).status_code == 403
-    assert alice.get("/project").json()["trainer_code"] is False
-    assert alice.call("PATCH", "/project", {"trainer_code": True}).json()["trainer_code"] is True
-    assert upload(bob, LOSS, name="mine", kind="loss").status_code == 201
+def test_a_loss_runs_only_in_a_pool_whose_trainers_take_code(alice: Any, person: Any) -> None:
+    assert upload(alice, LOSS, name="mine", kind="loss").status_code == 201
+    spec = {"algorithm": {"loss_function": "mine@1"}}
+    assert faults(alice, **spec) == {"/algorithm/loss_function": "trainer_code_off"}
+    pools.create_pool("lab", all_teams=True, trainer_code=True)
+    refused = alice.post("/runs/validate", {"spec": alice.spec(**spec)}).json()["errors"][0]["message"]
+    assert "pool 'default' does not allow" in refused and "take placement.pool: lab" in refused
+    assert faults(alice, **spec, placement={"pool": "lab"}) == {}
 
 
-def test_allowing_code_in_the_trainer_leaves_an_event_and_a_repeat_leaves_none(alice: Any) -> None:
+def test_only_an_admin_of_the_installation_allows_code_in_trainers_and_it_is_written_down(
+    alice: Any, person: Any
+) -> None:
+    assert alice.call("PATCH", "/pools/default", {"trainer_code": True}).status_code == 403, "a pool admin"
+    alice.user.is_staff = True
+    alice.user.save()
     for allowed in (True, True, False):
-        assert alice.call("PATCH", "/project", {"trainer_code": allowed}).status_code == 200
-    events = alice.get("/project/events").json()["data"]
-    assert [event["message"] for event in events] == [
-        "alice turned trainer_code off", "alice turned trainer_code on",
+        changed = alice.call("PATCH", "/pools/default", {"trainer_code": allowed})
+        assert (changed.status_code, changed.json()["trainer_code"]) == (200, allowed)
+    entries = alice.get("/audit?action=pool.change").json()["data"]
+    assert [entry["data"]["trainer_code"] for entry in entries] == [
+        {"before": True, "after": False}, {"before": False, "after": True},
     ]  # fmt: skip
-    assert {event["actor"] for event in events} == {"alice"}
-    assert alice.call("PATCH", "/project", {"trainer_cod": True}).status_code == 422
-    assert AuditEntry.objects.filter(action="project.trainer_code").count() == 2
+    assert alice.call("PATCH", "/pools/default", {"trainer_cod": True}).status_code == 422
+    assert alice.call("PATCH", "/project", {"trainer_code": True}).status_code == 422
 
 
 def test_the_loss_of_the_how_to_is_taken() -> None:
@@ -246,9 +251,7 @@ def test_what_a_spec_says_of_a_function_must_hold(
     alice: Any, changes: dict[str, Any], expected: dict[str, str]
 ) -> None:
     upload(alice)
-    alice.call("PATCH", "/project", {"trainer_code": True})
     upload(alice, LOSS, name="mine", kind="loss")
-    alice.call("PATCH", "/project", {"trainer_code": False})
     assert faults(alice, **changes) == expected
 
 
@@ -268,7 +271,7 @@ def test_an_evaluation_may_be_scored_by_another_uploaded_function(alice: Any, no
 
 
 def test_a_loss_reaches_the_node_of_its_run(alice: Any, node: Any, start: Any) -> None:
-    alice.call("PATCH", "/project", {"trainer_code": True})
+    pools.change_pool(pools.default_pool(), trainer_code=True)
     version = upload(alice, LOSS, name="mine", kind="loss").json()
     machine = node()
     run = start(machine, algorithm={"loss_function": "mine@latest", "options": {"slope": 2.0}})
@@ -325,15 +328,3 @@ def test_the_command_says_what_is_wrong_and_exits_2(oolong: Any) -> None:
     assert oolong("function", "show", "bad@1").code == 2
     Path("latin.py").write_bytes(b"\xff")
     assert "not UTF-8" in oolong("function", "upload", "latin.py", "--name", "x", "--kind", "reward").err
-
-
-def test_the_command_turns_code_in_the_trainer_on_and_shows_who_did(oolong: Any) -> None:
-    assert re.search(r"^trainer code +off$", oolong("project", "show").out, re.MULTILINE)
-    turned = oolong("project", "set", "--trainer-code", "on").out
-    assert re.search(r"^trainer code +on$", turned, re.MULTILINE)
-    assert "alice turned trainer_code on" in oolong("project", "events").out
-
-
-def test_an_expression_too_deep_to_be_checked_is_refused_and_not_a_failure_of_ours() -> None:
-    facts = read_source(SourceKind.LOSS, f"x = abs({'+'.join(['1'] * 2500)})\ndef loss(): pass\n")
-    assert [error.code for error in facts.errors] == ["syntax"] and "nested" in facts.errors[0].message

@@ -14,6 +14,7 @@ from django.test import Client
 
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node
+from control_plane.fleet.pools import default_pool
 from gpu_agents.agent.api import AgentApi
 from gpu_agents.agent.identity import EnrolmentError, enrol
 from gpu_agents.agent.settings import AgentSettings
@@ -69,7 +70,7 @@ def assert_known(spec: dict[str, Any]) -> None:
 def test_the_recorded_conversation_of_an_old_agent_goes_through(
     alice: Person, clock: Clock, tick: Callable[..., None]
 ) -> None:
-    token, _ = fleet.create_enrolment_token(now=clock.now)
+    token, _ = fleet.create_enrolment_token(default_pool(), now=clock.now)
     agent = OldAgent()
     agent.enrol(token)
     assert Node.objects.get().protocol == 1
@@ -118,7 +119,7 @@ def test_an_old_agent_is_given_no_engine_to_join(
     alice: Person, clock: Clock, tick: Callable[..., None]
 ) -> None:
     """It would start it on the ports of the attempt's first list."""
-    token, _ = fleet.create_enrolment_token(now=clock.now)
+    token, _ = fleet.create_enrolment_token(default_pool(), now=clock.now)
     agent = OldAgent()
     agent.enrol(token)
     Node.objects.get().slots.create(name="cpu-2", device="cpu")
@@ -160,7 +161,7 @@ def test_an_agent_too_far_away_is_told_what_to_upgrade(
 
 
 def test_enrolment_refuses_another_protocol_and_keeps_the_token(db: None, clock: Clock) -> None:
-    token, _ = fleet.create_enrolment_token(now=clock.now)
+    token, _ = fleet.create_enrolment_token(default_pool(), now=clock.now)
     client = Client(headers={"authorization": f"Bearer {token}"})
     body = {**RECORDED["enrol"], "protocol": PROTOCOL + 1}
     answer = client.post("/api/v1/agent/enrol", json.dumps(body), content_type="application/json")

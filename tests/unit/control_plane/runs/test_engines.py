@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.fleet.models import Lease
+from control_plane.fleet.models import Lease, Node
 from control_plane.runs import engines
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Job, Run
@@ -78,7 +78,12 @@ def test_who_waits_in_the_queue_goes_before_a_wish_for_more(
 
 def test_the_teams_limit_holds_for_engines_too(alice: Any, node: Any, start: Any, tick: Any) -> None:
     run = start(node(slots=4))
-    assert alice.call("PATCH", "/pool/quota", {"limit_slots": 3}).status_code == 200
+    assert (
+        alice.call(
+            "PUT", f"/pools/default/teams/{alice.project.team_id}/quota", {"limit_slots": 3}
+        ).status_code
+        == 200
+    )
     want(alice, run, 3)
     tick()
     assert Lease.objects.filter(released_at=None).count() == 3
@@ -143,6 +148,59 @@ def test_a_surplus_is_given_back_at_the_next_tick(alice: Any, node: Any, start: 
     machine.beat()
     row = Run.objects.get()
     Run.objects.update(live={**row.live, "engines": 2})
-    alice.run(name="who waits")  # the scheduler looks
     tick()
     assert list(Job.objects.exclude(leaving_at=None).values_list("name", flat=True)) == ["rollout-2"]
+
+
+def test_an_engine_that_joined_gives_its_slot_to_a_run_of_the_queue_and_comes_back_later(
+    alice: Any, node: Any, start: Any, tick: Any
+) -> None:
+    machine = node(slots=4)
+    run = start(machine)
+    want(alice, run, 3)
+    tick()
+    machine.beat()
+    machine.beat()
+    other = alice.run(name="other")
+    tick()
+    assert alice.see(other["id"])["status"] == "QUEUED"
+    assert names(machine) == ["controller", "reward", "rollout-0", "trainer"], "what it was placed with stays"
+    machine.ship_all()
+    machine.beat()
+    tick()
+    assert alice.see(other["id"])["status"] == "STARTING"
+    seen = alice.see(run["id"])
+    assert (seen["status"], seen["live"]["engines"], seen["conditions"]) == (
+        "RUNNING",
+        3,
+        ["ENGINES_WAITING"],
+    )
+    told = [event["message"] for event in alice.events(run["id"]) if event["kind"] == "engines"]
+    assert told[-1].endswith("leaves: a run in the queue needs its slot")
+
+    alice.post(f"/runs/{other['id']}/cancel")
+    for _ in range(4):
+        machine.ship_all()
+        machine.beat()
+        tick(10)
+    assert Job.objects.filter(attempt__run_id=run["id"], kind="rollout", leaving_at=None).count() == 3
+
+
+@pytest.mark.parametrize(("limit", "engines"), [(7, 1), (8, 2)])
+def test_an_engine_does_not_join_where_it_would_keep_a_run_of_its_team_over_the_limit(
+    alice: Any, node: Any, start: Any, tick: Any, person: Any, clock: Any, limit: int, engines: int
+) -> None:
+    """It would have to leave again as soon as the run, which waits for a slot of another node, could start."""
+    run, large = start(node(slots=3)), node("large", slots=5)
+    other_team = person("bob", team="blue").project.team
+    Lease.objects.create(
+        slot=Node.objects.get(pk=large.node_id).slots.first(), team=other_team, holder="other", epoch=1, job="other",
+        job_name="trainer", run="other", run_name="other", granted_at=clock.now, expires_at=clock.now,
+    )  # fmt: skip
+    quota = f"/pools/default/teams/{alice.project.team_id}/quota"
+    assert alice.call("PUT", quota, {"limit_slots": limit}).status_code == 200
+    waits = alice.run(name="other", rollout={"engines": 4})
+    want(alice, run, 2)
+    tick()
+    assert alice.see(waits["id"])["waiting_why"] == "needs 5 slots on one node; 4 of 5 are free on large"
+    assert Job.objects.filter(attempt__run_id=run["id"], kind="rollout").count() == engines

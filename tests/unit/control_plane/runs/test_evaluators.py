@@ -155,11 +155,11 @@ def test_its_slot_counts_against_the_teams_limit(
 ) -> None:
     machine = node(slots=6)
     start(machine, **EVALUATED)
-    alice.call("PATCH", "/pool/quota", {"limit_slots": 2})
+    alice.call("PUT", f"/pools/default/teams/{alice.project.team_id}/quota", {"limit_slots": 2})
     tell(machine)
     tick()
     assert held() == {"cpu-0", "cpu-1"}
-    alice.call("PATCH", "/pool/quota", {"limit_slots": 4})
+    alice.call("PUT", f"/pools/default/teams/{alice.project.team_id}/quota", {"limit_slots": 4})
     tick()
     assert held() == {"cpu-0", "cpu-1", "cpu-2"}
     other = alice.run(name="other")  # fits the node, and the team only without the evaluator
@@ -175,7 +175,7 @@ def test_a_run_that_waits_for_its_teams_limit_does_not_wait_for_one_evaluator_af
 ) -> None:
     machine = node(slots=8)
     runs = [start(machine, name=name, **EVALUATED)["id"] for name in ("one", "two")]
-    alice.call("PATCH", "/pool/quota", {"limit_slots": 6})
+    alice.call("PUT", f"/pools/default/teams/{alice.project.team_id}/quota", {"limit_slots": 6})
     Attempt.objects.filter(run=runs[0]).update(evaluator_wanted=TASK)
     tick()
     assert Job.objects.filter(evaluates=TASK).count() == 1

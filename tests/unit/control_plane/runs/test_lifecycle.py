@@ -379,11 +379,11 @@ def test_of_two_runs_with_slots_for_one_the_second_waits_with_a_reason_and_start
 
 def test_a_team_at_its_limit_waits_and_the_limit_is_named(alice: Any, node: Any, tick: Any) -> None:
     node(slots=4)
-    alice.call("PATCH", "/pool/quota", {"limit_slots": 1})
+    alice.call("PUT", f"/pools/default/teams/{alice.project.team_id}/quota", {"limit_slots": 1})
     run = alice.run()
     tick()
     assert "limit is 1 slot," in alice.see(run["id"])["waiting_why"]
-    alice.call("PATCH", "/pool/quota", {"limit_slots": None})
+    alice.call("PUT", f"/pools/default/teams/{alice.project.team_id}/quota", {"limit_slots": None})
     tick()
     assert alice.see(run["id"])["status"] == "STARTING"
 

@@ -67,7 +67,7 @@ def test_all_faults_are_told_at_once(alice: Any) -> None:
         ({"reward": {"name": "exact_match", "options": {"source": "def f(): ..."}}}, "/reward/name",
          "not_supported_yet", "function upload"),
         ({"kind": "sft", "sft": {"validation_split": None}}, "/dataset/version", "no_completions", "64 of 64 rows"),
-        ({"placement": {"pool": "lake"}}, "/placement/pool", "unknown_pool", "there is default"),
+        ({"placement": {"pool": "lake"}}, "/placement/pool", "unknown_pool", "the team may use: default"),
         ({"kind": "sft"}, "/sft/validation_split", "unknown_split", "validation"),
     ],
 )  # fmt: skip

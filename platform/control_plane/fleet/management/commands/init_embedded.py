@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from control_plane.accounts.services import init_embedded
-from control_plane.fleet.services import init_pool
+from control_plane.fleet.pools import default_pool
 
 
 class Command(BaseCommand):
@@ -13,5 +13,5 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         project = init_embedded()
-        init_pool(project.team)
+        default_pool()
         self.stdout.write(f"user admin, team {project.team.name}, project {project.name}")

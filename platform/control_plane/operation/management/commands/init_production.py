@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from control_plane.accounts.models import User
 from control_plane.accounts.services import create_login_link, init_embedded
 from control_plane.common import clock
-from control_plane.fleet.services import init_pool
+from control_plane.fleet.pools import default_pool
 from control_plane.operation.connections import examine_services
 
 LEAST_PASSWORD = 12
@@ -45,8 +45,8 @@ class Command(BaseCommand):
         self.stdout.write("  ok    the tables are those of this version")
         existed = User.objects.filter(username=admin).exists()
         secret = None if existed or not password else _ask_password()
-        project = init_embedded(username=admin)
-        init_pool(project.team)
+        init_embedded(username=admin)
+        default_pool()
         user = User.objects.get(username=admin)
         if existed:
             self.stdout.write(

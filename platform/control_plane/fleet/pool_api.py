@@ -1,0 +1,276 @@
+"""Pools: who may use them, who manages them, quotas, and the tokens with which nodes join."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.db.models import Q
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts.api import NamedSerializer
+from control_plane.accounts.caller import Caller, caller_of
+from control_plane.accounts.models import Team, User
+from control_plane.common import clock
+from control_plane.common.clock import rfc3339
+from control_plane.common.errors import FieldError, Problem, or_not_found, unprocessable
+from control_plane.common.idempotency import idempotent
+from control_plane.common.pagination import whole_page
+from control_plane.common.parsing import StrictSerializer, bodyless, name_field
+from control_plane.common.schema import page_of
+from control_plane.common.views import ApiView
+from control_plane.fleet import access, pools, selectors, services
+from control_plane.fleet.models import Pool
+
+POOL_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
+POOL_NAME_WORDS = "lower-case letters, digits and hyphens, at most 60"
+GONE = OpenApiResponse(description="done; there is nothing to show")
+
+
+class PoolSettingsSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    all_teams = serializers.BooleanField(help_text="every team may use it; otherwise only those bound to it")
+    trainer_code = serializers.BooleanField(
+        help_text="runs may bring losses of their own, which run inside the trainer with its rights on the node"
+    )
+    may_manage = serializers.BooleanField(help_text="you enroll and drain its nodes and set its quotas")
+
+
+class CreatePoolSerializer(StrictSerializer):
+    name = name_field(rf"^{POOL_NAME.pattern}$", POOL_NAME_WORDS, max_length=60)
+    all_teams = serializers.BooleanField(required=False)
+    trainer_code = serializers.BooleanField(required=False)
+
+
+class PoolChangeSerializer(StrictSerializer):
+    all_teams = serializers.BooleanField(required=False)
+    trainer_code = serializers.BooleanField(required=False)
+
+
+class QuotaSerializer(serializers.Serializer[Any]):
+    team = NamedSerializer()
+    limit_slots = serializers.IntegerField(allow_null=True, help_text="null: no limit")
+    used_slots = serializers.IntegerField()
+
+
+class QuotaChangeSerializer(StrictSerializer):
+    limit_slots = serializers.IntegerField(
+        min_value=0, max_value=1_000_000, allow_null=True, help_text="null lifts the limit"
+    )
+
+
+class BindTeamSerializer(StrictSerializer):
+    team = serializers.CharField(max_length=120, help_text="id or name of a team")
+
+
+class AppointSerializer(StrictSerializer):
+    username = serializers.CharField(max_length=120)
+
+
+class PoolAdminSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField(help_text="of the user")
+    username = serializers.CharField()
+    appointed_at = serializers.DateTimeField()
+
+
+class EnrolmentTokenSerializer(serializers.Serializer[Any]):
+    pool = serializers.CharField(help_text="the pool that the node joins")
+    token = serializers.CharField(help_text="for one node, good for 15 minutes, shown this once")
+    expires_at = serializers.DateTimeField()
+
+
+class PoolsView(ApiView):
+    scopes = {"GET": "pool:read", "POST": "installation:admin"}
+
+    @extend_schema(
+        operation_id="list_pools",
+        summary="List pools",
+        description="Those that your team may use, and those that you manage.",
+        responses=page_of(PoolSettingsSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        return Response(whole_page(selectors.pools_as_json(caller_of(request))))
+
+    @extend_schema(
+        operation_id="create_pool",
+        summary="Create a pool",
+        description="A pool without nodes. No team may use it until one is bound to it, or it is open to all teams.",
+        request=CreatePoolSerializer,
+        responses={201: PoolSettingsSerializer},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        pool = pools.create_pool(**_body(CreatePoolSerializer, request))
+        return Response(selectors.pool_settings_as_json(pool, may_manage=_manages(request, pool)), status=201)
+
+
+class PoolView(ApiView):
+    scopes = {"PATCH": "installation:admin"}
+
+    @extend_schema(
+        operation_id="change_pool",
+        summary="Change a pool",
+        description="Open it to all teams or close it; allow losses of users in it or forbid them.",
+        request=PoolChangeSerializer,
+        responses=PoolSettingsSerializer,
+    )
+    def patch(self, request: Request, pool_name: str) -> Response:
+        pool = _any_pool(pool_name)
+        pool = pools.change_pool(pool, **_body(PoolChangeSerializer, request))
+        return Response(selectors.pool_settings_as_json(pool, may_manage=_manages(request, pool)))
+
+
+class PoolTeamsView(ApiView):
+    scopes = {"GET": "pool:admin", "POST": "installation:admin"}
+
+    @extend_schema(
+        operation_id="list_pool_teams",
+        summary="List the teams of a pool",
+        description="Every team that may use the pool, what it holds and its quota.",
+        responses=page_of(QuotaSerializer),
+    )
+    def get(self, request: Request, pool_name: str) -> Response:
+        return Response(
+            whole_page(selectors.teams_of_pool(access.managed_pool(caller_of(request), pool_name)))
+        )
+
+    @extend_schema(
+        operation_id="bind_pool_team",
+        summary="Let a team use a pool",
+        request=BindTeamSerializer,
+        responses=QuotaSerializer,
+    )
+    @idempotent
+    def post(self, request: Request, pool_name: str) -> Response:
+        pool, named = _any_pool(pool_name), _body(BindTeamSerializer, request)["team"]
+        team = Team.objects.filter(Q(pk=named) | Q(name=named)).first()
+        if team is None:
+            raise _unknown("team", named, "see GET /api/v1/teams")
+        pools.bind_team(pool, team)
+        return Response(selectors.quotas_as_json(pool, [team])[0])
+
+
+class PoolTeamView(ApiView):
+    scopes = {"DELETE": "installation:admin"}
+
+    @extend_schema(
+        operation_id="unbind_pool_team",
+        summary="Take a pool from a team",
+        description="From now on its nodes get nothing of the team. Runs of the team there take a checkpoint and go "
+        "back to the queue, where they wait until the team may use the pool again.",
+        request=None,
+        responses={204: GONE},
+    )
+    def delete(self, request: Request, pool_name: str, team_id: str) -> Response:
+        team = or_not_found(Team.objects.filter(pk=team_id).first(), "team", team_id)
+        pools.unbind_team(_any_pool(pool_name), team)
+        return Response(status=204)
+
+
+class PoolQuotaView(ApiView):
+    scopes = {"PUT": "pool:admin"}
+
+    @extend_schema(
+        operation_id="set_pool_quota",
+        summary="Set or lift the quota of a team",
+        description="At most so many slots of the pool at once; null lifts the limit. What runs goes on.",
+        request=QuotaChangeSerializer,
+        responses=QuotaSerializer,
+    )
+    def put(self, request: Request, pool_name: str, team_id: str) -> Response:
+        pool = access.managed_pool(caller_of(request), pool_name)
+        limit: int | None = _body(QuotaChangeSerializer, request)["limit_slots"]
+        team = or_not_found(access.teams_of(pool.pk).filter(pk=team_id).first(), "team of the pool", team_id)
+        pools.set_quota(pool, team, limit_slots=limit)
+        return Response(selectors.quotas_as_json(pool, [team])[0])
+
+
+class PoolAdminsView(ApiView):
+    scopes = {"GET": "pool:admin", "POST": "installation:admin"}
+
+    @extend_schema(
+        operation_id="list_pool_admins",
+        summary="List the admins of a pool",
+        description="Admins of the installation manage every pool and are not listed.",
+        responses=page_of(PoolAdminSerializer),
+    )
+    def get(self, request: Request, pool_name: str) -> Response:
+        pool = access.managed_pool(caller_of(request), pool_name)
+        return Response(whole_page([_admin_as_json(row) for row in selectors.admins_of_pool(pool)]))
+
+    @extend_schema(
+        operation_id="appoint_pool_admin",
+        summary="Appoint an admin of a pool",
+        description="Whoever enrolls nodes sees the data and secrets of the jobs placed on them, so appoint people "
+        "whom every team of the pool trusts.",
+        request=AppointSerializer,
+        responses=PoolAdminSerializer,
+    )
+    @idempotent
+    def post(self, request: Request, pool_name: str) -> Response:
+        pool, username = _any_pool(pool_name), _body(AppointSerializer, request)["username"]
+        user = User.objects.filter(username=username, is_active=True).first()
+        if user is None:
+            raise _unknown("username", username, "add or invite them to a project first")
+        return Response(_admin_as_json(pools.appoint_admin(pool, user)))
+
+
+class PoolAdminView(ApiView):
+    scopes = {"DELETE": "installation:admin"}
+
+    @extend_schema(
+        operation_id="remove_pool_admin",
+        summary="Remove an admin of a pool",
+        request=None,
+        responses={204: GONE},
+    )
+    def delete(self, request: Request, pool_name: str, user_id: str) -> Response:
+        pools.remove_admin(_any_pool(pool_name), user_id)
+        return Response(status=204)
+
+
+class EnrolmentTokensView(ApiView):
+    scopes = {"POST": "pool:admin"}
+
+    @extend_schema(
+        operation_id="create_enrolment_token",
+        summary="Create a token with which one node joins a pool",
+        request=None,
+        responses={201: EnrolmentTokenSerializer},
+    )
+    @idempotent(secret=True)
+    @bodyless
+    def post(self, request: Request, pool_name: str) -> Response:
+        pool = access.managed_pool(caller_of(request), pool_name)
+        token, expires_at = services.create_enrolment_token(pool, now=clock.now())
+        shown = {"pool": pool.name, "token": token, "expires_at": rfc3339(expires_at)}
+        return Response(shown, status=201)
+
+
+def _body(form: type[StrictSerializer], request: Request) -> dict[str, Any]:
+    filled = form(data=request.data)
+    filled.is_valid(raise_exception=True)
+    fields: dict[str, Any] = filled.validated_data
+    return fields
+
+
+def _any_pool(name: str) -> Pool:
+    """For admins of the installation, to whom every pool is visible."""
+    return or_not_found(Pool.objects.filter(pk=name).first(), "pool", name)
+
+
+def _manages(request: Request, pool: Pool) -> bool:
+    caller: Caller = caller_of(request)
+    return not access.why_not_managed(caller, pool)
+
+
+def _admin_as_json(row: Any) -> dict[str, Any]:
+    return {"id": row.user.pk, "username": row.user.username, "appointed_at": rfc3339(row.appointed_at)}
+
+
+def _unknown(field: str, value: str, way_out: str) -> Problem:
+    message = f"there is no {field} {value!r}; {way_out}"
+    return unprocessable("invalid", message, [FieldError(f"/{field}", "unknown", message)])

@@ -1,0 +1,40 @@
+"""What a run asks of the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from control_plane.fleet.scheduler import Request
+from control_plane.runs.models import Run
+from oolong.contracts.agent import OLDEST_PROTOCOL, SECRETS_IN_JOBS, TESTS_AND_PLAYGROUNDS
+from oolong.contracts.run_spec import PlacementSection
+
+
+def request_of(run: Run) -> Request:
+    return Request(
+        id=run.pk, name=run.name, team=run.project.team_id, priority=run.priority, slots=run.slots_needed,
+        submitted_at=run.created_at, not_before=run.not_before,
+        protocol=protocol_needed(run.kind, secrets=bool(run.spec.get("secrets"))),
+        model_path=run.base_model.path if run.base_model is not None else "",
+        isolated=runs_own_loss(run.spec), **slot_needs(run.placement),
+    )  # fmt: skip
+
+
+def runs_own_loss(spec: Mapping[str, Any]) -> bool:
+    """Whether the trainer runs an uploaded loss. Read from the stored document: this is asked at every tick."""
+    return bool((spec.get("algorithm") or {}).get("loss_function"))
+
+
+def slot_needs(placement: PlacementSection) -> dict[str, Any]:
+    return {
+        "device": placement.device or "",
+        "slot_memory_bytes": int((placement.min_gpu_memory_gib or 0) * 2**30),
+    }
+
+
+def protocol_needed(kind: str, *, secrets: bool) -> int:
+    """An older agent would start jobs without the secrets, and ends at a kind of run that it does not know."""
+    if kind in ("bench", "playground"):
+        return TESTS_AND_PLAYGROUNDS
+    return SECRETS_IN_JOBS if secrets else OLDEST_PROTOCOL

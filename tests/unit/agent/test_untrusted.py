@@ -9,12 +9,12 @@ import pytest
 
 from gpu_agents.agent.api import AgentApi
 from gpu_agents.agent.checkpoints import Uploader, pin
-from gpu_agents.agent.node_jobs import RESULT_BYTES, _verdict
+from gpu_agents.agent.node_jobs import RESULT_BYTES, _served, _verdict
 from gpu_agents.agent.records import write_json
 from gpu_agents.agent.settings import DataDirectory
 from gpu_agents.agent.shipping import Shipper
 from gpu_agents.agent.untrusted import Untrusted, read_below, remove_tree
-from oolong.contracts.attempt import RESULT_FILE
+from oolong.contracts.attempt import READY_FILE, RESULT_FILE, mark_ready
 from tests.support.scripted_control_plane import ScriptedControlPlane
 from tests.unit.agent.test_shipping import record
 
@@ -79,6 +79,16 @@ def test_a_result_that_is_a_link_or_too_long_counts_as_none(data: DataDirectory,
         b'{"reason": "completed", "message": "' + b"x" * RESULT_BYTES + b'"}'
     )
     assert _verdict(directory) is None
+
+
+def test_only_the_jobs_own_empty_file_says_that_it_serves(data: DataDirectory, secret: Path) -> None:
+    directory = job_directory(data)
+    assert not _served(directory)
+    (directory / READY_FILE).symlink_to(secret)
+    assert not _served(directory)
+    (directory / READY_FILE).unlink()
+    mark_ready(directory)
+    assert _served(directory)
 
 
 async def test_no_link_in_an_outbox_is_shipped(

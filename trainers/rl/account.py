@@ -13,6 +13,7 @@ EDGE = 10  # steps at either end whose mean reward is reported
 class Account:
     """Sums over the train steps. Rewards, tokens and skips go on across a resume; times are of this attempt."""
 
+    seed: int = 1  # of the order of groups within a batch; a resume goes on with its checkpoint's
     first_rewards: list[float] = field(default_factory=list)
     last_rewards: list[float] = field(default_factory=list)
     tokens_trained: int = 0

@@ -111,7 +111,7 @@ class Front:
                     minibatches=trainer.minibatches,
                     token_budget=trainer.microbatch_tokens,
                     flops=self._flops,
-                    seed=self._spec.seed,
+                    seed=self.account.seed,
                 )
                 self._imbalance = flops_imbalance(plans, self._flops)
                 checkpoint = self._take_changes(version)

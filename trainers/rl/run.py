@@ -150,7 +150,7 @@ def make_learner(
 def _resume(attempt: AttemptFile, learner: Learner, ranks: Ranks) -> tuple[int, str | None, Account]:
     """(policy version, sha256 of the checkpoint gone on from, account so far); a fresh start is version 0."""
     if attempt.resume_directory is None:
-        return 0, None, Account()
+        return 0, None, Account(seed=attempt.run_spec.seed)
     directory = Path(attempt.resume_directory)
     record, sha256 = ranks.tell(checkpoint.verify(directory) if ranks.first else None)
     if record.kind != "rl":
@@ -166,6 +166,7 @@ def _resume(attempt: AttemptFile, learner: Learner, ranks: Ranks) -> tuple[int, 
     )
     checkpoint.restore_random_state(record.random_state)
     account = Account(
+        seed=record.seed,
         first_rewards=list(record.first_rewards),
         last_rewards=list(record.last_rewards),
         tokens_trained=record.tokens_trained,
@@ -200,12 +201,11 @@ def _begin_checkpoint(
     parent: str | None,
 ) -> None:
     """At the boundary after `version` was announced and before the next take."""
-    spec: RunSpec = attempt.run_spec
     writer.begin(
         checkpoint.TrainerRecord(
             kind="rl",
             step=version,
-            seed=spec.seed,
+            seed=account.seed,
             random_state=checkpoint.random_state(),
             nonfinite_skips=account.nonfinite_skips,
             run_id=attempt.run_id,

@@ -6323,25 +6323,99 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "aud_000000000004",
+                     *           "id": "aud_000000000008",
                      *           "at": "2026-01-01T12:00:00.000Z",
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81zskfq21rsgz4ynajbv0jt",
+                     *             "id": "usr_01m81zk9m1trw65ny17jtnhj45",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81zskg7r8543qbf4g3vz91y"
+                     *             "token_id": "tok_01m81zk9vn3er7df6gdjmbjbme"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81zskxx6dmf4wzezzvf31sn",
+                     *           "request_id": "req_01m81zkb0bbsbmtg9kvy1gxw72",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01m81zskz7hzpq9bj59bs3zd3k",
+                     *             "id": "run_01m81zkb3d11azyycgqarqt0wd",
                      *             "name": "letters"
                      *           },
                      *           "message": "",
                      *           "data": {
                      *             "status": "QUEUED"
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000007",
+                     *           "at": "2026-01-01T12:00:00.000Z",
+                     *           "action": "node.enrol",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "node",
+                     *             "id": "node_01m81zkad9m2qp452ws7kn7tfh",
+                     *             "name": "node-1"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "pool": "default"
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000005",
+                     *           "at": "2026-01-01T12:00:00.000Z",
+                     *           "action": "pool.enrolment_token",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "pool",
+                     *             "id": "default",
+                     *             "name": "default"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "pool": "default"
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000003",
+                     *           "at": "2026-01-01T12:00:00.000Z",
+                     *           "action": "pool.appoint_admin",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "pool",
+                     *             "id": "default",
+                     *             "name": "default"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "pool": "default",
+                     *             "user": "alice",
+                     *             "user_id": "usr_01m81zk9m1trw65ny17jtnhj45"
                      *           },
                      *           "number": null,
                      *           "sha256": ""
@@ -6360,7 +6434,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81zskg7r8543qbf4g3vz91y",
+                     *             "id": "tok_01m81zk9vn3er7df6gdjmbjbme",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -9237,10 +9311,19 @@ export interface operations {
                 content: {
                     /**
                      * @example {
+                     *       "name": "default",
+                     *       "all_teams": true,
+                     *       "trainer_code": false,
+                     *       "may_manage": true,
+                     *       "blocked_reason": "",
+                     *       "pools": [
+                     *         "default"
+                     *       ],
                      *       "nodes": [
                      *         {
-                     *           "id": "node_01m81zskn725j18b11awwqayez",
+                     *           "id": "node_01m81zkad9m2qp452ws7kn7tfh",
                      *           "name": "node-1",
+                     *           "pool": "default",
                      *           "status": "READY",
                      *           "hostname": "node-1",
                      *           "agent_version": "0",
@@ -9253,16 +9336,16 @@ export interface operations {
                      *           "job_isolation": "uid",
                      *           "job_isolation_reason": "",
                      *           "slots": 2,
-                     *           "enrolled_at": "2026-11-22T16:00:29.351Z",
+                     *           "enrolled_at": "2026-11-22T15:57:03.274Z",
                      *           "last_seen_at": "2026-01-01T12:00:01.000Z"
                      *         }
                      *       ],
                      *       "slots": [
                      *         {
-                     *           "id": "node_01m81zskn725j18b11awwqayez:cpu-0",
+                     *           "id": "node_01m81zkad9m2qp452ws7kn7tfh:cpu-0",
                      *           "name": "cpu-0",
                      *           "node": {
-                     *             "id": "node_01m81zskn725j18b11awwqayez",
+                     *             "id": "node_01m81zkad9m2qp452ws7kn7tfh",
                      *             "name": "node-1"
                      *           },
                      *           "device": "cpu",
@@ -9271,16 +9354,16 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m81zskz7hzpq9bj59bs3zd3k",
+                     *             "run_id": "run_01m81zkb3d11azyycgqarqt0wd",
                      *             "run_name": "letters",
                      *             "job": "trainer"
                      *           }
                      *         },
                      *         {
-                     *           "id": "node_01m81zskn725j18b11awwqayez:cpu-1",
+                     *           "id": "node_01m81zkad9m2qp452ws7kn7tfh:cpu-1",
                      *           "name": "cpu-1",
                      *           "node": {
-                     *             "id": "node_01m81zskn725j18b11awwqayez",
+                     *             "id": "node_01m81zkad9m2qp452ws7kn7tfh",
                      *             "name": "node-1"
                      *           },
                      *           "device": "cpu",
@@ -9289,7 +9372,7 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m81zskz7hzpq9bj59bs3zd3k",
+                     *             "run_id": "run_01m81zkb3d11azyycgqarqt0wd",
                      *             "run_name": "letters",
                      *             "job": "rollout-0"
                      *           }
@@ -9297,7 +9380,7 @@ export interface operations {
                      *       ],
                      *       "quota": {
                      *         "team": {
-                     *           "id": "team_01m81zskfxt2k3fwb41ccm8jer",
+                     *           "id": "team_01m81zk9mb33ntzb129x6kgcnf",
                      *           "name": "red"
                      *         },
                      *         "limit_slots": null,
@@ -9992,13 +10075,12 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "prj_01m81zskfz3t78ereytjtwfq7g",
+                     *           "id": "prj_01m81zk9mpr28fh67j0swcc37a",
                      *           "name": "default",
                      *           "team": {
-                     *             "id": "team_01m81zskfxt2k3fwb41ccm8jer",
+                     *             "id": "team_01m81zk9mb33ntzb129x6kgcnf",
                      *             "name": "red"
                      *           },
-                     *           "trainer_code": false,
                      *           "tested_rewards": false
                      *         }
                      *       ],
@@ -11005,7 +11087,9 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
-                     *           "priority": 500
+                     *           "device": null,
+                     *           "priority": 500,
+                     *           "min_gpu_memory_gib": null
                      *         },
                      *         "staleness": {
                      *           "max": 4,

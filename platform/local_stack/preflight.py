@@ -17,6 +17,8 @@ from local_stack.errors import StackError
 from local_stack.files import human
 from local_stack.places import Places
 from oolong import cuda_host
+from oolong.sandbox.capabilities import command_for_user_namespaces, in_container, read_kernel_settings
+from oolong.sandbox.kernel import WITHOUT, kernel_refusal
 
 GIGABYTE = 10**9
 # A machine sold with 8 GB shows less: firmware and kernel keep some. Measured need of the demo is below this.
@@ -59,6 +61,7 @@ class Machine:
     has_apt: bool
     system_python: tuple[int, int] | None  # what /usr/bin/python3 is
     gpus: tuple[str, ...]
+    namespace_refusal: str = ""  # what the kernel refuses a sandbox
     cuda: cuda_host.CudaHost | None = None  # read only where CUDA is asked for
 
 
@@ -88,6 +91,7 @@ def inspect_machine(places: Places, *, device: str, environments_ready: bool) ->
         has_apt=shutil.which("apt-get") is not None,
         system_python=_system_python(),
         gpus=gpus(),
+        namespace_refusal=kernel_refusal(),
         cuda=cuda_host.inspect_cuda(os.environ) if device == "cuda" else None,
     )
 
@@ -140,6 +144,8 @@ def check(places: Places, *, device: str, environments_ready: bool, say: Callabl
             f"  note memory: only {human(machine.memory_available_bytes)} is free now; the demo uses about "
             f"{human(MEMORY_WANTED_FREE_BYTES)}. Close other programs if it is killed."
         )
+    for line in sandbox_note(machine):
+        say(line)
     for gpu in machine.gpus:
         say(f"  note GPU: {gpu}")
     if machine.gpus and machine.cuda is None:
@@ -150,6 +156,17 @@ def check(places: Places, *, device: str, environments_ready: bool, say: Callabl
             f"{len(failed)} of {len(results)} checks failed ({names}). Type the lines above, then try again."
         )
     return machine
+
+
+def sandbox_note(machine: Machine) -> list[str]:
+    """What a machine without a sandbox can still do, and the line that brings one."""
+    if not machine.namespace_refusal:
+        return []
+    command = command_for_user_namespaces(read_kernel_settings(), in_container=in_container())
+    return [
+        f"  note sandbox: none on this machine, for {machine.namespace_refusal}. Without one {WITHOUT}.",
+        f"       For a sandbox type: {command}",
+    ]
 
 
 def gpus() -> tuple[str, ...]:

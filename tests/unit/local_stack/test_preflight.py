@@ -82,3 +82,12 @@ def test_the_venv_package_is_that_of_the_python_in_use(system_python, package):
 @pytest.mark.parametrize("glibc", [None, (2, 31)])
 def test_an_old_or_missing_glibc_is_refused(glibc):
     assert "glibc 2.34" in _failed(replace(FIT, glibc=glibc))["platform"].detail
+
+
+def test_a_machine_without_a_sandbox_says_what_works_without_one_and_fails_no_check():
+    bare = replace(FIT, namespace_refusal="user namespaces are refused: No space left on device")
+    assert not _failed(bare)
+    note, command = preflight.sandbox_note(bare)
+    assert "user namespaces are refused" in note and "exact_match" in note and "code reward" in note
+    assert command.strip().startswith("For a sandbox type: ")
+    assert preflight.sandbox_note(FIT) == []

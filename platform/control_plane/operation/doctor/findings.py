@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from oolong.sandbox.capabilities import command_for_user_namespaces, in_container, read_kernel_settings
+from oolong.sandbox.kernel import WITHOUT
+
 TICK_STALE_SECONDS = 60.0
 DISK_LOW_SHARE = 0.10
 QUEUE_LONG_SECONDS = 600.0
@@ -31,6 +34,7 @@ def findings(collected: dict[str, Any]) -> list[Advice]:
         *_dashboard(collected["dashboard"]),
         *_settings(collected["settings"]),
         *_untrusted_proxy(collected["untrusted_proxy"]),
+        *_sandbox(collected["sandbox"]),
     ]
     return sorted(found, key=lambda advice: advice.level != "fault")
 
@@ -169,6 +173,14 @@ def _untrusted_proxy(sender: str) -> list[Advice]:
             "if that is your proxy, put its address into OOLONG_TRUSTED_PROXIES and restart the web processes",
         )
     ]
+
+
+def _sandbox(refusal: str) -> list[Advice]:
+    """Of this machine; nodes say theirs in the document `reward_service` of each run."""
+    if not refusal:
+        return []
+    command = command_for_user_namespaces(read_kernel_settings(), in_container=in_container())
+    return [Advice("warning", f"no sandbox on this machine, for {refusal}. Without one {WITHOUT}", command)]
 
 
 def _settings(settings: dict[str, str]) -> list[Advice]:

@@ -33,6 +33,7 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7x\n-----END RSA PRIVATE
 def well(monkeypatch: pytest.MonkeyPatch) -> None:
     """Services answer; the tests of init ask the real ones."""
     monkeypatch.setattr(collect_module, "examine_services", lambda: iter(()))
+    monkeypatch.setattr(collect_module, "kernel_refusal", lambda: "")
 
 
 def test_no_secret_is_in_the_bundle(
@@ -173,7 +174,10 @@ def test_a_full_disk_is_named() -> None:
         "services": [], "migrations": {}, "ticks": [{"name": "x", "age_seconds": 1.0, "failures": 0}],
         "runs": {}, "slots": {}, "nodes": [{"name": "n", "status": "READY", "unhealthy": 0, "agent_version": "1"}],
         "disk": nearly_full, "settings": {}, "dashboard": {"path": "webui/dist", "built": True},
-        "untrusted_proxy": "",
+        "untrusted_proxy": "", "sandbox": "",
     }  # fmt: skip
     (advice,) = findings(collected)
     assert (advice.level, advice.what) == ("fault", "the data folder has 1.0 GB free of 100.0 GB")
+    bare = findings(collected | {"disk": [], "sandbox": "user namespaces are refused: no"})
+    assert [(one.level, "code reward" in one.what) for one in bare] == [("warning", True)]
+    assert "user namespaces are refused" in bare[0].what and bare[0].do

@@ -8,7 +8,6 @@ the code that they check, which can forge them, so their scores are marked weak.
 from __future__ import annotations
 
 import json
-import math
 import re
 import secrets
 from dataclasses import dataclass, replace
@@ -17,8 +16,9 @@ from typing import Any
 from gpu_agents.model_text import fenced_blocks
 from gpu_agents.rewards.code_compare import same_output, same_value
 from gpu_agents.rewards.code_rows import CodeTask, read_task
-from gpu_agents.rewards.reward import Completion, OptionsRefused, Score, refuse_unknown
+from gpu_agents.rewards.reward import Completion, Score, read_options
 from gpu_agents.rewards.sandboxes import Sandboxes
+from oolong.contracts.run_spec.reward_options import CodeOptions
 from oolong.sandbox import MEBIBYTE, Limits, Program, Status, Test, TestOutcome
 
 NO_CODE, PASSED, WRONG_ANSWER, COMPILE_ERROR = "no_code", "passed", "wrong_answer", "compile_error"
@@ -97,21 +97,19 @@ class Verdict:
 
 
 class CodeTests:
-    """Options: `extract` = fence (default: the last fenced block, python if there is one) | whole; `score` = all
-    (default) | share; `timeout_seconds` per test (6); `memory_mib` (512); `max_tests` (all)."""
-
     def __init__(self, options: dict[str, Any], sandboxes: Sandboxes) -> None:
-        known = {"extract", "score", "timeout_seconds", "memory_mib", "max_tests"}
-        refuse_unknown(options, known, reward="code")
-        self._extract = _one_of(options, "extract", ("fence", "whole"))
-        self._share = _one_of(options, "score", ("all", "share")) == "share"
-        self._max_tests = _whole(options, "max_tests", 10_000)
-        seconds = _positive(options, "timeout_seconds", 6.0)
+        chosen = read_options(CodeOptions, options, reward="code")
+        self._extract, self._share, self._max_tests = (
+            chosen.extract,
+            chosen.score == "share",
+            chosen.max_tests,
+        )
+        seconds = chosen.timeout_seconds
         self._limits = Limits(
             cpu_seconds=seconds,
             wall_seconds=seconds + 4.0,  # on a busy machine a test may wait for a core
             total_wall_seconds=max(60.0, seconds + 10.0),
-            memory_bytes=_whole(options, "memory_mib", 512) * MEBIBYTE,
+            memory_bytes=chosen.memory_mib * MEBIBYTE,
             output_bytes=4 * MEBIBYTE,
             stop_at_first_failure=not self._share,
         )
@@ -199,25 +197,3 @@ def extract_code(text: str) -> str:
         if block.language.lower() in ("python", "python3", "py"):
             python = block.body
     return python or last
-
-
-def _one_of(options: dict[str, Any], name: str, known: tuple[str, ...]) -> str:
-    value = options.get(name, known[0])
-    if value not in known:
-        raise OptionsRefused(f"code has no {name} {value!r}; it has {', '.join(known)}")
-    return str(value)
-
-
-def _whole(options: dict[str, Any], name: str, default: int) -> int:
-    """Without a test every completion would pass; without memory none."""
-    value = _positive(options, name, default)
-    if not value.is_integer():
-        raise OptionsRefused(f"code: {name}={options[name]!r} is no whole number")
-    return int(value)
-
-
-def _positive(options: dict[str, Any], name: str, default: float) -> float:
-    value = options.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise OptionsRefused(f"code: {name}={value!r} is no number above 0")
-    return float(value)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_agents.rewards.reward import Completion, OptionsRefused, Score, Scorer, refuse_unknown
+from gpu_agents.rewards.reward import Completion, Score, Scorer, read_options
+from oolong.contracts.run_spec.reward_options import CompositeOptions
 
 
 @dataclass(frozen=True)
@@ -26,28 +27,12 @@ class PartOptions:
 
 
 def read_parts(options: dict[str, Any]) -> list[PartOptions]:
-    """`parts`: a list of {name, weight (default 1), options (default none)}. Raises OptionsRefused."""
-    refuse_unknown(options, {"parts"}, reward="composite")
-    listed = options.get("parts")
-    if not isinstance(listed, list) or not listed:
-        raise OptionsRefused(
-            "composite needs parts: a list like [{name: exact_match}, {name: format, weight: 0.2, options: …}]"
-        )
+    """Each part with its label. Raises OptionsRefused with every fault, those of the parts' own options included."""
     found: list[PartOptions] = []
-    for place, part in enumerate(listed):
-        if not isinstance(part, dict) or "name" not in part:
-            raise OptionsRefused(f"parts[{place}] = {part!r} has no name")
-        refuse_unknown(part, {"name", "weight", "options"}, reward=f"composite, parts[{place}]")
-        weight, own = part.get("weight", 1.0), part.get("options", {})
-        if not isinstance(weight, (int, float)) or isinstance(weight, bool):
-            raise OptionsRefused(f"parts[{place}].weight = {weight!r} is no number")
-        if not isinstance(own, dict):
-            raise OptionsRefused(f"parts[{place}].options = {own!r} is no mapping")
-        if part["name"] == "composite":
-            raise OptionsRefused(f"parts[{place}] is a composite itself; list its parts here instead")
-        same = sum(before.name == part["name"] for before in found)
-        label = part["name"] if not same else f"{part['name']}-{same + 1}"
-        found.append(PartOptions(label, str(part["name"]), float(weight), own))
+    for part in read_options(CompositeOptions, options, reward="composite").parts:
+        same = sum(before.name == part.name for before in found)
+        label = part.name if not same else f"{part.name}-{same + 1}"
+        found.append(PartOptions(label, part.name, part.weight, part.options))
     return found
 
 

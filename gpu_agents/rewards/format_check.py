@@ -5,26 +5,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gpu_agents.rewards.reward import Completion, OptionsRefused, Reward, refuse_unknown
+from gpu_agents.rewards.reward import Completion, Reward, read_options
+from oolong.contracts.run_spec.reward_options import FormatOptions
 
 
 def build(options: dict[str, Any]) -> Reward:
-    """Options, exactly one of: `tags` (["think", "answer"]: the text is <think>…</think><answer>…</answer>, white
-    space aside, each tag once), `pattern` (a regular expression that must match the whole text)."""
-    refuse_unknown(options, {"tags", "pattern"}, reward="format")
-    if ("tags" in options) == ("pattern" in options):
-        raise OptionsRefused("format needs one of tags and pattern, for example tags: [think, answer]")
-    if "tags" in options:
-        tags = options["tags"]
-        if not isinstance(tags, list) or not tags or not all(isinstance(tag, str) and tag for tag in tags):
-            raise OptionsRefused(f"tags={tags!r} is no list of names, for example [think, answer]")
+    chosen = read_options(FormatOptions, options, reward="format")
+    if chosen.pattern is None:
+        tags = chosen.tags or []
         return lambda completion: float(has_tags(completion.text, tags))
-    try:
-        pattern = re.compile(str(options["pattern"]), re.DOTALL)
-    except re.error as error:
-        raise OptionsRefused(
-            f"pattern {options['pattern']!r} is not a regular expression: {error}"
-        ) from error
+    pattern = re.compile(chosen.pattern, re.DOTALL)
 
     def score(completion: Completion) -> float:
         return float(pattern.fullmatch(completion.text.strip()) is not None)

@@ -20,7 +20,8 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from gpu_agents.model_text import last_boxed
-from gpu_agents.rewards.reward import Completion, NoScore, OptionsRefused, Reward, Score, refuse_unknown
+from gpu_agents.rewards.reward import Completion, NoScore, Reward, Score, read_options
+from oolong.contracts.run_spec.reward_options import MathOptions
 
 CPU_SECONDS = 5.0
 MAX_CHARACTERS = 1000
@@ -37,11 +38,7 @@ class _OutOfTime(BaseException):
 
 
 def build(options: dict[str, Any]) -> Reward:
-    """Option `extract`: boxed (default, the last \\boxed) | whole (the whole text is handed to math-verify)."""
-    refuse_unknown(options, {"extract"}, reward="math")
-    extract = options.get("extract", "boxed")
-    if extract not in ("boxed", "whole"):
-        raise OptionsRefused(f"math has no extract {extract!r}; it has boxed, whole")
+    extract = read_options(MathOptions, options, reward="math").extract
     from math_verify import parse, verify
 
     @lru_cache(maxsize=4096)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
+
+from oolong.contracts.run_spec import Section, option_faults
+
+Options = TypeVar("Options", bound=Section)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +71,10 @@ def as_score(result: float | Score) -> Score:
     return result if isinstance(result, Score) else Score(value=float(result))
 
 
-def refuse_unknown(options: dict[str, Any], known: set[str], *, reward: str) -> None:
-    unknown = sorted(set(options) - known)
-    if unknown:
-        raise OptionsRefused(
-            f"reward {reward} has no option {unknown[0]!r}; it has {sorted(known) or 'none'}"
-        )
+def read_options(model: type[Options], options: dict[str, Any], *, reward: str) -> Options:
+    """The options of a built-in reward. Raises OptionsRefused with every fault of them."""
+    faults = option_faults(reward, options)
+    if faults:
+        said = "; ".join(f"options{fault.pointer}: {fault.message}" for fault in faults)
+        raise OptionsRefused(f"reward {reward}: {said}")
+    return model.model_validate(options)

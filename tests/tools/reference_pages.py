@@ -21,7 +21,8 @@ from pydantic.fields import FieldInfo
 from control_plane.telemetry.alert_rules import RULES
 from oolong.contracts.lifecycle import OUTCOMES, RUN_MOVES
 from oolong.contracts.metrics import HISTOGRAMS, LEFT_OUT, METRICS, Metric
-from oolong.contracts.run_spec import RunSpec
+from oolong.contracts.run_spec import REWARD_OPTIONS, RunSpec, WorkflowSection
+from oolong.contracts.run_spec.inputs import OPTIONS_OF
 from oolong.contracts.run_spec.lint import RULES as LINT_RULES
 from tests.tools import cli_page, sync_client
 from tests.unit.control_plane.access import routes as access
@@ -33,6 +34,7 @@ def pages() -> dict[str, str]:
     """File name -> text."""
     return {
         "run-spec.md": _run_spec(),
+        "options.md": _options(),
         "metrics.md": _metrics(),
         "lifecycle.md": _lifecycle(),
         "alerts.md": _alerts(),
@@ -148,6 +150,30 @@ def _run_spec() -> str:
             parts += [inspect.cleandoc(section.__doc__), ""]
         parts += _fields(section, prefix="")
     return "\n".join([*parts[:4], "", "## Top level", "", *_HEAD, *top, *parts[4:]]) + "\n"
+
+
+def _options() -> str:
+    lines = [
+        "# Options of rewards and workflows",
+        "",
+        "What `reward.options` holds for each built-in reward, and the fields of `workflow` that each built-in",
+        "workflow reads beside those of all workflows. A submission is refused with every option that is misspelt or out of",
+        "bounds. Options of an uploaded function are its own parameters.",
+    ]
+    for name, model in REWARD_OPTIONS.items():
+        lines += [
+            "",
+            f"## reward: {name}",
+            "",
+            inspect.cleandoc(model.__doc__ or ""),
+            "",
+            *_fields(model, prefix=""),
+        ]
+    for name, fields in OPTIONS_OF.items():
+        lines += ["", f"## workflow: {name}", ""]
+        rows = [_row(field, WorkflowSection.model_fields[field]) for field in fields]
+        lines += [*_HEAD, *rows] if rows else ["No options of its own."]
+    return "\n".join(lines) + "\n"
 
 
 _HEAD = ["| field | type | default | |", "| --- | --- | --- | --- |"]

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from control_plane.catalog.import_effects import import_effects
+from control_plane.catalog.sandbox_imports import missing_imports
 from control_plane.common.errors import FieldError
 from oolong.contracts.user_source import ENTRY_POINTS, MAX_SOURCE_BYTES, EntryPoint, SourceKind
 
@@ -40,17 +41,20 @@ def read_source(kind: SourceKind, source: str) -> SourceFacts:
         for node in tree.body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == entry.name
     ]
-    if not defined:
+    if defined:
+        facts = _check_signature(entry, defined[-1])
+    else:
         message = (
             f"a {kind} defines `{entry.signature}` at the top level of its file; there is no such function"
         )
-        return _refused("no_entry_point", message)
-    facts = _check_signature(entry, defined[-1])
-    if kind == SourceKind.LOSS:
-        try:
+        facts = _refused("no_entry_point", message)
+    try:
+        if kind == SourceKind.LOSS:
             facts.errors += [FieldError(POINTER, code, message) for code, message in import_effects(tree)]
-        except RecursionError:
-            return _refused("syntax", "an expression outside of loss is nested too deeply to be checked")
+        missing = missing_imports(kind, tree)
+    except RecursionError:
+        return _refused("syntax", "an expression is nested too deeply to be checked")
+    facts.errors += [FieldError(POINTER, "not_in_sandbox", message) for message in missing]
     return facts
 
 

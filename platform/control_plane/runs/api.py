@@ -80,7 +80,12 @@ class PresetsView(ApiView):
     @extend_schema(operation_id="list_presets", responses=page_of(PresetSerializer))
     def get(self, request: Request) -> Response:
         found = presets(settings.ENVIRONMENT.data_dir)
-        return Response(whole_page([preset_as_json(preset) for preset in found]))
+        broken = [
+            {"name": name, "title": name, "description": "", "paper": "", "spec": {}, "fault": fault}
+            for name, fault in found.faults.items()
+        ]
+        usable = [preset_as_json(preset) for preset in found.usable]
+        return Response(whole_page([*usable, *broken]))
 
 
 class RunsView(ApiView):

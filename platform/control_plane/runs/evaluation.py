@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from oolong.contracts.model_faults import nearest
 from oolong.contracts.run_spec import RunSpec
 
+MEASURED = re.compile(
+    r"eval/((accuracy|greedy|sampled)(_low|_high)?|pass_at_[1-9]\d*(_low)?|mean_tokens|prompts)"
+)
 LABEL = "end"  # an eval run scores once, and that is its end
 
 
@@ -25,6 +30,18 @@ def evaluation_metrics(summary: Mapping[str, Any]) -> dict[str, float]:
         named[f"eval/pass_at_{k}_low"] = estimate.get("low")
     named["eval/prompts"] = scores.get("prompts")
     return {name: float(value) for name, value in named.items() if isinstance(value, int | float)}
+
+
+def metric_fault(name: str) -> str:
+    """Why no eval run has a metric of this name; "" when one has."""
+    if MEASURED.fullmatch(name):
+        return ""
+    known = [
+        f"eval/{kind}{end}" for kind in ("accuracy", "greedy", "sampled") for end in ("", "_low", "_high")
+    ]
+    near = nearest(name, [*known, "eval/mean_tokens", "eval/prompts", "eval/pass_at_4"])
+    way = near or "; take eval/accuracy, eval/sampled, eval/pass_at_4"
+    return f"{name!r} is nothing that an eval run measures{way}"
 
 
 def same_evaluation(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from control_plane.catalog import checkpoint_services as registry
 from control_plane.catalog.models import AliasGate, Checkpoint
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import FieldError, conflict, unprocessable
-from control_plane.runs.evaluation import evaluation_metrics, same_evaluation
+from control_plane.runs.evaluation import evaluation_metrics, metric_fault, same_evaluation
 from control_plane.runs.models import Run
 from control_plane.runs.resolve import resolve_spec
 from control_plane.runs.submission import create_run
@@ -142,8 +142,7 @@ def _faults_of(assertions: list[str]) -> list[FieldError]:
         except ValueError as error:
             faults.append(FieldError(f"/assertions/{index}", "not_understood", str(error)))
             continue
-        if not name.startswith("eval/"):
-            message = f"{name!r} is nothing that an eval run measures; take eval/accuracy, eval/sampled, eval/pass_at_4"
+        if message := metric_fault(name):
             faults.append(FieldError(f"/assertions/{index}", "unknown_metric", message))
     return faults
 

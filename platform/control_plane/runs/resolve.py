@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
 from control_plane.accounts.caller import Caller
 from control_plane.catalog import selectors as catalog
 from control_plane.catalog.models import (
@@ -23,6 +25,7 @@ from control_plane.runs.lint_facts import facts_of
 from control_plane.runs.models import Run
 from control_plane.runs.tested_rewards import untested_reward
 from oolong.contracts import user_source
+from oolong.contracts.model_faults import nearest
 from oolong.contracts.run_spec import LintFinding, RunSpec, lint, spec_errors
 from oolong.contracts.run_spec.device import device_needed
 from oolong.contracts.user_source import EVALUATION_REWARD, SourceKind
@@ -58,11 +61,12 @@ def resolve_spec(
 ) -> Resolved:
     """Without a model: of a gate, whose model is named when it is used. `internal`: what is no run that one submits,
     but the test of a reward or a playground, is asked for."""
-    found = spec_errors(document)
-    if found:
-        return Resolved(errors=[FieldError(fault.pointer, fault.code, fault.message) for fault in found])
-    spec = RunSpec.model_validate(document)
-    resolved = Resolved(spec=spec)
+    found = [FieldError(fault.pointer, fault.code, fault.message) for fault in spec_errors(document)]
+    try:
+        spec = RunSpec.model_validate(document)
+    except ValidationError:
+        return Resolved(errors=found)
+    resolved = Resolved(spec=spec, errors=found)  # of options, while the names can be looked up all the same
     if spec.kind in DOORS and not internal:
         resolved.refuse("/kind", "not_a_run", f"kind: {spec.kind} {DOORS[spec.kind]}")
     if with_model:
@@ -252,7 +256,7 @@ def _check_reward(spec: RunSpec, resolved: Resolved) -> None:
 
 
 def _no_reward(name: str) -> str:
-    return f"there is no reward {name!r}; known: {', '.join(known_rewards())}"
+    return f"there is no reward {name!r}{nearest(name, known_rewards())}; known: {', '.join(known_rewards())}"
 
 
 def _resolve_functions(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:

@@ -247,6 +247,7 @@ class PresetSerializer(serializers.Serializer[Any]):
     description = serializers.CharField()
     paper = serializers.CharField(help_text="link to where its numbers come from, or empty")
     spec = serializers.DictField()
+    fault = serializers.CharField(help_text="why its file cannot be used, with the file's name; else empty")
 
 
 class EventSerializer(serializers.Serializer[Any]):

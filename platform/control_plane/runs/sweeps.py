@@ -26,7 +26,7 @@ from control_plane.runs.submission import cancel_run, create_run, pause_run, res
 from control_plane.runs.sweep_plan import SweepPlan, name_of, reached, set_values, to_be_stopped
 from control_plane.webhooks import outbox
 from oolong.contracts.lifecycle import ENDED, EndReason, RunStatus
-from oolong.contracts.run_spec.errors import said_with_value
+from oolong.contracts.model_faults import faults_of
 
 log = logging.getLogger(__name__)
 MOST_SHOWN = 20  # faults of points that one answer names
@@ -266,12 +266,7 @@ def _read_plan(plan: Mapping[str, Any]) -> SweepPlan:
         return SweepPlan.model_validate(plan)
     except ValidationError as error:
         faults = [
-            FieldError(
-                "".join(f"/{part}" for part in fault["loc"]),
-                fault["type"],
-                said_with_value(fault["type"], fault["msg"], fault["input"]),
-            )
-            for fault in error.errors(include_url=False)
+            FieldError(fault.pointer, fault.code, fault.message) for fault in faults_of(error, SweepPlan)
         ]
         raise unprocessable(
             "sweep_invalid", f"{faults[0].pointer or '/'}: {faults[0].message}", faults

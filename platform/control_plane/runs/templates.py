@@ -23,6 +23,13 @@ from control_plane.runs.models import RunTemplate, RunTemplateVersion
 from control_plane.runs.presets import presets
 from oolong.contracts.run_spec import spec_errors
 
+# Fields of a section that exclude each other.
+ALTERNATIVES = (
+    ("model", "base_model", "checkpoint"),
+    ("reward", "name", "function"),
+    ("workflow", "name", "function"),
+)
+
 
 def templates(caller: Caller) -> QuerySet[RunTemplate]:
     """The project's, and those of its team."""
@@ -79,17 +86,38 @@ def delete_template(caller: Caller, template_id: str, *, now: datetime) -> None:
 
 
 def with_template(caller: Caller, reference: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The template's spec with `spec` merged over it (RFC 7396). 422 when there is no such template."""
+    """The template's spec with `spec` merged over it (RFC 7396). 422 when there is no such template.
+
+    Of fields that exclude each other the one in `spec` counts: `model: {checkpoint}` takes the place of the template's
+    base_model.
+    """
     found = find_spec(caller, reference) if isinstance(reference, str) else None
     if found is None:
         message = f"there is no template {reference!r}; name@2 or name of a template or preset"
         raise unprocessable("invalid", message, [FieldError("/template", "unknown_template", message)])
-    merged: dict[str, Any] = merge_patch(found, dict(spec))
+    merged: dict[str, Any] = merge_patch(_without_alternatives(found, spec), dict(spec))
     return merged
 
 
+def _without_alternatives(template: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The template's spec without what excludes a field that `spec` names itself."""
+    kept = dict(template)
+    for section, one, other in ALTERNATIVES:
+        asked, there = spec.get(section), kept.get(section)
+        if not isinstance(asked, dict) or not isinstance(there, dict):
+            continue
+        for named, replaced in ((one, other), (other, one)):
+            if asked.get(named) is not None and asked.get(replaced) is None:
+                # Options are of the function that they stand beside.
+                dropped = (
+                    {replaced} if section == "model" or there.get(replaced) is None else {replaced, "options"}
+                )
+                kept[section] = {name: value for name, value in there.items() if name not in dropped}
+    return kept
+
+
 def find_spec(caller: Caller, reference: str) -> dict[str, Any] | None:
-    """Of the project's template of that name, else the team's, else a preset."""
+    """Of the project's template of that name, else the team's, else a preset. 422 for one that cannot be used."""
     name, at, number = reference.partition("@")
     if at and not (number.isdecimal() and len(number) < 10):
         return None
@@ -99,8 +127,11 @@ def find_spec(caller: Caller, reference: str) -> dict[str, Any] | None:
         return dict(version.spec) if version is not None else None
     if at:
         return None
-    built_in = [preset for preset in presets(settings.ENVIRONMENT.data_dir) if preset.name == name]
-    return dict(built_in[0].spec) if built_in else None
+    known = presets(settings.ENVIRONMENT.data_dir)
+    if name in known.faults:
+        message = f"the preset {name!r} cannot be used: {known.faults[name]}"
+        raise unprocessable("invalid", message, [FieldError("/template", "preset_unusable", message)])
+    return next((dict(preset.spec) for preset in known.usable if preset.name == name), None)
 
 
 def template_as_json(template: RunTemplate) -> dict[str, Any]:

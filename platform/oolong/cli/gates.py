@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
-from typer.exceptions import TyperException
 
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.output import JsonOption, notes, show_done, show_fields, show_json, show_table
+from oolong.cli.spec_file import read_spec
 from oolong.client import Client
 from oolong.client.models import GateVerdict
 
@@ -34,9 +33,7 @@ def set_gate(
     json: JsonOption = False,
 ) -> None:
     """Set the alias's gate. What the spec names is pinned now."""
-    document = yaml.safe_load(file.read_text())
-    if not isinstance(document, dict):
-        raise TyperException(f"{file} is no mapping of sections")
+    document = read_spec(file)
     for name in ("kind", "name", "model", "notes"):  # of a whole eval.yaml: a gate has its own
         document.pop(name, None)
     with Client() as client:

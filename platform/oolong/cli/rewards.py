@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 from typer.exceptions import TyperException
 
 from oolong.cli.exit_codes import ExitCode, of_run
 from oolong.cli.output import JsonOption, notes, show_json, show_table
 from oolong.client import Client
 from oolong.client.models import RewardTest
+from oolong.yaml_files import YamlFault, load_yaml
 
 MOST_TRAJECTORIES = 500
 
@@ -131,7 +131,10 @@ def _option(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise TyperException(f"--option {text!r}: write NAME=VALUE")
-    return name, yaml.safe_load(value)
+    try:
+        return name, load_yaml(value)
+    except YamlFault as error:
+        raise TyperException(f"--option {text!r}: {error}") from error
 
 
 def _stored(file: Path) -> list[dict[str, Any]]:

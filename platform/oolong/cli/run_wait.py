@@ -36,7 +36,7 @@ from oolong.cli.run_output import (
 )
 from oolong.client import Client, OolongError
 from oolong.client.models import Boot, Run
-from oolong.contracts.assertions import parse
+from oolong.contracts.assertions import name_fault, parse
 
 app = typer.Typer()
 
@@ -240,6 +240,8 @@ def _gate(
         assertions = [parse(text) for text in checks]
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--assert") from error
+    if faults := [fault for assertion in assertions if (fault := name_fault(assertion))]:
+        raise typer.BadParameter("; ".join(faults), param_hint="--assert")
     try:
         comparisons = [parse_comparison(text) for text in compare]
         found = read_baselines(client, baselines)

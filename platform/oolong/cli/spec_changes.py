@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-import yaml
+
+from oolong.yaml_files import YamlFault, load_yaml
 
 DatasetOption = Annotated[
     str | None,
@@ -42,8 +43,8 @@ def _read(texts: list[str]) -> list[tuple[str, Any]]:
                 f"{text!r} is not FIELD=VALUE, such as staleness.max=8", param_hint="--set"
             )
         try:
-            found.append((key, yaml.safe_load(value)))
-        except yaml.YAMLError as error:
+            found.append((key, load_yaml(value)))
+        except YamlFault as error:
             raise typer.BadParameter(
                 f"{key}: {value!r} is not a YAML value: {error}", param_hint="--set"
             ) from error

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
+
+from oolong.yaml_files import YamlFault, load_yaml
 
 TemplateOption = Annotated[
     str | None,
@@ -18,11 +19,13 @@ TemplateOption = Annotated[
 def read_spec(file: Path) -> dict[str, Any]:
     """The document of a spec file. Raises BadParameter naming the file and the place."""
     try:
-        document = yaml.safe_load(sys.stdin if str(file) == "-" else file.read_text())
+        document = load_yaml(sys.stdin.read() if str(file) == "-" else file.read_text())
     except OSError as error:
         raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="--file") from error
-    except yaml.YAMLError as error:
-        raise typer.BadParameter(f"{file} is not YAML: {error}", param_hint="--file") from error
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"{file} is not UTF-8: {error.reason}", param_hint="--file") from error
+    except YamlFault as error:
+        raise typer.BadParameter(f"{file}: {error}", param_hint="--file") from error
     if not isinstance(document, dict):
         raise typer.BadParameter(
             f"{file} must hold a mapping (kind, name, model, dataset, ...)", param_hint="--file"

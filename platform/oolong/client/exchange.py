@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from oolong.client.calls import Call
 from oolong.client.errors import ApiError, OolongError, error_of
+from oolong.contracts.model_faults import non_finite
 
 T = TypeVar("T")
 
@@ -44,6 +45,9 @@ def new_request(
     timeout_seconds: float | None = None,
 ) -> httpx.Request:
     """The call as it goes out; `content` is a body that is streamed, `headers` come on top of the call's own."""
+    if (path := non_finite(call.body)) is not None:
+        pointer = "".join(f"/{part}" for part in path)
+        raise OolongError(f"{pointer}: NaN and infinities are no JSON; give a finite number")
     all_headers = {
         **call.headers,
         **({"Idempotency-Key": call.key} if call.key else {}),

@@ -11,6 +11,11 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from oolong.contracts.metrics import METRICS
+from oolong.contracts.model_faults import nearest
+
+# Beside the catalogue: what the summary of an eval run has for a number of samples, as a gate reads it.
+EVALUATION_ONLY = re.compile(r"eval/pass_at_\d+(_low|_high)?|eval/prompts")
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
@@ -69,3 +74,11 @@ def parse(text: str) -> Assertion:
     if name.startswith("summary.") and match["aggregate"]:
         raise ValueError(f"assertion {text!r}: a summary is one number, so leave {aggregate}( ) away")
     return Assertion(name, match["operator"], float(match["bound"]), aggregate, window)
+
+
+def name_fault(assertion: Assertion) -> str:
+    """Why no run can have what the assertion names; "" when one can."""
+    name = assertion.name
+    if name.startswith("summary.") or name in METRICS or EVALUATION_ONLY.fullmatch(name):
+        return ""
+    return f"assertion '{assertion}': no run measures {name!r}{nearest(name, METRICS)}; see the metrics reference"

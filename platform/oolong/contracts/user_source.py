@@ -6,6 +6,7 @@ The control plane only parses such a file and never runs it. A node gets it as a
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -60,3 +61,11 @@ ENTRY_POINTS: dict[SourceKind, EntryPoint] = {
 
 # Kinds that the jobs of a node know how to run. A run that names another kind is refused (not_supported_yet).
 RUNNABLE_KINDS: frozenset[SourceKind] = frozenset(SourceKind)
+
+# What the sandbox's Python has: its standard library, without what nothing inside needs (oolong.sandbox.parts.LEFT_OUT)
+# and what would need a screen.
+SANDBOX_MODULES = frozenset(sys.stdlib_module_names) - {
+    "ensurepip", "idlelib", "lib2to3", "test", "tkinter", "turtle", "turtledemo", "_tkinter", "antigravity", "this",
+}  # fmt: skip
+# What is there beside it for a kind of source, by its whole name.
+SANDBOX_EXTRAS: dict[SourceKind, frozenset[str]] = {SourceKind.WORKFLOW: frozenset({"oolong.workflow"})}

@@ -10,10 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from oolong.contracts.model_faults import SpecError, faults_of
 from oolong.contracts.run_spec import spec_errors
+from oolong.yaml_files import YamlFault, load_yaml
 
 FOLDER = Path(__file__).parent
 
@@ -87,23 +88,27 @@ def read_presets(folder: Path) -> list[Preset]:
 
 def read_preset(file: Path) -> Preset:
     try:
-        preset = Preset.model_validate(yaml.safe_load(file.read_text()))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise PresetUnusable(f"{file} cannot be read as YAML: {error}") from error
+        preset = Preset.model_validate(load_yaml(file.read_text()))
+    except (OSError, UnicodeDecodeError, YamlFault) as error:
+        raise PresetUnusable(f"{file}: {error}") from error
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        raise PresetUnusable(f"{file}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
+        raise PresetUnusable(f"{file}: {_said(faults_of(error, Preset))}") from error
     faults = spec_errors(completed(preset.spec))
     if faults:
-        raise PresetUnusable(f"{file}: spec{faults[0].pointer}: {faults[0].message}")
+        raise PresetUnusable(f"{file}: {_said(faults, prefix='/spec')}")
     return preset
+
+
+def _said(faults: list[SpecError], *, prefix: str = "") -> str:
+    return "; ".join(f"{prefix}{fault.pointer or '/'}: {fault.message}" for fault in faults)
 
 
 def completed(spec: dict[str, Any]) -> dict[str, Any]:
     """The spec with something in place of the model and dataset that a preset leaves open."""
+    dataset = spec.get("dataset", {})
     return {
         "name": "preset",
         **spec,
         "model": {"base_model": "any"},
-        "dataset": {**spec.get("dataset", {}), "version": "any@1"},
+        "dataset": {**dataset, "version": "any@1"} if isinstance(dataset, dict) else dataset,
     }

@@ -80,7 +80,8 @@ def test_wait_bears_an_outage(api: ScriptedApi, oolong: Oolong) -> None:
         ("reward/mean >= 0.8", 0, "holds: reward/mean >= 0.8, measured 0.91"),
         ("reward/mean > 0.95", 6, "FAILS: reward/mean > 0.95, measured 0.91"),
         ("summary.evaluation.end.greedy >= 0.5", 0, "measured 0.75"),
-        ("no/such > 1", 6, "no/such was not measured in this run"),
+        ("sft/loss > 1", 6, "sft/loss was not measured in this run"),
+        ("reward/maen > 1", 2, "no run measures 'reward/maen'; did you mean 'reward/mean'?"),
         ("summary.evaluation.end.sampled < 1", 6, "not measured"),
     ],
 )
@@ -140,6 +141,21 @@ def test_create_sends_the_document_with_a_key_of_its_own_and_prints_the_id(
     first, second = api.asked
     assert json.loads(second.body) == {"spec": {"kind": "rl", "name": "other"}}
     assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("name: x\ntrainer: {learning_rate: .nan}\n", "run.yaml: line 2: .nan is no number that JSON has"),
+        ("name: x\nname: y\n", "run.yaml: line 2: the key 'name' is there twice"),
+    ],
+)
+def test_what_a_spec_file_says_twice_or_in_no_number_is_refused_with_its_line(
+    oolong: Oolong, tmp_path: Path, content: str, says: str
+) -> None:
+    (tmp_path / "run.yaml").write_text(content)
+    done = oolong("run", "create", "-f", "run.yaml")
+    assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("content", ["- a list", "kind: [", ""])

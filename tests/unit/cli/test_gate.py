@@ -302,7 +302,7 @@ def test_the_reports_tell_of_every_check(api: ScriptedApi, oolong: Oolong, tmp_p
     (tmp_path / "base.json").write_text('{"eval/accuracy": [0.82]}')
     done = oolong(
         "run", "wait", "run_1", "--assert", "min(reward/mean) > 0.5", "--assert", "reward/mean > 0.5", "--assert",
-        "no/such > 1", "--compare", "eval/accuracy", "--baseline", "base.json", "--junit", "out/report.xml",
+        "sft/loss > 1", "--compare", "eval/accuracy", "--baseline", "base.json", "--junit", "out/report.xml",
         "--markdown", "out/summary.md", "--json",
     )  # fmt: skip
     assert done.returncode == 6, done.stderr
@@ -317,7 +317,7 @@ def test_the_reports_tell_of_every_check(api: ScriptedApi, oolong: Oolong, tmp_p
     assert [[child.tag for child in case] for case in suite[1:]] == [
         ["system-out"], ["failure"], ["system-out"], ["failure"], ["failure"],
     ]  # fmt: skip
-    assert suite[4][0].get("message") == "no/such was not measured in this run"
+    assert suite[4][0].get("message") == "sft/loss was not measured in this run"
     text = (tmp_path / "out" / "summary.md").read_text()
     assert text.startswith("## ❌ a \\| b <c>") and text.count("\n| ") == 7
     gate = json.loads(done.stdout)["gate"]

@@ -86,11 +86,11 @@ def test_the_page_on_the_objective_names_every_preset() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("name: [", "cannot be read as YAML"),
-        ("- 1\n", "valid dictionary"),
-        ("name: x\ntitle: X\n", "spec: Field required"),
-        ("name: x\ntitle: X\nspecs: {}\nspec: {}\n", "specs: Extra inputs"),
-        ("name: X y\ntitle: X\nspec: {}\n", "name: String should match"),
+        ("name: [", "line 1: "),
+        ("- 1\n", "must be a mapping"),
+        ("name: x\ntitle: X\n", "/spec: required, and missing"),
+        ("name: x\ntitle: X\nspecs: {}\nspec: {}\n", "/specs: unknown key 'specs'; did you mean 'spec'"),
+        ("name: X y\ntitle: X\nspec: {}\n", "/name: must match"),
         ("name: x\ntitle: X\nspec: {algorithm: {clip_low: 0}}\n", "spec/algorithm/clip_low: "),
     ],
 )

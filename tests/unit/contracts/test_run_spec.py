@@ -201,3 +201,64 @@ def test_the_probe_allows_what_the_rounding_of_the_type_makes() -> None:
     assert WeightSyncSection().tolerance("float32") == 1e-3
     assert WeightSyncSection().tolerance("bfloat16") == 0.5, "bfloat16 rounds by 0.02 nats and more"
     assert WeightSyncSection(probe_tolerance=0.25).tolerance("bfloat16") == 0.25
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "says"),
+    [
+        ({"staleness": {"max": True}}, "/staleness/max", "must be a number; it is true (YAML reads yes"),
+        ({"rollout": {"temperature": False}}, "/rollout/temperature", "must be a number; it is false"),
+        (
+            {"trainer": {"learning_rate": float("nan")}},
+            "/trainer/learning_rate",
+            "a finite number; it is nan",
+        ),
+        ({"trainer": {"learning_rate": "1e999"}}, "/trainer/learning_rate", "a finite number; it is '1e999'"),
+        (
+            {"workflow": {"function": "w@1", "options": {"a": [1, float("-inf")]}}},
+            "/workflow/options/a/1",
+            "must be a finite number; it is -inf",
+        ),
+        (
+            {"algorithm": {"objective": "sapo", "options": {"x": float("nan")}}},
+            "/algorithm/options/x",
+            "finite",
+        ),
+        (
+            {"reward": "math"},
+            "/reward",
+            "must be a mapping with keys such as name, function, options; it is 'math'",
+        ),
+        ({"reward": {"options": [1]}}, "/reward/options", "must be a mapping of names to values; it is [1]"),
+        (
+            {"kind": "rll"},
+            "/kind",
+            "must be one of 'rl', 'sft', 'eval', 'bench', 'playground'; it is 'rll'; did you",
+        ),
+        ({"name": 5}, "/name", "must be text (in YAML, put it in quotes); it is 5"),
+        ({"trainer": {"adam_betas": 3}}, "/trainer/adam_betas", "must be a list; it is 3"),
+        ({"staleness": {"max": 1.5}}, "/staleness/max", "must be a whole number; it is 1.5"),
+        ({"staleness": {"max": -1}}, "/staleness/max", "must be at least 0; it is -1"),
+        ({"algorithm": {"dual_clip": 0.5}}, "/algorithm/dual_clip", "must be greater than 1; it is 0.5"),
+        ({"name": ""}, "/name", "must have at least 1 character; it has 0"),
+        (
+            {"algorithm": {"mask_truncated": "maybe"}},
+            "/algorithm/mask_truncated",
+            "must be true or false; it is",
+        ),
+        ({"rollout": {"group_sise": 8}}, "/rollout/group_sise", "did you mean 'group_size'?"),
+    ],
+)
+def test_a_fault_has_the_field_the_value_and_the_way_out_in_plain_words(changes, pointer, says):
+    (error,) = spec_errors(document(**changes))
+    assert error.pointer == pointer
+    assert says in error.message, error.message
+
+
+def test_no_sentence_of_pydantic_is_shown_for_any_field():
+    """Every field with a value of a wrong type: the message is one of ours."""
+    wrong = object()
+    for name in RunSpec.model_fields:
+        for value in (wrong, {"x": wrong}, [wrong]):
+            for error in spec_errors(document(**{name: value})):
+                assert "nput should" not in error.message and "valid " not in error.message, (name, error)

@@ -142,7 +142,7 @@ async def test_a_reward_that_does_not_exist_is_refused_before_it_serves(tmp_path
     job = RewardJob(tmp_path, {"name": "exact_match", "options": {"extract": "half"}})
     try:
         result = job.result()
-        assert (result["reason"], "no extract 'half'" in result["message"]) == (
+        assert (result["reason"], "options/extract: must be one of" in result["message"]) == (
             EndReason.CONFIG_REFUSED,
             True,
         )

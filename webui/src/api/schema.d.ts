@@ -4303,6 +4303,8 @@ export interface components {
             spec: {
                 [key: string]: unknown;
             };
+            /** @description why its file cannot be used, with the file's name; else empty */
+            fault: string;
         };
         PresetPage: {
             data: components["schemas"]["Preset"][];

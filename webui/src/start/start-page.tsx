@@ -30,16 +30,17 @@ export function StartPage() {
   const [search] = useSearchParams();
   const from = search.get("from");
   const asked = search.get("preset");
-  const presets = useQuery(queries.presets);
+  const presets = useQuery({ ...queries.presets, select: (found) => ({ usable: found.filter((preset) => preset.fault === ""), broken: found.filter((preset) => preset.fault !== "") }) });
+  const usable = presets.data?.usable;
   const model = useQuery({ ...queries.run(from ?? ""), enabled: from !== null });
-  const named = presets.data?.find((preset) => preset.name === asked);
-  const first = useQuery({ ...firstToSubmit(presets.data ?? []), enabled: presets.data !== undefined && from === null && named === undefined });
+  const named = usable?.find((preset) => preset.name === asked);
+  const first = useQuery({ ...firstToSubmit(usable ?? []), enabled: usable !== undefined && from === null && named === undefined });
   const error = presets.error ?? model.error ?? first.error;
   if (error !== null) return <ProblemNotice error={error} retry={() => { void presets.refetch(); void first.refetch(); }} />;
-  if (presets.data === undefined || (from !== null ? model.data === undefined : named === undefined && first.data === undefined)) return <Waiting label="Loading presets" />;
+  if (usable === undefined || (from !== null ? model.data === undefined : named === undefined && first.data === undefined)) return <Waiting label="Loading presets" />;
   const begun = from === null ? (named ?? first.data) : undefined;
   const spec: Record<string, unknown> = model.data?.spec ?? begun?.spec ?? { name: "" };
-  return <StartForm presets={presets.data} first={adapted(spec, search, model.data)} firstPreset={begun?.name ?? ""} />;
+  return <StartForm presets={usable} broken={presets.data?.broken ?? []} first={adapted(spec, search, model.data)} firstPreset={begun?.name ?? ""} />;
 }
 
 /** The first preset that the server would take with what the project has; else one that leaves data and weights open. */
@@ -93,7 +94,7 @@ function adapted(spec: Record<string, unknown>, search: URLSearchParams, model: 
   return text;
 }
 
-function StartForm({ presets, first, firstPreset }: { presets: Preset[]; first: string; firstPreset: string }) {
+function StartForm({ presets, broken, first, firstPreset }: { presets: Preset[]; broken: Preset[]; first: string; firstPreset: string }) {
   const [text, setText] = useState(first);
   const [preset, setPreset] = useState(firstPreset);
   const [view, setView] = useState<View>("form");
@@ -139,6 +140,11 @@ function StartForm({ presets, first, firstPreset }: { presets: Preset[]; first: 
   return (
     <>
       <PageHeader title="Start a run">Begin with a preset; every key of the spec can be changed in the form or in its text.</PageHeader>
+      {broken.length > 0 && (
+        <div className={classes.missing} role="note" data-testid="broken-presets">
+          {broken.map((entry) => <p key={entry.name}>The preset <b>{entry.name}</b> cannot be used: {entry.fault}</p>)}
+        </div>
+      )}
       <div className={classes.presets} role="radiogroup" aria-label="Preset">
         {presets.map((entry) => (
           <button key={entry.name} type="button" role="radio" aria-checked={entry.name === preset} className={classes.preset} onClick={() => choose(entry)} data-preset={entry.name}>

@@ -166,6 +166,7 @@ class Preset(Answer):
     description: str
     paper: str = ""  # link to where its numbers come from
     spec: dict[str, Any]
+    fault: str = ""  # why its file cannot be used
 
 
 class RunEvent(Answer):

@@ -21,6 +21,7 @@ from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, Rewar
 from oolong.contracts.run_spec.lint import Facts, LintFinding, lint
 from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
 from oolong.contracts.run_spec.playground import PlaygroundSection
+from oolong.contracts.run_spec.reward_options import REWARD_OPTIONS, option_faults
 from oolong.contracts.run_spec.rollout import FilterSection, RolloutSection, StalenessSection
 from oolong.contracts.run_spec.secrets import SecretSection
 from oolong.contracts.run_spec.section import Section
@@ -33,6 +34,7 @@ from oolong.contracts.run_spec.training import (
 )
 
 __all__ = [
+    "REWARD_OPTIONS",
     "AdvantageSection",
     "AlgorithmSection",
     "BehaviourWeightSection",
@@ -62,6 +64,7 @@ __all__ = [
     "WeightSyncSection",
     "WorkflowSection",
     "lint",
+    "option_faults",
     "read_spec",
     "spec_errors",
 ]

@@ -4,33 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from oolong.contracts.model_faults import SpecError, faults_of
+from oolong.contracts.run_spec.reward_options import option_faults
 from oolong.contracts.run_spec.spec import RunSpec
 
-
-class SpecError(BaseModel):
-    """One fault of a submitted spec, as the API and the CLI show it."""
-
-    pointer: str  # JSON pointer to the field, "/rollout/top_p"
-    code: str
-    message: str
-
-
-_LONGEST_VALUE_SHOWN = 60
-_BOUNDS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}  # they name the bound alone
-
-
-def said_with_value(kind: str, message: str, value: Any) -> str:
-    """The message with the refused value, for the kinds of fault whose message lacks it."""
-    if kind == "missing":
-        return "required, and missing"
-    if isinstance(value, (dict, list)) or (kind not in _BOUNDS and repr(value) in message):
-        return message
-    shown = repr(value)
-    if len(shown) > _LONGEST_VALUE_SHOWN:
-        shown = f"{shown[:_LONGEST_VALUE_SHOWN]}…"
-    return f"{message}; it is {shown}"
+REWARD_SECTIONS = (("reward",), ("evaluation", "reward"))
 
 
 def spec_errors(document: Any) -> list[SpecError]:
@@ -42,19 +22,21 @@ def spec_errors(document: Any) -> list[SpecError]:
 def read_spec(document: Any) -> RunSpec | list[SpecError]:
     """The RunSpec, or all faults of what would be one."""
     try:
-        return RunSpec.model_validate(document)
+        spec, faults = RunSpec.model_validate(document), []
     except ValidationError as error:
-        return [
-            SpecError(
-                pointer="".join(
-                    f"/{part}" for part in (*fault["loc"], *fault.get("ctx", {}).get("path", ()))
-                ),
-                code="unknown_key" if fault["type"] == "extra_forbidden" else fault["type"],
-                message=(
-                    f"unknown key {fault['loc'][-1]!r}; the RunSpec reference lists this section's keys"
-                    if fault["type"] == "extra_forbidden"
-                    else said_with_value(fault["type"], fault["msg"], fault["input"])
-                ),
-            )
-            for fault in error.errors(include_url=False)
-        ]
+        spec, faults = None, faults_of(error, RunSpec)
+    faults += [fault for section in REWARD_SECTIONS for fault in _reward_faults(document, section)]
+    return spec if spec is not None and not faults else faults
+
+
+def _reward_faults(document: Any, section: tuple[str, ...]) -> list[SpecError]:
+    """Of the options of a built-in reward. An uploaded one's are known where its source is."""
+    reward = document
+    for name in section:
+        reward = reward.get(name) if isinstance(reward, dict) else None
+    if not isinstance(reward, dict) or reward.get("function") is not None:
+        return []
+    name, options = reward.get("name", "exact_match"), reward.get("options", {})
+    if not isinstance(name, str) or not isinstance(options, dict):
+        return []  # said already, as a fault of its type
+    return option_faults(name, options, prefix=f"/{'/'.join(section)}/options")

@@ -59,7 +59,7 @@ class RewardSection(Section):
 
 
 # The options that a workflow reads besides those of all workflows. Of another one they would change nothing.
-_OPTIONS_OF: dict[str, tuple[str, ...]] = {
+OPTIONS_OF: dict[str, tuple[str, ...]] = {
     "single_turn": (),
     "multi_turn": ("max_turns", "turn_discount", "feedback", "retry_below"),
     "python_tool": ("tool_format", "max_tool_calls", "tool_output_tokens", "tool_seconds"),
@@ -132,8 +132,8 @@ class WorkflowSection(Section):
                 "options",
             )
         taken = self.function or self.name
-        known = _OPTIONS_OF.get(taken, ("tool_seconds",))
-        for workflow, options in _OPTIONS_OF.items():
+        known = OPTIONS_OF.get(taken, ("tool_seconds",))
+        for workflow, options in OPTIONS_OF.items():
             for option in options:
                 value = getattr(self, option)
                 if option not in known and value != type(self).model_fields[option].default:

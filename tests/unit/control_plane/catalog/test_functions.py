@@ -143,7 +143,53 @@ def test_a_name_belongs_to_one_kind(alice: Any) -> None:
 def test_a_loss_that_would_do_something_at_import_is_refused(before: str, code: str, says: str) -> None:
     fault = read_source(SourceKind.LOSS, before + LOSS).errors[0]
     assert fault.code == code and says in fault.message
+    of_reward = {fault.code for fault in read_source(SourceKind.REWARD, before + REWARD).errors}
+    assert of_reward <= {"not_in_sandbox"}, "a reward may do at import what its sandbox allows"
+
+
+@pytest.mark.parametrize(
+    ("before", "says"),
+    [
+        (
+            "import numpy as np\n",
+            "line 1: the sandbox has no module 'numpy'; it has Python's standard library. Write",
+        ),
+        ("import os, requests.adapters\n", "line 1: the sandbox has no module 'requests.adapters'"),
+        ("import jsom\n", "did you mean 'json'?"),
+        ("from . import other\n", "line 1: . is a relative import, and the file stands alone"),
+        ("from oolong.workflow import Episode\n", "the sandbox has no module 'oolong.workflow'"),
+        ("def later():\n    import torch\n", "line 2: the sandbox has no module 'torch'"),
+        (
+            "try:\n    import torch\nexcept ValueError:\n    pass\n",
+            "line 2: the sandbox has no module 'torch'",
+        ),
+    ],
+)
+def test_an_import_that_the_sandbox_lacks_is_refused_with_its_line(before: str, says: str) -> None:
+    (fault,) = read_source(SourceKind.REWARD, before + REWARD).errors
+    assert fault.code == "not_in_sandbox" and says in fault.message, fault.message
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import collections.abc, re\nfrom concurrent import futures\n",
+        "try:\n    import numpy\nexcept (ImportError, OSError):\n    numpy = None\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch\n",
+    ],
+)
+def test_imports_that_the_sandbox_has_or_the_file_does_without_are_taken(before: str) -> None:
     assert read_source(SourceKind.REWARD, before + REWARD).errors == []
+
+
+def test_a_workflow_may_import_the_words_of_its_episode() -> None:
+    source = "from oolong.workflow import OutOfRoom\nasync def run(episode):\n    return 1.0\n"
+    assert read_source(SourceKind.WORKFLOW, source).errors == []
+
+
+def test_a_missing_function_and_a_missing_module_are_said_at_once() -> None:
+    faults = read_source(SourceKind.REWARD, "import numpy\nimport pandas\n").errors
+    assert [fault.code for fault in faults] == ["no_entry_point", "not_in_sandbox", "not_in_sandbox"]
 
 
 def test_a_loss_may_define_what_it_needs() -> None:

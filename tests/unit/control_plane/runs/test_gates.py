@@ -109,7 +109,7 @@ def test_the_newest_run_decides_and_one_that_goes_on_decides_nothing(
     "change",
     [
         {"model": {"checkpoint": "other"}},
-        {"reward": {"name": "length", "options": {}}},
+        {"reward": {"name": "length", "options": {"full_until": 10, "zero_from": 20}}},
         {"dataset": {"version": "sums@1", "split": "train"}},
         {"evaluation": {"prompts": 31}},
         {"rollout": {"max_new_tokens": 500}},

@@ -55,6 +55,27 @@ def test_all_faults_are_told_at_once(alice: Any) -> None:
     }
 
 
+def test_misspelt_options_are_refused_at_submission_with_all_other_faults(alice: Any) -> None:
+    parts = [{"name": "exact_mach"}, {"name": "length", "options": {"full_untill": 1, "zero_from": "x"}}]
+    found = faults(
+        alice, model={"base_model": "none"}, reward={"name": "composite", "options": {"parts": parts}},
+        evaluation={"prompts": 4, "reward": {"options": {"extract": "boxed", "ignore_case": "maybe"}}},
+    )  # fmt: skip
+    where = "/reward/options/parts"
+    assert {pointer: code for pointer, (code, _) in found.items()} == {
+        f"{where}/0/name": "unknown_reward",
+        f"{where}/1/options/full_until": "missing",
+        f"{where}/1/options/full_untill": "unknown_key",
+        f"{where}/1/options/zero_from": "float_parsing",
+        "/evaluation/reward/options/extract": "literal_error",
+        "/evaluation/reward/options/ignore_case": "bool_parsing",
+        "/model/base_model": "unknown_model",
+    }
+    assert "did you mean 'exact_match'?" in found[f"{where}/0/name"][1]
+    assert "did you mean 'full_until'?" in found[f"{where}/1/options/full_untill"][1]
+    assert alice.post("/runs", {"spec": alice.spec(reward={"options": {"patern": "x"}})}).status_code == 422
+
+
 @pytest.mark.parametrize(
     ("changes", "pointer", "code", "says"),
     [
@@ -122,13 +143,15 @@ def test_presets_come_in_their_order_each_with_its_paper(alice: Any) -> None:
     assert names[:3] == ["letter-sum-sft", "letter-sum-rl", "areal-paper"] and names[-1] == "sft"
     assert {"grpo", "dr-grpo", "rloo", "reinforce-plus-plus", "ppo", "dapo", "gspo", "cispo"} <= set(names)
     for preset in found:
-        assert set(preset) == {"name", "title", "description", "paper", "spec"}
+        assert (
+            set(preset) == {"name", "title", "description", "paper", "spec", "fault"} and not preset["fault"]
+        )
         of_a_paper = preset["spec"]["kind"] == "rl" and preset["name"] != "letter-sum-rl"
         assert preset["paper"].startswith("https://arxiv.org/abs/") == of_a_paper
 
 
-def test_a_file_in_the_data_directory_is_a_preset_and_a_faulty_one_is_told_in_the_log(
-    alice: Any, settings: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_file_in_the_data_directory_is_a_preset_and_a_faulty_one_is_listed_with_its_fault(
+    alice: Any, settings: Any, tmp_path: Path
 ) -> None:
     settings.ENVIRONMENT = replace(settings.ENVIRONMENT, data_dir=tmp_path)
     folder = tmp_path / "presets"
@@ -140,7 +163,13 @@ def test_a_file_in_the_data_directory_is_a_preset_and_a_faulty_one_is_told_in_th
     found = alice.get("/presets").json()["data"]
     assert [preset["name"] for preset in found][:2] == ["ours", "grpo"]
     assert [preset["title"] for preset in found if preset["name"] == "grpo"] == ["Ours"]
-    assert "bad.yaml: spec/algorithm/clip_higher: unknown key" in caplog.text
+    [bad] = [preset for preset in found if preset["fault"]]
+    assert bad["name"] == "bad" and "bad.yaml: /spec/algorithm/clip_higher: unknown key" in bad["fault"]
+    asked = alice.post("/runs/validate", {"template": "bad", "spec": alice.spec()})
+    assert asked.status_code == 422 and "clip_higher" in asked.json()["errors"][0]["message"]
+    (folder / "rloo.yaml").write_text("title: [")
+    names = [preset["name"] for preset in alice.get("/presets").json()["data"] if not preset["fault"]]
+    assert "rloo" not in names, "the built-in preset does not stand in for the file that replaces it"
 
 
 def test_the_same_idempotency_key_makes_one_run(alice: Any) -> None:

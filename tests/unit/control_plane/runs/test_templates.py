@@ -51,6 +51,25 @@ def test_presets_are_templates_too_and_ones_own_come_first(alice: Any) -> None:
     assert own["resolved"]["algorithm"]["loss_normalisation"] == "tokens"
 
 
+def test_a_checkpoint_or_a_function_takes_the_place_of_what_the_preset_leaves_open(alice: Any) -> None:
+    spec = {**alice.spec(), "model": {"checkpoint": "ckpt_none"}, "reward": {"function": "mine@1"}}
+    for template in ("letter-sum-rl", "grpo"):
+        answer = alice.post("/runs/validate", {"template": template, "spec": spec}).json()
+        found = {error["pointer"]: error["code"] for error in answer["errors"]}
+        assert found["/model/checkpoint"] == "unknown_checkpoint", template
+        assert found["/reward/function"] == "unknown_function", template
+        assert not {"/model", "/reward"} & set(found), template
+    base = {**alice.spec(), "reward": {"name": "exact_match"}}
+    answer = alice.post("/runs/validate", {"template": "letter-sum-rl", "spec": base}).json()
+    assert "model_source" not in {error["code"] for error in answer["errors"]}
+
+
+def test_a_spec_that_names_both_is_refused_as_without_a_template(alice: Any) -> None:
+    both = alice.spec(model={"base_model": "tiny", "checkpoint": "ckpt_none"}, reward={"name": "exact_match"})
+    answer = alice.post("/runs/validate", {"template": "grpo", "spec": both}).json()
+    assert [error["code"] for error in answer["errors"]] == ["model_source"]
+
+
 def test_a_teams_template_is_in_every_project_of_it_and_made_by_its_admins(alice: Any, person: Any) -> None:
     from control_plane.accounts.models import TeamMembership
 

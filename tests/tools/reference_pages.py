@@ -157,8 +157,8 @@ def _options() -> str:
         "# Options of rewards and workflows",
         "",
         "What `reward.options` holds for each built-in reward, and the fields of `workflow` that each built-in",
-        "workflow reads beside those of all workflows. A submission is refused with every option that is misspelt or out of",
-        "bounds. Options of an uploaded function are its own parameters.",
+        "workflow reads beside those of all workflows. A submission is refused with every option that is misspelt or",
+        "out of bounds. Options of an uploaded function are its own parameters.",
     ]
     for name, model in REWARD_OPTIONS.items():
         lines += [

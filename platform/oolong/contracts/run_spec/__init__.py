@@ -6,6 +6,7 @@ and the way out. The resolved spec (every default filled in) is stored with the 
 
 from __future__ import annotations
 
+from oolong.contracts.model_faults import SpecError
 from oolong.contracts.run_spec.algorithm import (
     AdvantageSection,
     AlgorithmSection,
@@ -15,7 +16,7 @@ from oolong.contracts.run_spec.algorithm import (
     OverlongSection,
 )
 from oolong.contracts.run_spec.bench import BenchSection
-from oolong.contracts.run_spec.errors import SpecError, read_spec, spec_errors
+from oolong.contracts.run_spec.errors import read_spec, spec_errors
 from oolong.contracts.run_spec.evaluation import EvaluationSection
 from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
 from oolong.contracts.run_spec.lint import Facts, LintFinding, lint

@@ -37,7 +37,7 @@ class Section(BaseModel):
                 f"must be a number; it is {shown(value)} (YAML reads yes, no, on and off so)",
             )
         if isinstance(value, (dict, list)) and (path := non_finite(value)) is not None:
-            found = value
+            found: Any = value
             for part in path:
                 found = found[part]
             if _takes(annotation, Any):

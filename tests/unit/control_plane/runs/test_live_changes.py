@@ -46,7 +46,7 @@ def test_changes_reach_the_node_folded_into_one_state(alice: Any, node: Any, sta
             "/changes/trainer/groups_per_step",
             "clone the run",
         ),
-        ({"changes": {"staleness": {"max": -1}}}, "/changes/staleness/max", "greater than or equal to 0"),
+        ({"changes": {"staleness": {"max": -1}}}, "/changes/staleness/max", "at least 0"),
         ({"changes": {"trainer": {"learning_rate": 0}}}, "/changes/trainer/learning_rate", "it is 0"),
         (
             {"changes": {"rollout": {"max_concurrent_groups": 0}}},

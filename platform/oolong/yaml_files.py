@@ -15,7 +15,7 @@ class YamlFault(ValueError):
 def load_yaml(text: str) -> Any:
     """The document. Raises YamlFault for bad syntax, a key that a mapping has twice, and numbers that JSON lacks."""
     try:
-        return yaml.load(text, Loader=_Loader)
+        return _Loader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
         place = error.problem_mark or error.context_mark
         where = f"line {place.line + 1}: " if place is not None else ""

@@ -17,6 +17,7 @@ from oolong.yaml_files import YamlFault, load_yaml
         ("x: [1.0, -.inf]\n", "line 1: -.inf is no number"),
         ("x: 1.0e+999\n", "line 1: 1.0e+999 is no number"),
         ("a: [\n", "line 2: "),
+        ("a: \x00\n", "special characters are not allowed"),
         ("a: !!python/object:os.system 1\n", "line 1: could not determine a constructor"),
     ],
 )

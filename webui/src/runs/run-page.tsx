@@ -9,6 +9,7 @@ import { CopyId } from "../common/copy-id.tsx";
 import { ago, clock, DASH, moment, number, percent, words } from "../common/format.ts";
 import { numberAt } from "../common/json.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
+import { whyReadOnly } from "../common/permission.ts";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
 import { Alerts } from "./alerts.tsx";
@@ -53,6 +54,7 @@ export function RunPage() {
 }
 
 function Header({ run }: { run: Run }) {
+  const readOnly = whyReadOnly(useQuery(queries.me).data?.role);
   const clonePath = `/runs/new?from=${run.id}`;
   return (
     <header className={classes.header}>
@@ -73,12 +75,14 @@ function Header({ run }: { run: Run }) {
           {run.attempt_number > 1 && <span>attempt {run.attempt_number}</span>}
         </div>
       </div>
-      <Group gap={8}>
-        <Button variant="default" component={Link} to={clonePath} leftSection={<IconCopy size={14} />}>Start another like it</Button>
-        <ChangeButton run={run} />
-        <MoveButtons run={run} />
-        <StopButton run={run} />
-      </Group>
+      <fieldset disabled={readOnly !== null} title={readOnly ?? undefined} className={classes.controls} data-testid="run-controls">
+        <Group gap={8}>
+          {readOnly === null && <Button variant="default" component={Link} to={clonePath} leftSection={<IconCopy size={14} />}>Start another like it</Button>}
+          <ChangeButton run={run} />
+          <MoveButtons run={run} />
+          <StopButton run={run} />
+        </Group>
+      </fieldset>
       <Reason run={run} />
     </header>
   );

@@ -1,6 +1,6 @@
 import { Button, Progress, SegmentedControl, Table, TextInput } from "@mantine/core";
 import { IconPlus, IconX } from "@tabler/icons-react";
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
@@ -10,6 +10,7 @@ import { numberAt } from "../common/json.ts";
 import { More } from "../common/more.tsx";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
+import { whyReadOnly } from "../common/permission.ts";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
 import { elapsedSeconds } from "./elapsed.ts";
@@ -31,6 +32,7 @@ const FILTERS = [
 
 export function RunsPage() {
   const [search, setSearch] = useSearchParams();
+  const readOnly = whyReadOnly(useQuery(queries.me).data?.role);
   const status = search.get("status") ?? "";
   const condition = search.get("condition") ?? "";
   const name = search.get("name") ?? "";
@@ -47,7 +49,7 @@ export function RunsPage() {
   const runs = query.data?.pages.flatMap((page) => page.data) ?? [];
   return (
     <>
-      <PageHeader title="Runs" aside={<Button component={Link} to="/runs/new" leftSection={<IconPlus size={14} />}>Start a run</Button>} />
+      <PageHeader title="Runs" aside={readOnly === null ? <Button component={Link} to="/runs/new" leftSection={<IconPlus size={14} />}>Start a run</Button> : <span title={readOnly}>You may look, not start runs</span>} />
       <div className={classes.tools}>
         <SegmentedControl value={condition || status} onChange={choose} data={FILTERS} />
         <TextInput type="search" placeholder="Find by name  /" aria-label="Find by name" w={220} value={name} onChange={(event) => set("name", event.currentTarget.value)} />

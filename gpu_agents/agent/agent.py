@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -118,7 +119,10 @@ class Agent:
                 self._receive(reply)
             for action in self._decide():
                 await self._act(action)
-            self._tidy()
+            try:
+                self._tidy()
+            except OSError as error:  # what a job left must not stop the others
+                log.error("files of an attempt that has ended are left: %s", error)
 
     # --- observe
 
@@ -234,14 +238,24 @@ class Agent:
         ]
         for directory in retired:
             if (directory / "checkpoints").exists():
-                for name in ("weights", "pinned", "checkpoints"):
-                    if (directory / name).exists():
-                        remove_tree(directory / name)
+                self._remove_files(directory)
                 self._uploader.forget(directory.name)
         if len(retired) > self._settings.kept_attempts:
             retired.sort(key=lambda directory: directory.stat().st_mtime, reverse=True)
             for directory in retired[self._settings.kept_attempts :]:
                 self._isolation.remove_attempt(directory)
+
+    def _remove_files(self, directory: Path) -> None:
+        """Remove the large files of an attempt; its checkpoints last, by which it is known to need that."""
+        home = directory / "home"
+        if home.exists():
+            owner = home.stat().st_uid  # it says which uid the attempt has until all of it is removed
+            remove_tree(home)
+            home.mkdir(mode=0o700)
+            os.chown(home, owner, -1)
+        for name in ("weights", "pinned", "checkpoints"):
+            if (directory / name).exists():
+                remove_tree(directory / name)
 
     def _shipped(self, job_id: str, file: str) -> int:
         if not self._jobs.knows(job_id):

@@ -76,8 +76,16 @@ def read_below(trusted: Path, *names: str, limit: int) -> bytes:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder that a job filled. It may be nested deeper than Python's own way can follow."""
+    """Remove a folder that a job filled: perhaps nested deeper than Python can follow, or closed to its own user.
+
+    Raises OSError where something of it is left all the same.
+    """
     try:
         shutil.rmtree(folder)
-    except RecursionError:
-        subprocess.run(["/bin/rm", "-rf", "--", str(folder)], check=True)
+    except (RecursionError, PermissionError):
+        subprocess.run(["/bin/chmod", "-R", "u+rwX", "--", str(folder)], check=False, capture_output=True)
+        done = subprocess.run(
+            ["/bin/rm", "-rf", "--", str(folder)], check=False, capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            raise OSError(f"{folder} cannot be removed: {done.stderr.strip()[-300:]}") from None

@@ -9,7 +9,6 @@ import ctypes
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -119,7 +118,10 @@ def attack(targets: dict[str, list[str]], pids: dict[str, int]) -> dict[str, obj
 if __name__ == "__main__":
     wanted = json.loads(Path(__file__).with_name("samples.py").read_text())
     print(json.dumps(attack(wanted["targets"], wanted["pids"])), flush=True)
-    sys.stdout.flush()
+    Path("closed", "inside").mkdir(parents=True)  # whoever cleans up is kept out, unless it is root
+    Path("closed", "inside", "file").touch()
+    Path("closed", "inside").chmod(0)
+    Path("closed").chmod(0)
     if (
         Path("/proc/1/comm").read_text().strip() == "bwrap"
     ):  # else it would end the machine that runs this test

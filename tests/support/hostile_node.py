@@ -83,7 +83,7 @@ def main(folder: Path, wanted: str) -> dict[str, object]:
         loss=loss, samples=json.dumps({"targets": targets, "pids": pids}),
     )  # fmt: skip
     wait(lambda: (supervision / "exit.json").exists())
-    report = {
+    report: dict[str, object] = {
         "isolation": isolation.kind.value,
         "reason": isolation.reason,
         "uids": [os.stat(data.attempt(name) / "home").st_uid for name in ("att_victim", "att_hostile")],
@@ -97,7 +97,7 @@ def main(folder: Path, wanted: str) -> dict[str, object]:
     wait(lambda: (data.supervision("att_victim", "trainer", 0) / "exit.json").exists())
     for name in ("att_victim", "att_hostile"):
         isolation.remove_attempt(data.attempt(name))
-    return report
+    return {**report, "attempts_left": [path.name for path in data.attempts.iterdir()]}
 
 
 def start(

@@ -105,6 +105,10 @@ def test_a_job_that_kills_all_it_can_ends_itself_alone(report: dict[str, Any]) -
     assert report["left_behind"] == [] and not report["temporary_left"]
 
 
+def test_its_files_are_removed_though_it_closed_them(report: dict[str, Any]) -> None:
+    assert report["attempts_left"] == []
+
+
 def test_as_root_no_two_attempts_have_the_same_uid(report: dict[str, Any]) -> None:
     victim, hostile = report["uids"]
     assert (victim != hostile and 0 not in (victim, hostile)) == (report["isolation"] == "uid")

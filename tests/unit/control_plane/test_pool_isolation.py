@@ -19,13 +19,18 @@ from control_plane.runs.models import Attempt, Job, Run
 from oolong.contracts.agent import EnrolRequest
 
 VALUE = "k3y-that-nobody-may-see"
-SECRETS = [{"name": "WANDB", "jobs": ["trainer"], "variable": "WANDB_API_KEY"}]
+SECRETS: dict[str, Any] = {  # a loss of the team's own reads the secret in the trainer
+    "secrets": [{"name": "WANDB", "jobs": ["trainer"], "variable": "WANDB_API_KEY"}],
+    "algorithm": {"loss_function": "mine@1"},
+}
+LOSS = {"name": "mine", "kind": "loss", "source": "def loss(tokens, settings):\n    return None\n"}
 
 
 @pytest.fixture
 def red(alice: Any) -> Any:
     """Alice's team has a pool of its own, and a secret for trainers."""
-    pools.bind_team(pools.create_pool("red-gpus"), alice.project.team)
+    pools.bind_team(pools.create_pool("red-gpus", trainer_code=True), alice.project.team)
+    assert alice.post("/functions", LOSS).status_code == 201
     body = {"name": "WANDB", "value": VALUE, "jobs": ["trainer"]}
     assert alice.post("/secrets", body).status_code == 201
     return alice
@@ -67,8 +72,10 @@ def test_no_role_in_a_team_gives_a_node_that_runs_of_others_are_placed_on(
 ) -> None:
     """Join with a node of one's own, cordon the honest one, wait for the next run: each step is refused."""
     assert alice.post("/secrets", {"name": "WANDB", "value": VALUE, "jobs": ["trainer"]}).status_code == 201
+    assert alice.post("/functions", LOSS).status_code == 201
+    pools.change_pool(pools.default_pool(), trainer_code=True)
     honest = node("honest")
-    start(honest, secrets=SECRETS)
+    start(honest, **SECRETS)
     mallory = person("mallory", team="blue", role=role)
     for method, path, body in (
         ("POST", "/pools/default/enrolment-tokens", None),
@@ -79,7 +86,7 @@ def test_no_role_in_a_team_gives_a_node_that_runs_of_others_are_placed_on(
         ("PUT", f"/pools/default/teams/{mallory.project.team_id}/quota", {"limit_slots": None}),
         ("POST", "/pools/default/admins", {"username": "mallory"}),
         ("POST", "/pools/default/teams", {"team": "blue"}),
-        ("PATCH", "/pools/default", {"trainer_code": True}),
+        ("PATCH", "/pools/default", {"trainer_code": False}),
         ("POST", "/pools", {"name": "mine"}),
     ):
         refused = mallory.call(method, path, body)
@@ -108,9 +115,9 @@ def test_an_admin_of_one_pool_has_no_say_over_another(
     made = mallory.post("/pools/blue-gpus/enrolment-tokens").json()
     assert made["pool"] == "blue-gpus"
     own = node("own", pool="blue-gpus", slots=8)
-    run = start(honest, placement={"pool": "red-gpus"}, secrets=SECRETS)
+    run = start(honest, placement={"pool": "red-gpus"}, **SECRETS)
     gets_nothing(own, run)
-    second = red.run(placement={"pool": "red-gpus"}, secrets=SECRETS, name="second")
+    second = red.run(placement={"pool": "red-gpus"}, **SECRETS, name="second")
     tick()
     gets_nothing(own, second)
     assert red.see(second["id"])["waiting_why"] == "needs 2 slots on one node; 0 of 2 are free on honest"
@@ -136,7 +143,7 @@ def test_a_default_pool_that_is_open_places_runs_of_others_only_where_its_manage
 def moved(red: Any, node: Any, start: Any) -> Any:
     """A run of the team on a node of its pool, which the team then loses."""
     machine = node("honest", pool="red-gpus", slots=4)
-    run = start(machine, placement={"pool": "red-gpus"}, secrets=SECRETS)
+    run = start(machine, placement={"pool": "red-gpus"}, **SECRETS)
     pools.unbind_team(Pool.objects.get(pk="red-gpus"), red.project.team)
     return machine, run
 
@@ -171,7 +178,7 @@ def test_after_the_unbinding_the_node_gets_nothing_more_and_the_run_goes_back_to
 
 def test_a_job_that_had_not_begun_is_never_told_to_the_node(red: Any, node: Any, tick: Any) -> None:
     machine = node("honest", pool="red-gpus")
-    run = red.run(placement={"pool": "red-gpus"}, secrets=SECRETS)
+    run = red.run(placement={"pool": "red-gpus"}, **SECRETS)
     tick()
     assert red.see(run["id"])["status"] == "STARTING"
     pools.unbind_team(Pool.objects.get(pk="red-gpus"), red.project.team)
@@ -205,7 +212,7 @@ def test_a_machine_that_joins_again_is_another_node_and_gets_what_its_new_pool_m
     pools.bind_team(theirs, mallory.project.team)
     pools.appoint_admin(theirs, mallory.user)
     machine = node("honest", pool="red-gpus")
-    run = start(machine, placement={"pool": "red-gpus"}, secrets=SECRETS)
+    run = start(machine, placement={"pool": "red-gpus"}, **SECRETS)
     token = mallory.post("/pools/blue-gpus/enrolment-tokens").json()["token"]
     enrolled = Client().post(
         "/api/v1/agent/enrol",

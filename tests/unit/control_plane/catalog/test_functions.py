@@ -327,7 +327,7 @@ def test_a_loss_reaches_the_node_of_its_run(alice: Any, node: Any, start: Any) -
 
 
 def test_a_loss_waits_for_a_node_that_isolates_jobs(alice: Any, node: Any, tick: Any) -> None:
-    alice.call("PATCH", "/project", {"trainer_code": True})
+    pools.change_pool(pools.default_pool(), trainer_code=True)
     upload(alice, LOSS, name="mine", kind="loss")
     machine = node()
     machine.job_isolation = JobIsolation.NONE

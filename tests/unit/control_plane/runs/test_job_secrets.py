@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from control_plane.accounts.models import AuditEntry, ProjectSecret, Role
+from control_plane.fleet import pools
 from control_plane.fleet.models import Node
 from control_plane.runs.models import Attempt, Run
 from control_plane.telemetry.models import LogChunk
@@ -24,7 +25,7 @@ WITH_LOSS = {"loss_function": "mine@1"}  # without code of its own in the traine
 @pytest.fixture
 def kept(alice: Any) -> Any:
     """Alice's project, with a secret for trainers and one that an import alone may send."""
-    assert alice.call("PATCH", "/project", {"trainer_code": True}).status_code == 200
+    pools.change_pool(pools.default_pool(), trainer_code=True)
     loss = {"name": "mine", "kind": "loss", "source": LOSS}
     assert alice.post("/functions", loss).status_code == 201
     for body in (

@@ -1,8 +1,9 @@
 """Who gets slots now: a pure function from a snapshot of one pool to placements, and a why for each run that waits.
 
 Order: higher priority first, then who submitted first. A request is placed whole on one node (gang, all or
-nothing) or waits. The first request that waits only for slots to come free reserves the node where it will fit
-soonest, and nobody behind it is placed there: small requests may pass a big one, but cannot starve it.
+nothing) or waits; the ranks of a trainer get a GPU each, also where slots share GPUs. The first request that waits
+only for slots to come free reserves the node where it will fit soonest, and nobody behind it is placed there: small
+requests may pass a big one, but cannot starve it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from datetime import datetime
 
 from oolong.contracts.agent import PROTOCOL
 from oolong.contracts.model_paths import root_of
+from oolong.gpu_slots import device_of
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Request:
     priority: int
     slots: int
     submitted_at: datetime
+    trainer_ranks: int = 1  # of the slots: each on a device of its own
     not_before: datetime | None = None
     protocol: int = 1  # that an agent must speak for it
     model_path: str = ""  # a directory below one that its node must offer
@@ -125,6 +128,20 @@ def capacity(node: NodeView, request: Request) -> int:
     return len(suiting((*node.free, *node.held), request))
 
 
+def allocate(slots: Sequence[SlotView], request: Request) -> tuple[SlotView, ...] | None:
+    """The slots for the request, its trainer's ranks first, each on a device of its own (NCCL refuses two ranks on one
+    GPU); engines share a device with a rank only where no other is left. None: they do not suffice."""
+    by_device: dict[str, SlotView] = {}
+    for slot in suiting(slots, request):
+        by_device.setdefault(device_of(slot.name), slot)
+    ranks = list(by_device.values())[: request.trainer_ranks]
+    others = [slot for slot in suiting(slots, request) if slot not in ranks]
+    others.sort(key=lambda slot: device_of(slot.name) in {device_of(rank.name) for rank in ranks})
+    if len(ranks) < request.trainer_ranks or len(ranks) + len(others) < request.slots:
+        return None
+    return (*ranks, *others)[: request.slots]
+
+
 def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str:
     if snapshot.teams is not None and request.team not in snapshot.teams:
         return (
@@ -154,14 +171,14 @@ def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str
         if node.id in pool.free
         and node.id not in pool.reserved
         and node.protocol >= request.protocol
-        and len(suiting(pool.free[node.id], request)) >= request.slots
+        and allocate(pool.free[node.id], request) is not None
     ]
     if fitting:
         # Best fit keeps the big holes whole.
         node = min(
             fitting, key=lambda candidate: (len(pool.free[candidate.id]), candidate.name, candidate.id)
         )
-        taken = suiting(pool.free[node.id], request)[: request.slots]
+        taken = allocate(pool.free[node.id], request) or ()
         pool.free[node.id] = [slot for slot in pool.free[node.id] if slot not in taken]
         pool.used[request.team] = used + request.slots
         return Placement(request.id, node.id, tuple(slot.name for slot in taken))
@@ -206,6 +223,9 @@ def _wait(request: Request, pool: _Pool, offering: Sequence[NodeView]) -> str:
                 f"has {largest}"
             )
         return f"needs {_slots(request.slots)} on one node; the largest node has {largest}"
+    big_enough = [node for node in big_enough if allocate((*node.free, *node.held), request) is not None]
+    if not big_enough:
+        return f"needs {request.trainer_ranks} GPUs on one node, one for each rank of the trainer; no node has so many"
     big_enough = [node for node in big_enough if node.protocol >= request.protocol]
     if not big_enough:
         return "needs an agent of a newer version; upgrade those of the nodes that are large enough for it"

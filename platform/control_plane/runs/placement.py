@@ -103,7 +103,8 @@ def preview(caller: Caller, spec: RunSpec, *, model_path: str = "", now: datetim
     asked = Request(
         id="preview", name=spec.name, team=caller.project.team_id, priority=spec.placement.priority,
         slots=spec.slots_needed, submitted_at=now, protocol=protocol_needed(spec.kind, secrets=bool(spec.secrets)),
-        model_path=model_path, isolated=runs_own_loss(spec.model_dump()), **slot_needs(spec.placement),
+        model_path=model_path, isolated=runs_own_loss(spec.model_dump()),
+        trainer_ranks=spec.trainer.ranks if spec.trains else 1, **slot_needs(spec.placement),
     )  # fmt: skip
     ahead = [other for other in queue() if other.pool == pool]
     decided = plan(_snapshot(pool, ahead, asked, now=now))

@@ -17,13 +17,19 @@ def request_of(run: Run) -> Request:
         submitted_at=run.created_at, not_before=run.not_before,
         protocol=protocol_needed(run.kind, secrets=bool(run.spec.get("secrets"))),
         model_path=run.base_model.path if run.base_model is not None else "",
-        isolated=runs_own_loss(run.spec), **slot_needs(run.placement),
+        isolated=runs_own_loss(run.spec), trainer_ranks=trainer_ranks(run.spec),
+        **slot_needs(run.placement),
     )  # fmt: skip
 
 
 def runs_own_loss(spec: Mapping[str, Any]) -> bool:
     """Whether the trainer runs an uploaded loss. Read from the stored document: this is asked at every tick."""
     return bool((spec.get("algorithm") or {}).get("loss_function"))
+
+
+def trainer_ranks(spec: Mapping[str, Any]) -> int:
+    """How many devices of its own the trainer needs. Read from the stored document, as above."""
+    return int((spec.get("trainer") or {}).get("ranks") or 1) if spec.get("kind") in ("rl", "sft") else 1
 
 
 def slot_needs(placement: PlacementSection) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from control_plane.fleet.scheduler import NodeView, Request, SlotView, Snapshot, order, plan
+from oolong import gpu_slots
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -212,3 +213,44 @@ def test_any_plan_is_sound(
             and (used if head.team == "red" else 0) + head.slots > limits[head.team]
         )
         assert limited or not any(view.accepts and len(view.free) >= head.slots for view in nodes)
+
+
+def shared_gpus(count: int, *, shares: int = 2) -> tuple[SlotView, ...]:
+    return tuple(
+        SlotView(name, "cuda") for gpu in range(count) for name in gpu_slots.slot_names(f"GPU-{gpu}", shares)
+    )
+
+
+def test_trainer_and_engine_of_a_run_share_the_only_gpu() -> None:
+    one = NodeView("n", "n", shared_gpus(1), (), True)
+    (found,) = plan(snapshot([one], [request("run", 2)])).placements
+    assert found.slots == ("GPU-0/0", "GPU-0/1")
+
+
+def test_ranks_of_a_trainer_never_share_a_gpu_and_engines_take_what_is_left() -> None:
+    two = NodeView("n", "n", shared_gpus(2), (), True)
+    (found,) = plan(snapshot([two], [replace(request("run", 3), trainer_ranks=2)])).placements
+    assert found.slots == ("GPU-0/0", "GPU-1/0", "GPU-0/1")
+
+
+def test_an_engine_gets_a_gpu_of_its_own_where_there_is_one() -> None:
+    two = NodeView("n", "n", shared_gpus(2), (), True)
+    (found,) = plan(snapshot([two], [request("run", 2)])).placements
+    assert found.slots == ("GPU-0/0", "GPU-1/0")
+
+
+def test_more_ranks_than_gpus_wait_with_the_reason_and_hold_nobody_up() -> None:
+    one = NodeView("n", "n", shared_gpus(1, shares=4), (), True)
+    queue = [replace(request("wide", 3, priority=900), trainer_ranks=2), request("small", 2)]
+    decided = plan(snapshot([one], queue))
+    assert [found.request for found in decided.placements] == ["small"]
+    assert decided.waiting["wide"] == (
+        "needs 2 GPUs on one node, one for each rank of the trainer; no node has so many"
+    )
+
+
+def test_ranks_wait_for_a_second_gpu_while_both_slots_of_one_are_free() -> None:
+    slots = shared_gpus(2)
+    busy = NodeView("n", "n", slots[:2], slots[2:], True)
+    decided = plan(snapshot([busy], [replace(request("wide", 2), trainer_ranks=2)]))
+    assert not decided.placements and "n" in decided.waiting["wide"]

@@ -6330,15 +6330,15 @@ export interface operations {
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81zk9m1trw65ny17jtnhj45",
+                     *             "id": "usr_01m820an3pvagr69s155gmb3yp",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81zk9vn3er7df6gdjmbjbme"
+                     *             "token_id": "tok_01m820an4sg792fhq1tf9qzatq"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81zkb0bbsbmtg9kvy1gxw72",
+                     *           "request_id": "req_01m820anspckf2k05frn5m70g7",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01m81zkb3d11azyycgqarqt0wd",
+                     *             "id": "run_01m820anwdzwrwejagyamkfzsn",
                      *             "name": "letters"
                      *           },
                      *           "message": "",
@@ -6362,7 +6362,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "node",
-                     *             "id": "node_01m81zkad9m2qp452ws7kn7tfh",
+                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
                      *             "name": "node-1"
                      *           },
                      *           "message": "",
@@ -6417,7 +6417,7 @@ export interface operations {
                      *           "data": {
                      *             "pool": "default",
                      *             "user": "alice",
-                     *             "user_id": "usr_01m81zk9m1trw65ny17jtnhj45"
+                     *             "user_id": "usr_01m820an3pvagr69s155gmb3yp"
                      *           },
                      *           "number": null,
                      *           "sha256": ""
@@ -6436,7 +6436,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81zk9vn3er7df6gdjmbjbme",
+                     *             "id": "tok_01m820an4sg792fhq1tf9qzatq",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -7058,15 +7058,15 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ckpt_01m81zsmkmr01a5zebnap1jtef",
+                     *           "id": "ckpt_01m820aq0gftar9kjk4rj6bznj",
                      *           "run": {
-                     *             "id": "run_01m81zskz7hzpq9bj59bs3zd3k",
+                     *             "id": "run_01m820anwdzwrwejagyamkfzsn",
                      *             "name": "letters"
                      *           },
                      *           "attempt_number": 1,
                      *           "step": 2,
                      *           "kind": "training",
-                     *           "sha256": "91b3628f1b89c58368db0946df44a91bc6ab4336be703a2a4f19323ff192cf88",
+                     *           "sha256": "4585fa68c8e7c01a46f0ee48e44d75206d11aa7d3103995786cc3789dab40d4a",
                      *           "tar_sha256": "",
                      *           "bytes": 1,
                      *           "state": "LOCAL",
@@ -7119,15 +7119,15 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m81zsmkmr01a5zebnap1jtef",
+                     *       "id": "ckpt_01m820aq0gftar9kjk4rj6bznj",
                      *       "run": {
-                     *         "id": "run_01m81zskz7hzpq9bj59bs3zd3k",
+                     *         "id": "run_01m820anwdzwrwejagyamkfzsn",
                      *         "name": "letters"
                      *       },
                      *       "attempt_number": 1,
                      *       "step": 2,
                      *       "kind": "training",
-                     *       "sha256": "91b3628f1b89c58368db0946df44a91bc6ab4336be703a2a4f19323ff192cf88",
+                     *       "sha256": "4585fa68c8e7c01a46f0ee48e44d75206d11aa7d3103995786cc3789dab40d4a",
                      *       "tar_sha256": "",
                      *       "bytes": 1,
                      *       "state": "LOCAL",
@@ -7920,16 +7920,16 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ds_01m81zskm22796cdxhf6hez087",
+                     *           "id": "ds_01m820anbcqy27900bsh878v2j",
                      *           "name": "sums",
                      *           "description": "",
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T16:00:29.314Z",
+                     *           "created_at": "2026-11-22T16:09:48.140Z",
                      *           "versions": [
                      *             {
-                     *               "id": "dsv_01m81zskmhppzwerewbkq2tcfd",
+                     *               "id": "dsv_01m820anc1t9jct7kbzkj8kdx5",
                      *               "dataset": {
-                     *                 "id": "ds_01m81zskm22796cdxhf6hez087",
+                     *                 "id": "ds_01m820anbcqy27900bsh878v2j",
                      *                 "name": "sums"
                      *               },
                      *               "number": 1,
@@ -7952,13 +7952,13 @@ export interface operations {
                      *                 "completion_column": null
                      *               },
                      *               "derived": null,
-                     *               "created_at": "2026-11-22T16:00:29.330Z"
+                     *               "created_at": "2026-11-22T16:09:48.162Z"
                      *             }
                      *           ],
                      *           "latest": {
-                     *             "id": "dsv_01m81zskmhppzwerewbkq2tcfd",
+                     *             "id": "dsv_01m820anc1t9jct7kbzkj8kdx5",
                      *             "dataset": {
-                     *               "id": "ds_01m81zskm22796cdxhf6hez087",
+                     *               "id": "ds_01m820anbcqy27900bsh878v2j",
                      *               "name": "sums"
                      *             },
                      *             "number": 1,
@@ -7981,7 +7981,7 @@ export interface operations {
                      *               "completion_column": null
                      *             },
                      *             "derived": null,
-                     *             "created_at": "2026-11-22T16:00:29.330Z"
+                     *             "created_at": "2026-11-22T16:09:48.162Z"
                      *           },
                      *           "aliases": {}
                      *         }
@@ -8598,15 +8598,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01m81zskfq21rsgz4ynajbv0jt",
+                     *         "id": "usr_01m820an3pvagr69s155gmb3yp",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01m81zskfxt2k3fwb41ccm8jer",
+                     *         "id": "team_01m820an3y1g90q6tecjjdx1j8",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01m81zskfz3t78ereytjtwfq7g",
+                     *         "id": "prj_01m820an40gdp937xy293dkegx",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -8673,7 +8673,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01m81zskfq21rsgz4ynajbv0jt",
+                     *           "id": "usr_01m820an3pvagr69s155gmb3yp",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
@@ -8985,7 +8985,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "bm_01m81zskmnqg0gtbcyt6mzb0s0",
+                     *           "id": "bm_01m820ancdbrx6ba33vcgpnxs8",
                      *           "name": "tiny",
                      *           "source": "path",
                      *           "number": 1,
@@ -9007,7 +9007,7 @@ export interface operations {
                      *           "dtypes": {},
                      *           "tokens": null,
                      *           "prompt": "",
-                     *           "created_at": "2026-11-22T16:00:29.334Z"
+                     *           "created_at": "2026-11-22T16:09:48.174Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -9323,7 +9323,7 @@ export interface operations {
                      *       ],
                      *       "nodes": [
                      *         {
-                     *           "id": "node_01m81zkad9m2qp452ws7kn7tfh",
+                     *           "id": "node_01m820andn2hge66dpqeaxzzx5",
                      *           "name": "node-1",
                      *           "pool": "default",
                      *           "status": "READY",
@@ -9338,16 +9338,16 @@ export interface operations {
                      *           "job_isolation": "uid",
                      *           "job_isolation_reason": "",
                      *           "slots": 2,
-                     *           "enrolled_at": "2026-11-22T15:57:03.274Z",
+                     *           "enrolled_at": "2026-11-22T16:09:48.213Z",
                      *           "last_seen_at": "2026-01-01T12:00:01.000Z"
                      *         }
                      *       ],
                      *       "slots": [
                      *         {
-                     *           "id": "node_01m81zkad9m2qp452ws7kn7tfh:cpu-0",
+                     *           "id": "node_01m820andn2hge66dpqeaxzzx5:cpu-0",
                      *           "name": "cpu-0",
                      *           "node": {
-                     *             "id": "node_01m81zkad9m2qp452ws7kn7tfh",
+                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
                      *             "name": "node-1"
                      *           },
                      *           "device": "cpu",
@@ -9356,16 +9356,16 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m81zkb3d11azyycgqarqt0wd",
+                     *             "run_id": "run_01m820anwdzwrwejagyamkfzsn",
                      *             "run_name": "letters",
                      *             "job": "trainer"
                      *           }
                      *         },
                      *         {
-                     *           "id": "node_01m81zkad9m2qp452ws7kn7tfh:cpu-1",
+                     *           "id": "node_01m820andn2hge66dpqeaxzzx5:cpu-1",
                      *           "name": "cpu-1",
                      *           "node": {
-                     *             "id": "node_01m81zkad9m2qp452ws7kn7tfh",
+                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
                      *             "name": "node-1"
                      *           },
                      *           "device": "cpu",
@@ -9374,7 +9374,7 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m81zkb3d11azyycgqarqt0wd",
+                     *             "run_id": "run_01m820anwdzwrwejagyamkfzsn",
                      *             "run_name": "letters",
                      *             "job": "rollout-0"
                      *           }
@@ -9382,7 +9382,7 @@ export interface operations {
                      *       ],
                      *       "quota": {
                      *         "team": {
-                     *           "id": "team_01m81zk9mb33ntzb129x6kgcnf",
+                     *           "id": "team_01m820an3y1g90q6tecjjdx1j8",
                      *           "name": "red"
                      *         },
                      *         "limit_slots": null,
@@ -10077,10 +10077,10 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "prj_01m81zk9mpr28fh67j0swcc37a",
+                     *           "id": "prj_01m820an40gdp937xy293dkegx",
                      *           "name": "default",
                      *           "team": {
-                     *             "id": "team_01m81zk9mb33ntzb129x6kgcnf",
+                     *             "id": "team_01m820an3y1g90q6tecjjdx1j8",
                      *             "name": "red"
                      *           },
                      *           "tested_rewards": false
@@ -10620,7 +10620,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "run_01m81zskz7hzpq9bj59bs3zd3k",
+                     *           "id": "run_01m820anwdzwrwejagyamkfzsn",
                      *           "name": "letters",
                      *           "kind": "rl",
                      *           "status": "RUNNING",
@@ -10667,7 +10667,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "bench": null,
                      *             "model": {
-                     *               "base_model": "bm_01m81zskmnqg0gtbcyt6mzb0s0",
+                     *               "base_model": "bm_01m820ancdbrx6ba33vcgpnxs8",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -10686,7 +10686,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01m81zskmhppzwerewbkq2tcfd"
+                     *               "version": "dsv_01m820anc1t9jct7kbzkj8kdx5"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -10789,7 +10789,9 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "default",
-                     *               "priority": 500
+                     *               "device": null,
+                     *               "priority": 500,
+                     *               "min_gpu_memory_gib": null
                      *             },
                      *             "staleness": {
                      *               "max": 4,
@@ -10809,12 +10811,12 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "id": "dsv_01m81zskmhppzwerewbkq2tcfd",
+                     *             "id": "dsv_01m820anc1t9jct7kbzkj8kdx5",
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m81zskmnqg0gtbcyt6mzb0s0",
+                     *             "id": "bm_01m820ancdbrx6ba33vcgpnxs8",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
@@ -10920,7 +10922,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 14,
-                     *       "id": "run_01m81zskz7hzpq9bj59bs3zd3k",
+                     *       "id": "run_01m820anwdzwrwejagyamkfzsn",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "RUNNING",
@@ -10967,7 +10969,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81zskmnqg0gtbcyt6mzb0s0",
+                     *           "base_model": "bm_01m820ancdbrx6ba33vcgpnxs8",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -10986,7 +10988,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81zskmhppzwerewbkq2tcfd"
+                     *           "version": "dsv_01m820anc1t9jct7kbzkj8kdx5"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -11111,12 +11113,12 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81zskmhppzwerewbkq2tcfd",
+                     *         "id": "dsv_01m820anc1t9jct7kbzkj8kdx5",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81zskmnqg0gtbcyt6mzb0s0",
+                     *         "id": "bm_01m820ancdbrx6ba33vcgpnxs8",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -11137,7 +11139,7 @@ export interface operations {
                      *       "summary": {},
                      *       "boot": {
                      *         "attempt_number": 1,
-                     *         "done": false,
+                     *         "done": true,
                      *         "stages": [
                      *           {
                      *             "name": "queue",
@@ -11166,33 +11168,33 @@ export interface operations {
                      *           {
                      *             "name": "engine",
                      *             "title": "Load the model into the engine",
-                     *             "state": "active",
+                     *             "state": "done",
                      *             "started_at": "2026-01-01T12:00:01.000Z",
-                     *             "ended_at": null,
-                     *             "detail": "the trainer loads its model as well"
+                     *             "ended_at": "2026-01-01T12:00:01.000Z",
+                     *             "detail": ""
                      *           },
                      *           {
                      *             "name": "rollouts",
                      *             "title": "Generate the first group",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:01.000Z",
+                     *             "ended_at": "2026-01-01T12:00:01.000Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "batch",
                      *             "title": "Collect the first batch",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:01.000Z",
+                     *             "ended_at": "2026-01-01T12:00:01.000Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "step",
                      *             "title": "Train the first step",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:01.000Z",
+                     *             "ended_at": "2026-01-01T12:00:01.000Z",
                      *             "detail": ""
                      *           }
                      *         ]
@@ -11345,12 +11347,12 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "att_01m81zsm2s252z0rxwes3hewc6",
+                     *           "id": "att_01m820ap5mwgyd0hswh5hmbmwh",
                      *           "number": 1,
                      *           "epoch": 1,
                      *           "status": "RUNNING",
                      *           "node": {
-                     *             "id": "node_01m81zskn725j18b11awwqayez",
+                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
                      *             "name": "node-1"
                      *           },
                      *           "reason": "",
@@ -11602,7 +11604,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81zsm2yv5xxv1513md8g862",
+                     *               "id": "job_01m820ap5xrgkdyqb9z4sm5wgk",
                      *               "name": "trainer",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -11617,7 +11619,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81zsm2xw9p8zy4785r73rwq",
+                     *               "id": "job_01m820ap5wdjp31g6nw1awsrm9",
                      *               "name": "rollout-0",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -11632,7 +11634,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81zsm2wdp8vxz1fjcezespr",
+                     *               "id": "job_01m820ap5vwess59ys8qdzdy78",
                      *               "name": "reward",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -11647,7 +11649,7 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:01.000Z",
                      *           "data": {
                      *             "job": {
-                     *               "id": "job_01m81zsm2vqga27b6th7we0mfp",
+                     *               "id": "job_01m820ap5syrvn7zq6p4ja5778",
                      *               "name": "controller",
                      *               "state": "running",
                      *               "incarnation": 0
@@ -11781,13 +11783,13 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "job_01m81zsm2vqga27b6th7we0mfp",
+                     *           "id": "job_01m820ap5syrvn7zq6p4ja5778",
                      *           "name": "controller",
                      *           "kind": "controller",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81zskn725j18b11awwqayez",
+                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [],
@@ -11801,13 +11803,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81zsm2wdp8vxz1fjcezespr",
+                     *           "id": "job_01m820ap5vwess59ys8qdzdy78",
                      *           "name": "reward",
                      *           "kind": "reward",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81zskn725j18b11awwqayez",
+                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [],
@@ -11821,13 +11823,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81zsm2xw9p8zy4785r73rwq",
+                     *           "id": "job_01m820ap5wdjp31g6nw1awsrm9",
                      *           "name": "rollout-0",
                      *           "kind": "rollout",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81zskn725j18b11awwqayez",
+                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [
@@ -11843,13 +11845,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81zsm2yv5xxv1513md8g862",
+                     *           "id": "job_01m820ap5xrgkdyqb9z4sm5wgk",
                      *           "name": "trainer",
                      *           "kind": "trainer",
                      *           "attempt_number": 1,
                      *           "state": "running",
                      *           "node": {
-                     *             "id": "node_01m81zskn725j18b11awwqayez",
+                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
                      *             "name": "node-1"
                      *           },
                      *           "slots": [
@@ -13418,13 +13420,13 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "tok_01m81zskg7r8543qbf4g3vz91y",
+                     *           "id": "tok_01m820an4sg792fhq1tf9qzatq",
                      *           "name": "test",
-                     *           "prefix": "ool_6zqa7g",
+                     *           "prefix": "ool_Gy48pp",
                      *           "scopes": [
                      *             "*"
                      *           ],
-                     *           "created_at": "2026-11-22T16:00:29.191Z",
+                     *           "created_at": "2026-11-22T16:09:47.929Z",
                      *           "expires_at": null,
                      *           "last_used_at": "2026-01-01T12:00:00.000Z",
                      *           "owner": "alice",

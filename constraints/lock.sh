@@ -23,4 +23,5 @@ while read -r name; do left_out+=(--no-emit-package "$name"); done \
 compile --generate-hashes platform.in --output-file platform.txt
 compile --generate-hashes node.in --constraint node-torch.txt --output-file node.txt "${left_out[@]}"
 compile --generate-hashes --no-deps node-nodeps.in --output-file node-nodeps.txt
-compile --generate-hashes node-cuda.in --constraint node-torch.txt --output-file node-cuda.txt --no-emit-package torch
+compile --generate-hashes node-cuda.in --constraint node-torch.txt --output-file node-cuda.txt \
+    --override node-cuda-overrides.txt --no-emit-package torch

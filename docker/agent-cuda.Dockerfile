@@ -17,7 +17,7 @@ RUN python3.11 -m venv /app/.venv \
  && /app/.venv/bin/pip install --no-cache-dir --no-input --require-hashes --no-deps --requirement /tmp/constraints/platform.txt \
  && python3.11 -m venv /opt/node \
  && /opt/node/bin/pip install --no-cache-dir --no-input --require-hashes --no-deps --requirement /tmp/constraints/node-cuda.txt \
- && /opt/node/bin/pip install --no-cache-dir --no-input --no-deps --requirement /tmp/constraints/node-torch.txt \
+ && /opt/node/bin/pip install --no-cache-dir --no-input --require-hashes --no-deps --requirement /tmp/constraints/node-torch-cuda.txt \
  && rm -rf /tmp/constraints
 WORKDIR /app
 COPY manage.py pyproject.toml README.md LICENSE ./

@@ -56,6 +56,7 @@ class Environment:
     path: Path
     installs: tuple[Install, ...]
     size: str  # measured, for the reader who waits
+    needs_cuda: bool = False  # torch must be a CUDA build
 
     @property
     def python(self) -> Path:
@@ -95,8 +96,10 @@ def node_environment(places: Places, *, device: str = "cpu") -> Environment:
     """Trainer and engine. `device` is `cpu` or `cuda`; only the latter carries SGLang's CUDA packages."""
     lists = places.constraints
     if device == "cuda":
-        torch = Install(lists / "node-torch.txt", hashed=False)  # what it asks for is in the hashed list
-        installs: tuple[Install, ...] = (Install(lists / "node-cuda.txt"), torch)
+        installs: tuple[Install, ...] = (
+            Install(lists / "node-cuda.txt"),
+            Install(lists / "node-torch-cuda.txt"),
+        )
         size = "about 6 GB to download, 13 GB on disk"
     else:
         constraints = lists / "node-torch-constraints.txt"
@@ -111,6 +114,7 @@ def node_environment(places: Places, *, device: str = "cpu") -> Environment:
         path=places.environments / f"node-{device}-{key}",
         installs=installs,
         size=size,
+        needs_cuda=device == "cuda",
     )
 
 
@@ -139,10 +143,35 @@ def ensure(environment: Environment, *, places: Places, say: Say) -> None:
         _make_venv(environment.path)
         for install in environment.installs:
             _pip(environment, install, log=log, say=say)
+        if environment.needs_cuda:
+            require_cuda_torch(environment)
         if environment.path == places.venv:
             _install_checkout(environment, places=places, log=log)
         write_json(environment.path / READY, {"key": environment.key, "made_in_seconds": _since(began)})
         say(f"  The {environment.name} environment is ready after {_since(began):.0f} s.")
+
+
+def cuda_of_torch(python: Path) -> str:
+    """The CUDA version that the installed torch was built for; "" of a CPU-only build."""
+    script = (
+        "import importlib.util, pathlib, runpy; "
+        "file = pathlib.Path(importlib.util.find_spec('torch').origin).with_name('version.py'); "
+        "print(runpy.run_path(str(file)).get('cuda') or '')"
+    )
+    done = subprocess.run([str(python), "-c", script], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise StackError(f"torch is not installed as it should be: {done.stderr.strip()[-500:]}")
+    return done.stdout.strip()
+
+
+def require_cuda_torch(environment: Environment) -> None:
+    """A CPU-only torch would leave the GPU unused, or fail at the first kernel. Raises StackError."""
+    if not cuda_of_torch(environment.python):
+        raise StackError(
+            f"torch in {environment.path} is a CPU-only build, and the device is cuda. Remove that folder, take the "
+            "source of the CPU-only wheel out of pip's configuration (`python3 -m pip config list`: find-links, "
+            "extra-index-url), and type the command again."
+        )
 
 
 def _since(began: float) -> float:
@@ -243,7 +272,8 @@ _CAUSES: tuple[tuple[str, str], ...] = (
     (
         r"DO NOT MATCH THE HASHES",
         "A file differs from the pinned one. The package index in use serves other files than the public one: "
-        "point pip at another (PIP_INDEX_URL), or clear its cache: .venv/bin/python -m pip cache purge",
+        "point pip at another (PIP_INDEX_URL), leave out what else serves it (PIP_FIND_LINKS, PIP_EXTRA_INDEX_URL), "
+        "or clear its cache: .venv/bin/python -m pip cache purge",
     ),
     (
         UNREACHABLE + "|SSLError|CERTIFICATE_VERIFY_FAILED",

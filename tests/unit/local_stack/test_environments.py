@@ -2,12 +2,16 @@
 
 import json
 import os
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from local_stack import environments
 from local_stack.environments import READY, Environment, Install, explain_pip_failure, key_of
+from local_stack.errors import StackError
+from local_stack.places import places_here
 
 
 @pytest.fixture
@@ -129,8 +133,8 @@ def test_what_venv_brings_is_pinned_too(checkout):
         assert f"\n{name}==" in text
 
 
-def test_every_list_but_torchs_is_hashed(checkout):
-    for name in ("platform.txt", "node.txt", "node-nodeps.txt"):
+def test_every_list_but_that_of_the_cpu_torch_is_hashed(checkout):
+    for name in ("platform.txt", "node.txt", "node-nodeps.txt", "node-cuda.txt", "node-torch-cuda.txt"):
         text = (checkout / "constraints" / name).read_text()
         pins = [line for line in text.splitlines() if line and line[0].isalnum()]
         assert all(line.endswith("\\") for line in pins), name
@@ -150,8 +154,44 @@ def test_what_both_environments_hold_has_one_version(checkout):
 def test_node_environments_of_cpu_and_cuda_do_not_share_a_folder(tmp_path, checkout):
     if not (checkout / "constraints" / "node-cuda.txt").exists():
         pytest.fail("constraints/node-cuda.txt is missing; make it with constraints/lock.sh")
-    from local_stack.places import places_here
-
     places = places_here(checkout)
     cpu = environments.node_environment(places, device="cpu")
     assert cpu.path != environments.node_environment(places, device="cuda").path
+
+
+def test_a_machine_with_a_gpu_takes_the_public_torch_by_its_hash(checkout):
+    text = (checkout / "constraints" / "node-torch-cuda.txt").read_text()
+    assert "\ntorch===" in text, "with == pip prefers a CPU-only 2.13.0+cpu where one is offered"
+    pinned = (checkout / "constraints" / "node-torch.txt").read_text().rpartition("torch==")[2].strip()
+    assert f"\ntorch==={pinned} " in text
+    made = environments.node_environment(places_here(checkout), device="cuda")
+    assert made.needs_cuda and all("--require-hashes" in install.arguments() for install in made.installs)
+
+
+def test_no_list_has_a_package_that_fetches_its_program_itself(checkout):
+    text = (checkout / "constraints" / "node-cuda.txt").read_text()
+    assert "\ncuda-tile==1.6.0 " in text, "1.6.0rc5 is an archive that asks another index, unhashed"
+
+
+@pytest.mark.parametrize("cuda", [None, "13.0"])
+def test_a_cpu_torch_on_a_machine_with_a_gpu_is_refused_with_the_way_out(
+    tmp_path, monkeypatch, checkout, cuda
+):
+    module = tmp_path / "torch"
+    module.mkdir()
+    (module / "__init__.py").write_text("raise ImportError('no libraries yet')\n")
+    (module / "version.py").write_text(f"cuda = {cuda!r}\n")
+    python = tmp_path / "env" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    made = Environment("node", tmp_path / "env", (), "nothing", needs_cuda=True)
+    monkeypatch.setattr(environments, "_make_venv", lambda path: None)
+    places = replace(places_here(checkout), root=tmp_path)
+    if cuda:
+        environments.ensure(made, places=places, say=lambda _: None)
+        assert made.is_ready()
+        return
+    with pytest.raises(StackError, match="CPU-only build, and the device is cuda") as refused:
+        environments.ensure(made, places=places, say=lambda _: None)
+    assert "extra-index-url" in str(refused.value) and not made.is_ready()

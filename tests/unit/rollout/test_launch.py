@@ -10,7 +10,14 @@ import pytest
 from gpu_agents.job import Job
 from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
 from gpu_agents.rollout.engines.errors import EngineConfigRejected, EngineGone
-from gpu_agents.rollout.engines.launch import ENGINE_LOG, EngineProcess, LaunchPlan, command, environment
+from gpu_agents.rollout.engines.launch import (
+    ENGINE_LOG,
+    LOOPBACK_ONLY,
+    EngineProcess,
+    LaunchPlan,
+    command,
+    environment,
+)
 from gpu_agents.rollout.worker.__main__ import engine_memory_fraction, launch_plan
 from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.lifecycle import JobKind
@@ -76,7 +83,10 @@ def test_an_engine_on_a_gpu_finds_the_machines_own_driver_and_sees_its_slots_alo
         monkeypatch.setenv(name, value)
     on_gpu, on_cpu = environment(plan("cuda", None)), environment(plan("cpu", None))
     assert {name: on_gpu[name] for name in of_the_machine} == of_the_machine
-    assert on_gpu["CUDA_VISIBLE_DEVICES"] == "0" and "PYTHONPATH" not in on_gpu
+    assert on_gpu["CUDA_VISIBLE_DEVICES"] == "0"
+    assert on_gpu["PYTHONPATH"] == str(
+        LOOPBACK_ONLY
+    )  # and nothing of the worker's, nor the stand-in of a CPU
     assert not {*of_the_machine, "CUDA_VISIBLE_DEVICES"} & set(on_cpu)
     assert "OOLONG_TOKEN" not in on_gpu.keys() | on_cpu.keys()
 

@@ -149,14 +149,17 @@ function Nodes({ pool }: { pool: Pool }) {
               <Table.Td ta="right">{slotsOf(node).filter((slot) => slot.held_by !== null).length} of {slotsOf(node).length}</Table.Td>
               <Table.Td ta="right" title={moment(node.last_seen_at)}>{ago(node.last_seen_at, now)}</Table.Td>
               <Table.Td>
-                <Menu position="bottom-end" width={270} disabled={!pool.may_manage}>
-                  <Menu.Target><Managed pool={pool}><Button variant="subtle" color="gray" px={6} disabled={!pool.may_manage} aria-label={`Actions on ${node.name}`}><IconDots size={15} /></Button></Managed></Menu.Target>
+                {!pool.may_manage && (
+                  <Managed pool={pool}><Button variant="subtle" color="gray" px={6} disabled aria-label={`Actions on ${node.name}`}><IconDots size={15} /></Button></Managed>
+                )}
+                {pool.may_manage && <Menu position="bottom-end" width={270}>
+                  <Menu.Target><Button variant="subtle" color="gray" px={6} aria-label={`Actions on ${node.name}`}><IconDots size={15} /></Button></Menu.Target>
                   <Menu.Dropdown>
                     {ACTIONS.filter(({ when }) => when(node.status)).map(({ verb, label, help }) => (
                       <Menu.Item key={verb} onClick={() => act.mutate({ node, verb })}>{label}<Text size="xs" c="dimmed">{help}</Text></Menu.Item>
                     ))}
                   </Menu.Dropdown>
-                </Menu>
+                </Menu>}
               </Table.Td>
             </Table.Tr>
           ))}

@@ -106,7 +106,7 @@ class SandboxProcess:
             if not self._ready and not self.error:
                 said = read_some(files.messages_out) or f"it ended with {process.returncode}"
                 self.error = f"the sandbox did not start: {said}"
-            elif killed_by_others and not self._ended:
+            elif killed_by_others and not self._ended and not self.error:
                 self.error = "bubblewrap was killed, and not by this service"
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             # A child that dies as it is taken up has said why; the number that is nobody's any more says nothing.

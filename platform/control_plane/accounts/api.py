@@ -42,12 +42,19 @@ class MeUserSerializer(serializers.Serializer[Any]):
     username = serializers.CharField()
 
 
+class MeTokenSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    expires_at = serializers.DateTimeField(allow_null=True, help_text="null: never")
+
+
 class MeSerializer(serializers.Serializer[Any]):
     user = MeUserSerializer()
     team = NamedSerializer()
     project = NamedSerializer()
     role = serializers.CharField()
     scopes = serializers.ListField(child=serializers.CharField())
+    token = MeTokenSerializer(allow_null=True, help_text="the token of this request; null: a session")
 
 
 class LoginSerializer(StrictSerializer):

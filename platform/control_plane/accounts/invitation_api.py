@@ -189,7 +189,7 @@ class InvitationAcceptView(ApiView):
             scopes = caller.token.scopes if caller and caller.token else ["*"]
             _, text = services.create_token(
                 user=user, project=row.project, name=name, scopes=scopes,
-                expires_at=services.end_of(caller) if caller else None,
+                expires_at=services.earliest(now + services.TOKEN_LIFE, services.end_of(caller) if caller else None),
             )  # fmt: skip
         return Response({**invited_as_json(row), "username": user.username, "token": text})
 

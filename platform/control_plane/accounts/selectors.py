@@ -30,6 +30,7 @@ from control_plane.accounts.scopes import (
     expand,
 )
 from control_plane.accounts.secrets import digest
+from control_plane.common.clock import rfc3339
 from control_plane.common.errors import or_not_found
 
 
@@ -214,4 +215,9 @@ def me(caller: Caller) -> dict[str, Any]:
         "project": {"id": caller.project.pk, "name": caller.project.name},
         "role": caller.role,
         "scopes": sorted(caller.scopes),
+        "token": (
+            {"id": token.pk, "name": token.name, "expires_at": rfc3339(token.expires_at)}
+            if (token := caller.token) is not None
+            else None
+        ),
     }

@@ -32,6 +32,7 @@ from control_plane.common.forwarded import network_of
 from control_plane.common.origin import note_caller
 
 LOGIN_LINK_LIFE = timedelta(minutes=15)
+TOKEN_LIFE = timedelta(days=90)  # of a token whose maker names no end
 THROTTLE_WINDOW = timedelta(minutes=5)
 THROTTLE_FAILURES = 10  # of one user name from one address
 THROTTLE_FAILURES_OF_AN_ADDRESS = 50  # over all user names

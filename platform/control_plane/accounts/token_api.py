@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from control_plane.accounts import selectors, tokens
 from control_plane.accounts.caller import caller_of
 from control_plane.accounts.models import ApiToken
+from control_plane.accounts.services import TOKEN_LIFE
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
 from control_plane.common.errors import Problem
@@ -30,8 +31,11 @@ class TokenCreateSerializer(StrictSerializer):
     scopes = serializers.ListField(child=serializers.CharField(max_length=40), min_length=1, max_length=40)
     expires_at = serializers.DateTimeField(
         required=False, allow_null=True,
-        help_text="left out: never; with a token that ends, it ends with that one at the latest",
+        help_text="left out: in 90 days; null: never. With a token that ends, it ends with that one at the latest",
     )  # fmt: skip
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        return {"expires_at": clock.now() + TOKEN_LIFE, **attrs}
 
 
 class TokenSerializer(serializers.Serializer[Any]):

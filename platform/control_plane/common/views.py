@@ -9,6 +9,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from control_plane.common.clock import rfc3339
 from control_plane.common.query import refused
 from control_plane.common.refusals import shown
 
@@ -27,6 +28,13 @@ class ApiView(APIView):
             if name not in known:
                 told = f"known: {', '.join(known)}" if known else "this address takes none"
                 raise refused(name, f"unknown parameter {shown(name)}; {told}", "unknown_parameter")
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        found = super().finalize_response(request, response, *args, **kwargs)
+        token = getattr(getattr(request, "_auth", None), "token", None)  # `auth` would authenticate again
+        if (ends := getattr(token, "expires_at", None)) is not None:
+            found["X-Oolong-Token-Expires"] = rfc3339(ends)
+        return found
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, NoReturn
@@ -15,6 +16,7 @@ from oolong import __version__
 from oolong.cli import (
     audit,
     checkpoints,
+    ci,
     completion,
     datasets,
     functions,
@@ -40,7 +42,7 @@ from oolong.cli import (
 )
 from oolong.cli.exit_codes import ExitCode, of_error
 from oolong.cli.output import notes, show_error_json
-from oolong.client import OolongError
+from oolong.client import OolongError, TokenExpiresSoon
 
 app = typer.Typer(
     name="oolong",
@@ -58,6 +60,7 @@ app.add_typer(models.app, name="model")
 app.add_typer(functions.app, name="function")
 app.add_typer(rewards.app, name="reward")
 app.add_typer(checkpoints.app, name="ckpt")
+app.add_typer(ci.app, name="ci")
 app.add_typer(pool.app, name="pool")
 app.add_typer(project.app, name="project")
 app.add_typer(sessions.app, name="session")
@@ -110,7 +113,18 @@ def command() -> Callable[..., Any]:
     return typer.main.get_command(app)
 
 
+def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    notes.print(f"warning: {message}", markup=False)
+
+
 def main() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("once", TokenExpiresSoon)
+        warnings.showwarning = _show_warning
+        _run()
+
+
+def _run() -> None:
     try:
         code = command()(prog_name="oolong", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else ExitCode.SUCCEEDED)

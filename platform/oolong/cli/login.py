@@ -68,6 +68,8 @@ def whoami(json: JsonOption = False) -> None:
     show_json(me) if json else print(
         f"{me.user.username}, {me.role} of {me.team.name}/{me.project.name}: {', '.join(me.scopes)}"
     )
+    if me.token is not None and not json:
+        notes.print(f"token {me.token.name} expires: {me.token.expires_at or 'never'}", markup=False)
 
 
 @profiles.command("list")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -10,6 +9,7 @@ from typer.exceptions import TyperException
 
 from oolong.cli.members import RoleName
 from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
+from oolong.cli.token_life import DaysOption, NoExpiryOption, expiry_of
 from oolong.client import Client
 from oolong.client.models import ServiceAccount
 
@@ -53,18 +53,24 @@ def token(
     name: Name,
     scope: Annotated[list[str], typer.Option("--scope", help="for example runs:write; repeatable")],
     token_name: Annotated[str, typer.Option("--name", help="what the token is for")] = "token",
-    days: Annotated[int | None, typer.Option(min=1, help="expires after this many days")] = None,
+    days: DaysOption = None,
+    no_expiry: NoExpiryOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Make a token for it. It is shown this once."""
-    expires_at = (datetime.now(UTC) + timedelta(days=days)).isoformat() if days else None
+    """Make a token for it. It is shown this once, and expires after 90 days unless you say otherwise."""
+    expires_at = expiry_of(days, no_expiry=no_expiry)
     with Client() as client:
         identity = _find(client, name).id
-        made = client.service_accounts.create_token(identity, token_name, scopes=scope, expires_at=expires_at)
+        made = client.service_accounts.create_token(
+            identity, token_name, scopes=scope, expires_at=expires_at, never_expires=no_expiry
+        )
     if json:
         show_json(made)
         return
-    notes.print("It is shown this once; keep it where only the pipeline can read it.")
+    notes.print(
+        f"It is shown this once; keep it where only the pipeline can read it. Expires: {made.expires_at or 'never'}",
+        markup=False,
+    )
     print(made.token)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
 from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
+from oolong.cli.token_life import DaysOption, NoExpiryOption, expiry_of
 from oolong.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="API tokens.")
@@ -17,17 +17,21 @@ app = typer.Typer(no_args_is_help=True, help="API tokens.")
 def create(
     name: Annotated[str, typer.Option(help="what it is for")],
     scope: Annotated[list[str], typer.Option("--scope", help="for example runs:write; repeatable")],
-    days: Annotated[int | None, typer.Option(min=1, help="expires after this many days")] = None,
+    days: DaysOption = None,
+    no_expiry: NoExpiryOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Make a token. It is shown this once."""
-    expires_at = (datetime.now(UTC) + timedelta(days=days)).isoformat() if days else None
+    """Make a token. It is shown this once, and expires after 90 days unless you say otherwise."""
+    expires_at = expiry_of(days, no_expiry=no_expiry)
     with Client() as client:
-        token = client.tokens.create(name, scopes=scope, expires_at=expires_at)
+        token = client.tokens.create(name, scopes=scope, expires_at=expires_at, never_expires=no_expiry)
     if json:
         show_json(token)
         return
-    notes.print("It is shown this once; keep it where only its user can read it.")
+    notes.print(
+        f"It is shown this once; keep it where only its user can read it. Expires: {token.expires_at or 'never'}",
+        markup=False,
+    )
     print(token.token)
 
 

@@ -17,7 +17,7 @@ from oolong.client.errors import (
     TooManyRequests,
     Unreachable,
 )
-from oolong.client.exchange import RetryPolicy
+from oolong.client.exchange import RetryPolicy, TokenExpiresSoon
 from oolong.client.sync.client import Client
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "RetryPolicy",
     "ServerError",
     "StreamGap",
+    "TokenExpiresSoon",
     "TooManyRequests",
     "Unreachable",
 ]

@@ -7,6 +7,7 @@ import random
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +22,11 @@ T = TypeVar("T")
 
 RETRIED = frozenset({408, 425, 429, 502, 503, 504})
 CHUNK_BYTES = 256 * 1024
+WARN_BEFORE = timedelta(days=14)
+
+
+class TokenExpiresSoon(UserWarning):
+    """The token of this client ends within two weeks."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,8 @@ def read_answer(call: Call[T], response: httpx.Response) -> T:
             DeprecationWarning,
             stacklevel=2,
         )
+    if ends := response.headers.get("X-Oolong-Token-Expires"):
+        warn_before_expiry(ends)
     if not response.is_success:
         raise error_answer(response)
     if call.answer is None:
@@ -99,6 +107,17 @@ def read_answer(call: Call[T], response: httpx.Response) -> T:
             f"{call.method} {call.path}: the server's answer is not a {call.answer.__name__}; is this a control plane "
             f"of another version? {error.errors(include_url=False, include_input=False)[:3]}"
         ) from error
+
+
+def warn_before_expiry(ends: str) -> None:
+    left = datetime.fromisoformat(ends) - datetime.now(UTC)
+    if left < WARN_BEFORE:
+        warnings.warn(
+            f"this token expires at {ends}, in {max(0, left.days)} days; make another: oolong token create, or "
+            "oolong service-account token",
+            TokenExpiresSoon,
+            stacklevel=3,
+        )
 
 
 def error_answer(response: httpx.Response) -> ApiError:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
 import pytest
 import yaml
 
+from oolong.cli.ci import FILES
 from oolong.cli.exit_codes import ExitCode
 from tests.support.waiting import wait_until
 from tests.tools import cli_page
@@ -141,6 +143,22 @@ def test_what_is_nobodys_mistake_is_tried_again(commands: Path) -> None:
     _, calls = gate(commands, WAIT_STATUS="5")
     assert sum(call.startswith("dataset upload") for call in calls) == 2
     assert sum(call.startswith("run wait") for call in calls) == 1, "the wait bears an outage by itself"
+
+
+def test_the_command_runs_this_very_script(commands: Path) -> None:
+    for name in ("my rows.jsonl", "run.yaml"):
+        (commands / name).touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "oolong.cli", "ci", "gate", "my rows.jsonl", "run.yaml", "prod"],
+        env={
+            "PATH": f"{commands}:{os.environ['PATH']}", "CALLS": str(commands / "calls"), "OOLONG_URL": "http://x",
+            "OOLONG_TOKEN": "t", "WAIT_STATUS": "6", "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
+        },
+        cwd=commands, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 6, done.stderr
+    assert "dataset upload my rows.jsonl" in (commands / "calls").read_text()
+    assert (FOLDER / "gate.sh").resolve() == FILES / "gate.sh"
 
 
 def test_the_script_and_the_examples_name_commands_and_options_that_exist() -> None:

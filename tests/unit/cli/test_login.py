@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,19 @@ def test_settings_and_errors_do_not_show_a_token(api: ScriptedApi, oolong: Oolon
     assert odd.returncode == 1 and "ool_made_just_now" not in odd.stdout + odd.stderr
     credentials = oolong("login", "--url", "http://me:ool_secret@host", "--token", TOKEN, token=None)
     assert credentials.returncode == 2 and "ool_secret" not in credentials.stderr
+
+
+@pytest.mark.parametrize(("days", "warned"), [(3, True), (40, False)])
+def test_a_token_that_ends_soon_is_told_with_every_command(
+    api: ScriptedApi, oolong: Oolong, days: int, warned: bool
+) -> None:
+    ends = f"{datetime.now(UTC) + timedelta(days=days, hours=1):%Y-%m-%dT%H:%M:%SZ}"
+    headers = {"X-Oolong-Token-Expires": ends}
+    token = {"id": "tok_1", "name": "laptop", "expires_at": ends}
+    api.script["GET me"] = Answer(ME | {"token": token}, headers=headers)
+    api.script["GET runs"] = Answer(page(run()), headers=headers)
+    for words in (("run", "list"), ("whoami",)):
+        done = oolong(*words)
+        assert done.returncode == 0
+        assert (f"this token expires at {ends}, in {days} days" in done.stderr) is warned
+    assert "token laptop expires: " in oolong("whoami").stderr

@@ -265,6 +265,7 @@ WITHOUT_JSON = {
     "logout": "changes the file",
     "profile use": "changes the file",
     "completion": "prints a script",
+    "ci gate": "a script; its reports are files",
     "ckpt chat": "a conversation",
     "run watch": "a live view; `run wait --json` is for programs",
     "run logs": "prints what jobs printed",
@@ -304,6 +305,7 @@ pool admins add
 pool admins remove
 token create|list|revoke|rotate
 audit list|export
+ci init|gate
 stream follow|ticket
 """
 

@@ -24,6 +24,7 @@ from control_plane.accounts.models import (
     User,
 )
 from control_plane.accounts.scopes import ROLE_SCOPES
+from control_plane.common.clock import rfc3339
 
 
 @pytest.fixture(autouse=True)
@@ -408,6 +409,32 @@ def test_a_token_that_has_ended_already_is_not_made(alice: Any, clock: Any) -> N
     assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/expires_at")
 
 
+def test_a_token_ends_after_90_days_unless_its_maker_says_otherwise(alice: Any, clock: Any) -> None:
+    def expiry(path: str, **asked: Any) -> str | None:
+        made = alice.post(path, {"name": "t", "scopes": ["runs:read"], **asked}).json()
+        return made["expires_at"]  # type: ignore[no-any-return]
+
+    account = alice.post("/service-accounts", {"name": "ci", "role": "editor"}).json()["id"]
+    in_90_days = rfc3339(clock.now + timedelta(days=90))
+    for path in ("/tokens", f"/service-accounts/{account}/tokens"):
+        assert expiry(path) == in_90_days
+        assert expiry(path, expires_at=None) is None
+        tomorrow = rfc3339(clock.now + timedelta(days=1))
+        assert expiry(path, expires_at=tomorrow) == tomorrow
+
+
+def test_a_token_that_ends_says_when_with_every_answer(alice: Any, clock: Any) -> None:
+    ends = clock.now + timedelta(days=3)
+    _, text = services.create_token(
+        user=alice.user, project=alice.project, name="short", scopes=["*"], expires_at=ends
+    )
+    ask = as_token(text)
+    for path in ("/me", "/runs", "/runs/run_none"):
+        assert ask("GET", path).headers["X-Oolong-Token-Expires"] == rfc3339(ends)
+    assert ask("GET", "/me").json()["token"]["expires_at"] == rfc3339(ends)
+    assert "X-Oolong-Token-Expires" not in alice.get("/me").headers, "one that never ends"
+
+
 def test_a_token_that_ends_makes_and_rotates_none_that_outlives_it(
     alice: Any, person: Any, clock: Any
 ) -> None:
@@ -428,7 +455,8 @@ def test_a_token_that_ends_makes_and_rotates_none_that_outlives_it(
     sooner = soon - timedelta(minutes=1)
     assert (mine := made(expires_at=sooner.isoformat())).expires_at == sooner
     assert ask("POST", f"/tokens/{mine.pk}/rotate", {}).status_code == 200
-    endless = alice.post("/tokens", {"name": "endless", "scopes": ["runs:read"]}).json()["id"]
+    asked = {"name": "endless", "scopes": ["runs:read"], "expires_at": None}
+    endless = alice.post("/tokens", asked).json()["id"]
     assert ApiToken.objects.get(pk=endless).expires_at is None, "made with a token that never ends"
     assert code(ask("POST", f"/tokens/{endless}/rotate", {})) == (403, "more_than_yours")
     _, secret = invite(person("bob", team="blue"))

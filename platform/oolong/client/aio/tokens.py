@@ -17,9 +17,10 @@ class AsyncTokens:
         return self._connection.pages(calls.tokens.page(everybodys))
 
     async def create(
-        self, name: str, *, scopes: Sequence[str], expires_at: str | None = None
+        self, name: str, *, scopes: Sequence[str], expires_at: str | None = None, never_expires: bool = False
     ) -> models.CreatedToken:
-        return await self._connection.send(calls.tokens.create(name, scopes, expires_at))
+        """It ends after 90 days unless `expires_at` or `never_expires` says otherwise."""
+        return await self._connection.send(calls.tokens.create(name, scopes, expires_at, never_expires))
 
     async def revoke(self, token_id: str) -> None:
         await self._connection.send(calls.tokens.revoke(token_id))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oolong.client.calls import call
-from oolong.client.calls.call import Call, given
+from oolong.client.calls.call import Call
+from oolong.client.calls.tokens import expiry
 from oolong.client.models import CreatedToken, Page, ServiceAccount
 
 
@@ -26,7 +27,7 @@ def remove(service_account_id: str) -> Call[None]:
 
 
 def create_token(
-    service_account_id: str, name: str, scopes: Sequence[str], expires_at: str | None
+    service_account_id: str, name: str, scopes: Sequence[str], expires_at: str | None, never: bool
 ) -> Call[CreatedToken]:
-    body = {"name": name, "scopes": list(scopes), **given({"expires_at": expires_at})}
+    body = {"name": name, "scopes": list(scopes), **expiry(expires_at, never)}
     return call.post("service-accounts/{}/tokens", CreatedToken, service_account_id, body=body)

@@ -13,9 +13,14 @@ def page(everybodys: bool) -> Call[Page[Token]]:
     return call.page("tokens", Token, **({"all": "true"} if everybodys else {}))
 
 
-def create(name: str, scopes: Sequence[str], expires_at: str | None) -> Call[CreatedToken]:
-    body = {"name": name, "scopes": list(scopes), **given({"expires_at": expires_at})}
+def create(name: str, scopes: Sequence[str], expires_at: str | None, never: bool) -> Call[CreatedToken]:
+    body = {"name": name, "scopes": list(scopes), **expiry(expires_at, never)}
     return call.post("tokens", CreatedToken, body=body)
+
+
+def expiry(expires_at: str | None, never: bool) -> dict[str, str | None]:
+    """Left out, the server sets an end; null asks for a token without one."""
+    return {"expires_at": None} if never else given({"expires_at": expires_at})
 
 
 def revoke(token_id: str) -> Call[None]:

@@ -12,12 +12,19 @@ class User(Answer):
     username: str
 
 
+class MeToken(Answer):
+    id: str
+    name: str
+    expires_at: datetime | None = None  # None: never
+
+
 class Me(Answer):
     user: User
     team: Named
     project: Named
     role: str
     scopes: list[str]
+    token: MeToken | None = None  # of this request
 
 
 class Health(Answer):

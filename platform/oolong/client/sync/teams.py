@@ -105,7 +105,16 @@ class ServiceAccounts:
         self._connection.send(calls.service_accounts.remove(service_account_id))
 
     def create_token(
-        self, service_account_id: str, name: str, *, scopes: Sequence[str], expires_at: str | None = None
+        self,
+        service_account_id: str,
+        name: str,
+        *,
+        scopes: Sequence[str],
+        expires_at: str | None = None,
+        never_expires: bool = False,
     ) -> models.CreatedToken:
-        call = calls.service_accounts.create_token(service_account_id, name, scopes, expires_at)
+        """It ends after 90 days unless `expires_at` or `never_expires` says otherwise."""
+        call = calls.service_accounts.create_token(
+            service_account_id, name, scopes, expires_at, never_expires
+        )
         return self._connection.send(call)

@@ -17,9 +17,10 @@ class Tokens:
         return self._connection.pages(calls.tokens.page(everybodys))
 
     def create(
-        self, name: str, *, scopes: Sequence[str], expires_at: str | None = None
+        self, name: str, *, scopes: Sequence[str], expires_at: str | None = None, never_expires: bool = False
     ) -> models.CreatedToken:
-        return self._connection.send(calls.tokens.create(name, scopes, expires_at))
+        """It ends after 90 days unless `expires_at` or `never_expires` says otherwise."""
+        return self._connection.send(calls.tokens.create(name, scopes, expires_at, never_expires))
 
     def revoke(self, token_id: str) -> None:
         self._connection.send(calls.tokens.revoke(token_id))

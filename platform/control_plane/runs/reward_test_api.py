@@ -50,9 +50,14 @@ class RewardTestRequestSerializer(StrictSerializer):
     split = serializers.CharField(max_length=120, required=False, default="train")
     reward = serializers.DictField(help_text="as in a RunSpec: name or function, and options")
     model = serializers.CharField(
-        max_length=300,
+        max_length=300, required=False,
         help_text="base model: its chat template renders the prompts, and samples come from it",
-    )
+    )  # fmt: skip
+    checkpoint = serializers.CharField(
+        max_length=300, required=False,
+        help_text="instead of a base model: id, alias, run_…@20 or name@latest. An untrained model solves nothing, so "
+        "the reward of its samples is constant",
+    )  # fmt: skip
     bench = serializers.DictField(
         required=False, default=dict,
         help_text="rows, samples, temperature, max_new_tokens, cheats, success_score, max_error_share",
@@ -61,6 +66,13 @@ class RewardTestRequestSerializer(StrictSerializer):
         child=StoredSampleSerializer(), required=False, default=list, max_length=MOST_STORED,
         help_text="completions to score besides",
     )  # fmt: skip
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("model" in attrs) == ("checkpoint" in attrs):
+            raise serializers.ValidationError(
+                {"model": "give a base model as model, or a checkpoint: one of the two"}, code="one_of"
+            )
+        return attrs
 
 
 class RewardTestSerializer(serializers.Serializer[Any]):

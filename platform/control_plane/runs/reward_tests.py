@@ -32,12 +32,13 @@ def create_test(
     dataset: str,
     split: str,
     reward: Mapping[str, Any],
-    model: str,
+    model: str | None = None,
+    checkpoint: str | None = None,
     bench: Mapping[str, Any],
     stored: Sequence[Mapping[str, Any]] = (),
     now: datetime,
 ) -> RewardTest:
-    """Queue it, behind every run. 422 with pointers into the body."""
+    """Queue it, behind every run. Samples are of the base model or the checkpoint. 422 with pointers into the body."""
     lines = b"".join(json.dumps(sample).encode() + b"\n" for sample in stored)
     if len(lines) > MOST_STORED_BYTES:
         message = (
@@ -47,7 +48,8 @@ def create_test(
     blob = store.Blob.of(lines) if lines else None
     named = str(reward.get("function") or reward.get("name") or "exact_match")
     document = {
-        "kind": "bench", "name": f"test of {named}"[:120], "model": {"base_model": model},
+        "kind": "bench", "name": f"test of {named}"[:120],
+        "model": {"checkpoint": checkpoint} if checkpoint else {"base_model": model},
         "dataset": {"version": dataset, "split": split}, "reward": dict(reward),
         "bench": {**bench, "stored": blob.sha256 if blob else None},
         "placement": {"priority": LOWEST_PRIORITY},
@@ -109,5 +111,10 @@ def _function(resolved: Resolved) -> FunctionVersion | None:
 
 def _in_body(pointer: str) -> str:
     """Where the body of POST /reward-tests has what the spec has there."""
-    renamed = {"/dataset/version": "/dataset", "/dataset/split": "/split", "/model/base_model": "/model"}
+    renamed = {
+        "/dataset/version": "/dataset",
+        "/dataset/split": "/split",
+        "/model/base_model": "/model",
+        "/model/checkpoint": "/checkpoint",
+    }
     return renamed.get(pointer, pointer)

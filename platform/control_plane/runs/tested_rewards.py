@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+
 from control_plane.accounts.models import Project
 from control_plane.catalog.models import DatasetVersion, FunctionVersion
 from control_plane.common.field_error import FieldError
@@ -26,14 +29,26 @@ def untested_reward(
     newest = next((test for test in ended if is_whole(test)), None)
     if newest is not None and newest.verdict == "green":
         return None
-    reward = f"--function {spec.reward.function}" if spec.reward.function else f"--reward {spec.reward.name}"
     never = "no test of it was whole (see `whole`)" if ended else "it was never tested"
     said = f"its newest test ({newest.pk}) was {newest.verdict}" if newest else never
     return FieldError(
         f"/reward/{'function' if spec.reward.function else 'name'}", "reward_not_tested",
         f"project {project.name!r} takes only rewards with a green test on {version.ref}, and {said}: "
-        f"oolong reward test --dataset {version.ref} --split {spec.dataset.split} {reward}",
+        f"{test_command(spec, version)}",
     )  # fmt: skip
+
+
+def test_command(spec: RunSpec, version: DatasetVersion) -> str:
+    """The test of this spec's very reward, as one types it: options belong to the reward, the model renders prompts."""
+    words = ["oolong", "reward", "test", "--dataset", version.ref, "--split", spec.dataset.split]
+    if spec.model.checkpoint is not None:
+        words += ["--checkpoint", spec.model.checkpoint]
+    else:
+        words += ["--model", spec.model.base_model or ""]
+    words += ["--function", spec.reward.function] if spec.reward.function else ["--reward", spec.reward.name]
+    for name, value in spec.reward.options.items():
+        words += ["--option", f"{name}={json.dumps(value)}"]
+    return shlex.join(words)
 
 
 def is_whole(test: RewardTest) -> bool:

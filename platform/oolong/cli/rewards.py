@@ -25,8 +25,11 @@ app = typer.Typer(no_args_is_help=True, help="Tests of rewards: what a reward pa
 def run_test(
     dataset: Annotated[str, typer.Option(help="dataset version: name@3, name@latest")],
     model: Annotated[
-        str, typer.Option(help="base model: renders the prompts, and samples if --samples is given")
-    ],
+        str | None, typer.Option(help="base model: renders the prompts, and samples if --samples is given")
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="checkpoint instead of a base model: id, alias, run_…@20, name@latest")
+    ] = None,
     reward: Annotated[str, typer.Option(help="a built-in reward")] = "exact_match",
     function: Annotated[str | None, typer.Option(help="an uploaded reward instead: name@3")] = None,
     option: Annotated[
@@ -48,6 +51,8 @@ def run_test(
     json: JsonOption = False,
 ) -> None:
     """Test a reward. Exit status 6 unless the verdict is green."""
+    if (model is None) == (checkpoint is None):
+        raise typer.BadParameter("give --model or --checkpoint, one of the two", param_hint="--model")
     section: dict[str, Any] = {"options": dict(_option(text) for text in option or [])}
     section |= {"function": function} if function else {"name": reward}
     completions = _stored(stored) if stored else []
@@ -55,7 +60,7 @@ def run_test(
         if from_run:
             completions += _of_run(client, from_run)
         made = client.reward_tests.create(
-            dataset=dataset, split=split, reward=section, model=model,
+            dataset=dataset, split=split, reward=section, model=model, checkpoint=checkpoint,
             bench={"rows": rows, "samples": samples}, stored=completions,
         )  # fmt: skip
         if not wait:

@@ -26,13 +26,16 @@ class AsyncRewardTests:
         *,
         dataset: str,
         reward: Mapping[str, Any],
-        model: str,
+        model: str | None = None,
+        checkpoint: str | None = None,
         split: str = "train",
         bench: Mapping[str, Any] | None = None,
         stored: Sequence[Mapping[str, Any]] = (),
     ) -> models.RewardTest:
-        """Queue the test of a reward; `client.runs.wait(test.run)` waits for it. `bench` as in the RunSpec."""
+        """Queue the test of a reward; `client.runs.wait(test.run)` waits for it. `bench` as in the RunSpec; samples
+        come from a base model or a checkpoint."""
         call = calls.reward_tests.create(
-            dataset=dataset, split=split, reward=reward, model=model, bench=bench or {}, stored=stored
-        )
+            dataset=dataset, split=split, reward=reward, model=model, checkpoint=checkpoint, bench=bench or {},
+            stored=stored,
+        )  # fmt: skip
         return await self._connection.send(call)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oolong.client.calls import call
-from oolong.client.calls.call import Call
+from oolong.client.calls.call import Call, given
 from oolong.client.models import Page, RewardTest
 
 
@@ -23,12 +23,13 @@ def create(
     dataset: str,
     split: str,
     reward: Mapping[str, Any],
-    model: str,
+    model: str | None,
+    checkpoint: str | None,
     bench: Mapping[str, Any],
     stored: Sequence[Mapping[str, Any]],
 ) -> Call[RewardTest]:
     body = {
-        "dataset": dataset, "split": split, "reward": dict(reward), "model": model, "bench": dict(bench),
-        "stored": [dict(sample) for sample in stored],
+        "dataset": dataset, "split": split, "reward": dict(reward), "bench": dict(bench),
+        "stored": [dict(sample) for sample in stored], **given({"model": model, "checkpoint": checkpoint}),
     }  # fmt: skip
     return call.post("reward-tests", RewardTest, body=body)

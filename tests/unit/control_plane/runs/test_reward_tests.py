@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from control_plane.accounts.models import Role
 from control_plane.catalog import store
+from control_plane.catalog.models import Checkpoint, CheckpointState
 from control_plane.fleet.models import Lease, Node
 from control_plane.runs import records
 from control_plane.runs.models import Attempt, Run
@@ -168,12 +170,63 @@ def refusal(who: Any, **changes: Any) -> dict[str, Any]:
 def test_a_run_is_taken_with_a_green_test_and_refused_without_naming_the_command(strict: Any) -> None:
     fault = refusal(strict)
     assert (fault["pointer"], fault["code"]) == ("/reward/name", "reward_not_tested")
-    assert "oolong reward test --dataset sums@1 --split train --reward exact_match" in fault["message"]
+    assert (
+        "oolong reward test --dataset sums@1 --split train --model tiny --reward exact_match"
+        in fault["message"]
+    )
     test = create(strict).json()
     assert "never tested" in refusal(strict)["message"], "it has not ended yet"
     say(test, "green")
     strict.run()
     assert strict.post("/runs/validate", {"spec": strict.spec()}).json()["errors"] == []
+
+
+@pytest.mark.parametrize("of", ["model", "checkpoint"])
+def test_the_named_command_runs_as_printed_and_its_test_is_the_one_that_is_asked_for(
+    strict: Any, oolong: Any, clock: Any, of: str
+) -> None:
+    """A recipe with options of its reward that starts from a warm start, as that of the demo."""
+    changes: dict[str, Any] = {
+        "reward": {"name": "exact_match", "options": {"extract": "regex", "pattern": "answer is ([0-9]+)$"}}
+    }
+    if of == "checkpoint":
+        changes["model"] = {"checkpoint": stored_checkpoint(strict, clock).pk}
+    command = refusal(strict, **changes)["message"].partition("never tested: ")[2]
+    words = shlex.split(command)
+    assert words[0] == "oolong"
+    done = oolong(*words[1:], "--no-wait")
+    assert done.code == 0, done.err
+    test = strict.get(f"/reward-tests/{done.out.strip()}").json()
+    say(test, "green")
+    strict.run(**changes)
+
+
+def test_samples_come_from_a_checkpoint(strict: Any, node: Any, tick: Any, clock: Any) -> None:
+    mark = stored_checkpoint(strict, clock)
+    body = {name: value for name, value in BODY.items() if name != "model"}
+    test = strict.post("/reward-tests", {**body, "checkpoint": mark.pk, "bench": {"samples": 2}}).json()
+    run = Run.objects.get(pk=test["run"])
+    assert (run.initial_checkpoint, run.base_model) == (mark, None)
+    machine = node(slots=1)
+    tick()
+    (attempt,) = machine.beat().attempts
+    assert attempt.model.kind == "checkpoint" and attempt.model.sha256 == mark.tar_sha256, attempt.model
+
+
+@pytest.mark.parametrize("given", [{}, {"model": "tiny", "checkpoint": "x"}])
+def test_a_test_takes_a_base_model_or_a_checkpoint(alice: Any, given: Any) -> None:
+    body = {name: value for name, value in BODY.items() if name != "model"}
+    refused = alice.post("/reward-tests", {**body, **given})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/model"
+
+
+def stored_checkpoint(who: Any, clock: Any) -> Checkpoint:
+    return Checkpoint.objects.create(
+        project=who.project, run_id="run_x", run_name="warm start", attempt_id="att_x", attempt_number=1,
+        node_id="node_1", step=20, manifest_sha256="2" * 64, tar_sha256="1" * 64, bytes=1,
+        state=CheckpointState.STORED, created_at=clock.now,
+    )  # fmt: skip
 
 
 def test_the_newest_test_decides(strict: Any, clock: Any) -> None:

@@ -3822,6 +3822,17 @@ export interface components {
             project: components["schemas"]["Named"];
             role: string;
             scopes: string[];
+            /** @description the token of this request; null: a session */
+            token: components["schemas"]["MeToken"] | null;
+        };
+        MeToken: {
+            id: string;
+            name: string;
+            /**
+             * Format: date-time
+             * @description null: never
+             */
+            expires_at: string | null;
         };
         MeUser: {
             id: string;
@@ -4489,7 +4500,9 @@ export interface components {
                 [key: string]: unknown;
             };
             /** @description base model: its chat template renders the prompts, and samples come from it */
-            model: string;
+            model?: string;
+            /** @description instead of a base model: id, alias, run_…@20 or name@latest. An untrained model solves nothing, so the reward of its samples is constant */
+            checkpoint?: string;
             /** @description rows, samples, temperature, max_new_tokens, cheats, success_score, max_error_share */
             bench?: {
                 [key: string]: unknown;
@@ -4993,7 +5006,7 @@ export interface components {
             scopes: string[];
             /**
              * Format: date-time
-             * @description left out: never; with a token that ends, it ends with that one at the latest
+             * @description left out: in 90 days; null: never. With a token that ends, it ends with that one at the latest
              */
             expires_at?: string | null;
         };
@@ -5466,6 +5479,7 @@ export type Logs = components['schemas']['Logs'];
 export type Mapping = components['schemas']['Mapping'];
 export type MappingRequest = components['schemas']['MappingRequest'];
 export type Me = components['schemas']['Me'];
+export type MeToken = components['schemas']['MeToken'];
 export type MeUser = components['schemas']['MeUser'];
 export type Measurement = components['schemas']['Measurement'];
 export type MeasurementCreateRequest = components['schemas']['MeasurementCreateRequest'];

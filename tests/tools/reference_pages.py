@@ -24,7 +24,7 @@ from oolong.contracts.metrics import HISTOGRAMS, LEFT_OUT, METRICS, Metric
 from oolong.contracts.run_spec import REWARD_OPTIONS, RunSpec, WorkflowSection
 from oolong.contracts.run_spec.inputs import OPTIONS_OF
 from oolong.contracts.run_spec.lint import RULES as LINT_RULES
-from tests.tools import cli_page, sync_client
+from tests.tools import cli_page, sdk_page, sync_client
 from tests.unit.control_plane.access import routes as access
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -40,6 +40,7 @@ def pages() -> dict[str, str]:
         "alerts.md": _alerts(),
         "access.md": _access(),
         "cli.md": cli_page.page(),
+        "sdk.md": sdk_page.page(),
         "lint.md": _lint(),
     }
 

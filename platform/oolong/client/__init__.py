@@ -1,5 +1,6 @@
 """The Python SDK: `from oolong.client import Client`, or `AsyncClient` with the same calls awaited."""
 
+from oolong.client import models
 from oolong.client.aio.client import AsyncClient
 from oolong.client.errors import (
     ApiError,
@@ -39,4 +40,5 @@ __all__ = [
     "TokenExpiresSoon",
     "TooManyRequests",
     "Unreachable",
+    "models",
 ]

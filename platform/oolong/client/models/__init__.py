@@ -16,10 +16,13 @@ from oolong.client.models.answer import (
     Page,
 )
 from oolong.client.models.audit import (
+    AuditActor,
     AuditEntry,
+    AuditTarget,
 )
 from oolong.client.models.base_models import (
     Model,
+    ModelFile,
     ModelImport,
 )
 from oolong.client.models.checkpoints import (
@@ -40,6 +43,7 @@ from oolong.client.models.checkpoints import (
 )
 from oolong.client.models.datasets import (
     Column,
+    Conflict,
     Dataset,
     DatasetAlias,
     DatasetDifference,
@@ -47,20 +51,18 @@ from oolong.client.models.datasets import (
     DatasetStatistics,
     DatasetValidation,
     DatasetVersion,
+    LengthBin,
     RenderedRow,
+    TokenLengths,
 )
 from oolong.client.models.functions import (
     Function,
     FunctionVersion,
 )
 from oolong.client.models.playgrounds import (
-    Playground as Playground,
-)
-from oolong.client.models.playgrounds import (
-    PlaygroundSide as PlaygroundSide,
-)
-from oolong.client.models.playgrounds import (
-    ReplyScore as ReplyScore,
+    Playground,
+    PlaygroundSide,
+    ReplyScore,
 )
 from oolong.client.models.pool import (
     EnrolmentToken,
@@ -163,7 +165,9 @@ __all__ = [
     "Alert",
     "Answer",
     "Attempt",
+    "AuditActor",
     "AuditEntry",
+    "AuditTarget",
     "Boot",
     "BootStage",
     "Checkpoint",
@@ -171,14 +175,17 @@ __all__ = [
     "CheckpointFiles",
     "CheckpointGate",
     "Column",
+    "Conflict",
     "CreatedInvitation",
     "CreatedTeam",
     "CreatedToken",
     "CreatedWebhook",
     "Dataset",
+    "DatasetAlias",
     "DatasetDifference",
     "DatasetReference",
     "DatasetRow",
+    "DatasetStatistics",
     "DatasetValidation",
     "DatasetVersion",
     "DeliveryTry",
@@ -198,6 +205,7 @@ __all__ = [
     "Invited",
     "Job",
     "LatestCheckpoint",
+    "LengthBin",
     "Lineage",
     "LineageEdge",
     "LineageNode",
@@ -210,6 +218,7 @@ __all__ = [
     "MetricName",
     "Metrics",
     "Model",
+    "ModelFile",
     "ModelImport",
     "ModelReference",
     "Named",
@@ -221,6 +230,8 @@ __all__ = [
     "PlannedJob",
     "PlannedPlace",
     "PlannedTime",
+    "Playground",
+    "PlaygroundSide",
     "Pool",
     "PoolAdmin",
     "PoolSettings",
@@ -231,6 +242,7 @@ __all__ = [
     "QueuedRun",
     "Quota",
     "RenderedRow",
+    "ReplyScore",
     "RetentionPlan",
     "RetentionPolicy",
     "RetentionVerdict",
@@ -254,6 +266,7 @@ __all__ = [
     "Team",
     "TemplateVersion",
     "Token",
+    "TokenLengths",
     "TokenUsage",
     "Trajectory",
     "Trial",

@@ -71,3 +71,8 @@ def filled(path: str, names: tuple[str, ...]) -> str:
 def given(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that were given: None stands for left out."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def expiry(expires_at: str | None, never: bool) -> dict[str, str | None]:
+    """Left out, the server sets an end; null asks for a token without one."""
+    return {"expires_at": None} if never else given({"expires_at": expires_at})

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oolong.client.calls import call
-from oolong.client.calls.call import Call
-from oolong.client.calls.tokens import expiry
+from oolong.client.calls.call import Call, expiry
 from oolong.client.models import CreatedToken, Page, ServiceAccount
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oolong.client.calls import call
-from oolong.client.calls.call import Call, given
+from oolong.client.calls.call import Call, expiry
 from oolong.client.models import CreatedToken, Page, Token
 
 
@@ -16,11 +16,6 @@ def page(everybodys: bool) -> Call[Page[Token]]:
 def create(name: str, scopes: Sequence[str], expires_at: str | None, never: bool) -> Call[CreatedToken]:
     body = {"name": name, "scopes": list(scopes), **expiry(expires_at, never)}
     return call.post("tokens", CreatedToken, body=body)
-
-
-def expiry(expires_at: str | None, never: bool) -> dict[str, str | None]:
-    """Left out, the server sets an end; null asks for a token without one."""
-    return {"expires_at": None} if never else given({"expires_at": expires_at})
 
 
 def revoke(token_id: str) -> Call[None]:

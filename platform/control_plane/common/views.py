@@ -33,7 +33,7 @@ class ApiView(APIView):
         found = super().finalize_response(request, response, *args, **kwargs)
         token = getattr(getattr(request, "_auth", None), "token", None)  # `auth` would authenticate again
         if (ends := getattr(token, "expires_at", None)) is not None:
-            found["X-Oolong-Token-Expires"] = rfc3339(ends)
+            found["X-Oolong-Token-Expires"] = str(rfc3339(ends))
         return found
 
 

@@ -61,7 +61,7 @@ def test_it_installs_one_package_and_the_command(target: Path) -> None:
     inside = {path.name for path in (target / "oolong").iterdir()} - {"__pycache__"}
     assert inside == {
         "__init__.py", "py.typed", "cli", "client", "contracts", "exporting", "redaction.py",
-        "samples", "untrusted.py", "workflow.py",
+        "samples", "untrusted.py", "workflow.py", "yaml_files.py",
     }  # fmt: skip
 
 

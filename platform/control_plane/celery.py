@@ -130,6 +130,7 @@ app.conf.update(
         },
     },
     beat_max_loop_interval=1,
+    beat_scheduler="control_plane.beat:Scheduler",
 )
 app.autodiscover_tasks()
 

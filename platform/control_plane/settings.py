@@ -129,6 +129,10 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "control_plane.common.schema.add_problem_responses",
+    ],
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "ENUM_NAME_OVERRIDES": {
         "RunStatus": "control_plane.common.schema.RUN_STATUSES",
@@ -144,6 +148,9 @@ SPECTACULAR_SETTINGS = {
 }
 
 CELERY_BROKER_URL = ENVIRONMENT.redis_url
+# Otherwise a worker makes a new connection, and a pool of them, for each of several ticks a second. `only_one` replaces
+# one that broke.
+CELERY_DB_REUSE_MAX = 1000
 
 # Which of our processes this is: web, worker, beat or manage.
 SERVICE = os.environ.get("OOLONG_SERVICE", "manage")

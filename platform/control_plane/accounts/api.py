@@ -115,6 +115,10 @@ class MeView(ApiView):
 
     @extend_schema(operation_id="me", responses=MeSerializer)
     def get(self, request: Request) -> Response:
+        """Get the caller.
+
+        The user, project, role and scopes of the credential of this request.
+        """
         return Response(selectors.me(caller_of(request)))
 
 
@@ -125,6 +129,10 @@ class ProjectView(ApiView):
 
     @extend_schema(operation_id="get_project", responses=ProjectSerializer)
     def get(self, request: Request) -> Response:
+        """Get the project.
+
+        The project of the caller's token or session.
+        """
         return Response(project_as_json(selectors.project(caller_of(request))))
 
     @extend_schema(
@@ -132,7 +140,11 @@ class ProjectView(ApiView):
     )
     @conditional
     def patch(self, request: Request) -> Response:
-        """Only what is given changes."""
+        """Change the project.
+
+        Only what is given changes: name, whether trainers may run code of users, whether rewards must be
+        tested.
+        """
         form = ProjectChangeSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         caller = caller_of(request)
@@ -149,6 +161,10 @@ class ProjectEventsView(ApiView):
         responses=page_of(ProjectEventSerializer),
     )
     def get(self, request: Request) -> Response:
+        """List project events.
+
+        Changes of the project that every reader sees, newest first.
+        """
         found = selectors.project_events(caller_of(request))
         return Response(paginate(found, read_page(request), project_event_as_json))
 
@@ -159,6 +175,10 @@ class SessionView(ApiView):
     @extend_schema(operation_id="log_in", request=LoginSerializer, responses=MeSerializer, auth=[])
     @method_decorator(csrf_protect)
     def post(self, request: Request) -> Response:
+        """Log in with a password.
+
+        Starts a browser session. After repeated failures for one name from one address, that address waits.
+        """
         form = LoginSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         user = services.log_in(
@@ -176,6 +196,10 @@ class SessionView(ApiView):
     @extend_schema(operation_id="log_out", responses={204: None})
     @method_decorator(csrf_protect)
     def delete(self, request: Request) -> Response:
+        """Log out.
+
+        Ends the session and the streams that it has open.
+        """
         services.log_out(request._request)
         return Response(status=204)
 
@@ -193,6 +217,11 @@ class SessionProjectView(ApiView):
         operation_id="choose_session_project", request=SessionProjectSerializer, responses=MeSerializer
     )
     def put(self, request: Request) -> Response:
+        """Choose the session's project.
+
+        The project that the browser session works in. The header X-Oolong-Project overrides it for one
+        request.
+        """
         form = SessionProjectSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         if caller_of(request).token is not None:
@@ -221,6 +250,10 @@ class SessionMethodsView(ApiView):
 
     @extend_schema(operation_id="session_methods", responses=SessionMethodsSerializer, auth=[])
     def get(self, request: Request) -> Response:
+        """List the ways to log in.
+
+        Whether passwords are accepted, and the identity provider's button.
+        """
         oidc = settings.ENVIRONMENT.oidc
         button = {"name": oidc.name, "url": "/login/oidc"} if oidc else None
         return Response({"password": True, "oidc": button})
@@ -232,6 +265,10 @@ class CsrfView(ApiView):
     @extend_schema(operation_id="csrf_token", responses=CsrfSerializer, auth=[])
     @method_decorator(ensure_csrf_cookie)
     def get(self, request: Request) -> Response:
+        """Get a CSRF token.
+
+        Browsers send it as X-CSRFToken with every change.
+        """
         return Response({"csrf_token": get_token(request._request)})
 
 
@@ -241,6 +278,10 @@ class HealthView(ApiView):
 
     @extend_schema(operation_id="health", responses={200: HealthSerializer, 503: HealthSerializer}, auth=[])
     def get(self, request: Request) -> Response:
+        """Check that the API answers.
+
+        Free of charge and open to everybody; use `/readyz` for routing.
+        """
         try:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT 1")

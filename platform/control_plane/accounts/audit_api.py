@@ -107,6 +107,10 @@ class AuditView(ApiView):
         responses=page_of(AuditEntrySerializer),
     )
     def get(self, request: Request) -> Response:
+        """List audit entries.
+
+        Who did what in the project, newest first. Filter by action, actor, target and time.
+        """
         return Response(paginate(filtered(request), read_page(request), entry_as_json))
 
 
@@ -125,6 +129,11 @@ class AuditExportView(ApiView):
         responses={(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "oldest first")},
     )
     def get(self, request: Request) -> StreamingHttpResponse:
+        """Export the audit log.
+
+        All entries, oldest first, as JSON lines or CSV. JSON lines can be verified: each has the hash of the
+        one before.
+        """
         form = request.query_params.get("format", "jsonl")
         if form not in ("jsonl", "csv"):
             message = f"format={form!r}: jsonl or csv"

@@ -120,6 +120,10 @@ class InvitationsView(ApiView):
         operation_id="list_invitations", parameters=PAGE_PARAMETERS, responses=page_of(InvitationSerializer)
     )
     def get(self, request: Request) -> Response:
+        """List invitations.
+
+        Invitations to the project and its team, newest first.
+        """
         found = selectors.invitations(caller_of(request))
         return Response(paginate(found, read_page(request), invitation_as_json))
 
@@ -130,6 +134,10 @@ class InvitationsView(ApiView):
     )
     @idempotent(secret=True)
     def post(self, request: Request) -> Response:
+        """Create an invitation.
+
+        A secret link for somebody who is not in the team. It is shown once.
+        """
         form = InvitationCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         asked = form.validated_data
@@ -145,6 +153,10 @@ class InvitationView(ApiView):
 
     @extend_schema(operation_id="revoke_invitation", responses={204: None})
     def delete(self, request: Request, invitation_id: str) -> Response:
+        """Revoke an invitation.
+
+        Its link stops working. An accepted invitation stays accepted.
+        """
         invitations.revoke(caller_of(request), invitation_id, now=clock.now())
         return Response(status=204)
 
@@ -159,6 +171,11 @@ class InvitationLookupView(ApiView):
         operation_id="look_up_invitation", request=SecretSerializer, responses=InvitedSerializer, auth=[]
     )
     def post(self, request: Request) -> Response:
+        """Look up an invitation.
+
+        Who invites to what, for the page that accepts it. The secret is the credential; it stands in the body
+        because addresses are logged.
+        """
         form = SecretSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         return Response(invited_as_json(invitations.find(form.validated_data["secret"], now=clock.now())))
@@ -174,7 +191,10 @@ class InvitationAcceptView(ApiView):
         operation_id="accept_invitation", request=AcceptSerializer, responses=AcceptedSerializer, auth=[]
     )
     def post(self, request: Request) -> Response:
-        """As the user of your session or token; without one, as a new user with `username` and `password`."""
+        """Accept an invitation.
+
+        As the user of your session or token; without one, as a new user with `username` and `password`.
+        """
         form = AcceptSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         asked, now = form.validated_data, clock.now()

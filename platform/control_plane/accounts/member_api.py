@@ -81,7 +81,10 @@ class MembersView(_MembersView):
 
     @extend_schema(operation_id="list_members", responses=page_of(MemberSerializer))
     def get(self, request: Request) -> Response:
-        """Everybody with a role here, also by a role in the team."""
+        """List the members of the project.
+
+        Everybody with a role here, also by a role in the team.
+        """
         return Response(
             whole_page([member_as_json(found) for found in selectors.members(caller_of(request))])
         )
@@ -89,7 +92,10 @@ class MembersView(_MembersView):
     @extend_schema(operation_id="add_member", request=MemberAddSerializer, responses={201: MemberSerializer})
     @idempotent
     def post(self, request: Request) -> Response:
-        """Somebody of the team; anybody else is invited."""
+        """Add a member to the project.
+
+        Somebody who is in the team already. Invite anybody else.
+        """
         return self.add(request)
 
 
@@ -99,11 +105,18 @@ class MemberView(_MemberView):
 
     @extend_schema(operation_id="change_member", request=RoleSerializer, responses=MemberSerializer)
     def patch(self, request: Request, user_id: str) -> Response:
+        """Change a member's role.
+
+        Nobody can give a role above their own, and the last admin stays one.
+        """
         return self.change(request, user_id)
 
     @extend_schema(operation_id="remove_member", responses={204: None})
     def delete(self, request: Request, user_id: str) -> Response:
-        """Anybody may leave; removing others needs members:admin."""
+        """Remove a member from the project.
+
+        Their tokens of the project end. Anybody may leave; removing others needs `members:admin`.
+        """
         return self.remove(request, user_id)
 
 
@@ -113,7 +126,10 @@ class TeamMembersView(_MembersView):
 
     @extend_schema(operation_id="list_team_members", responses=page_of(MemberSerializer))
     def get(self, request: Request) -> Response:
-        """Those with a role in the whole team."""
+        """List the members of the team.
+
+        Those with a role in the whole team.
+        """
         found = selectors.team_members(caller_of(request))
         return Response(whole_page([member_as_json(member) for member in found]))
 
@@ -122,6 +138,10 @@ class TeamMembersView(_MembersView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
+        """Add a member to the team.
+
+        Gives an existing user a role in the whole team.
+        """
         return self.add(request)
 
 
@@ -131,9 +151,16 @@ class TeamMemberView(_MemberView):
 
     @extend_schema(operation_id="change_team_member", request=RoleSerializer, responses=MemberSerializer)
     def patch(self, request: Request, user_id: str) -> Response:
+        """Change a team member's role.
+
+        The last admin of a team stays one.
+        """
         return self.change(request, user_id)
 
     @extend_schema(operation_id="remove_team_member", responses={204: None})
     def delete(self, request: Request, user_id: str) -> Response:
-        """Anybody may leave; removing others needs team:admin."""
+        """Remove a member from the team.
+
+        Anybody may leave; removing others needs `team:admin`.
+        """
         return self.remove(request, user_id)

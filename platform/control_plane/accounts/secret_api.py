@@ -61,6 +61,10 @@ class SecretsView(ApiView):
         operation_id="list_secrets", parameters=PAGE_PARAMETERS, responses=page_of(SecretSerializer)
     )
     def get(self, request: Request) -> Response:
+        """List secrets.
+
+        Names, hosts and fingerprints of the project's secrets; never the values.
+        """
         found = selectors.secrets(caller_of(request))
         return Response(paginate(found, read_page(request), secret_as_json, key="name", newest_first=False))
 
@@ -70,7 +74,11 @@ class SecretsView(ApiView):
     )  # fmt: skip
     @idempotent
     def post(self, request: Request) -> Response:
-        """Keep a value under a name, instead of the one before."""
+        """Set a secret.
+
+        Keeps a value under a name and replaces the one before (200). The value is encrypted and never shown
+        again.
+        """
         form = SecretSetSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         row, created = secret_services.set_secret(caller_of(request), **form.validated_data, now=clock.now())
@@ -82,5 +90,9 @@ class SecretView(ApiView):
 
     @extend_schema(operation_id="delete_secret", responses={204: None})
     def delete(self, request: Request, secret_name: str) -> Response:
+        """Delete a secret.
+
+        Jobs and imports that name it fail from now on.
+        """
         secret_services.delete_secret(caller_of(request), secret_name, now=clock.now())
         return Response(status=204)

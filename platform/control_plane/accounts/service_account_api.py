@@ -53,6 +53,10 @@ class ServiceAccountsView(ApiView):
         responses=page_of(ServiceAccountSerializer),
     )
     def get(self, request: Request) -> Response:
+        """List service accounts.
+
+        Accounts of pipelines, with their role.
+        """
         found = selectors.service_accounts(caller_of(request))
         return Response(paginate(found, read_page(request), service_account_as_json))
 
@@ -63,6 +67,10 @@ class ServiceAccountsView(ApiView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
+        """Create a service account.
+
+        For a pipeline: it has a role and tokens, and no password.
+        """
         form = ServiceAccountCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         caller = caller_of(request)
@@ -77,6 +85,10 @@ class ServiceAccountView(ApiView):
         operation_id="change_service_account", request=RoleSerializer, responses=ServiceAccountSerializer
     )
     def patch(self, request: Request, service_account_id: str) -> Response:
+        """Change a service account's role.
+
+        Its tokens lose the scopes that the new role does not have.
+        """
         caller = caller_of(request)
         selectors.service_account(caller, service_account_id)
         form = RoleSerializer(data=request.data)
@@ -87,7 +99,10 @@ class ServiceAccountView(ApiView):
 
     @extend_schema(operation_id="remove_service_account", responses={204: None})
     def delete(self, request: Request, service_account_id: str) -> Response:
-        """Its tokens end at once; what it made stays."""
+        """Delete a service account.
+
+        Its tokens end at once; what it made stays.
+        """
         service_accounts.remove(caller_of(request), service_account_id, now=clock.now())
         return Response(status=204)
 
@@ -102,6 +117,10 @@ class ServiceAccountTokensView(ApiView):
     )
     @idempotent(secret=True)
     def post(self, request: Request, service_account_id: str) -> Response:
+        """Create a token for a service account.
+
+        The token is shown once.
+        """
         caller = caller_of(request)
         owner = selectors.service_account(caller, service_account_id)
         form = TokenCreateSerializer(data=request.data)

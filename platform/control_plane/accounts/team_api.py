@@ -55,13 +55,19 @@ class TeamsView(ApiView):
 
     @extend_schema(operation_id="list_teams", parameters=PAGE_PARAMETERS, responses=page_of(TeamSerializer))
     def get(self, request: Request) -> Response:
-        """Yours; all of them for who administers the installation."""
+        """List teams.
+
+        The caller's teams; all teams for administrators of the installation.
+        """
         return Response(paginate(selectors.teams(caller_of(request)), read_page(request), team_as_json))
 
     @extend_schema(operation_id="create_team", request=NameSerializer, responses={201: CreatedTeamSerializer})
     @idempotent
     def post(self, request: Request) -> Response:
-        """A team with a first project. You are its admin until you have invited others and leave."""
+        """Create a team.
+
+        A team with a first project. You are its admin until you have invited others and leave.
+        """
         team, project = teams.create_team(caller_of(request), name=_name_of(request), now=clock.now())
         first = {"id": project.pk, "name": project.name}
         return Response({**team_as_json(team), "project": first}, status=201)
@@ -72,11 +78,19 @@ class TeamView(ApiView):
 
     @extend_schema(operation_id="get_team", responses=TeamSerializer)
     def get(self, request: Request) -> Response:
+        """Get the team.
+
+        The team of the caller's project.
+        """
         return Response(team_as_json(caller_of(request).project.team))
 
     @extend_schema(operation_id="rename_team", request=NameSerializer, responses=TeamSerializer)
     @conditional
     def patch(self, request: Request) -> Response:
+        """Rename the team.
+
+        The new name must be free.
+        """
         team = teams.rename_team(caller_of(request), _name_of(request), now=clock.now())
         return Response(team_as_json(team))
 
@@ -88,13 +102,19 @@ class ProjectsView(ApiView):
         operation_id="list_projects", parameters=PAGE_PARAMETERS, responses=page_of(ProjectSerializer)
     )
     def get(self, request: Request) -> Response:
-        """Those you have a role in; with a token, of its team."""
+        """List projects.
+
+        Projects in which the caller has a role; with a token, those of its team.
+        """
         found = selectors.projects(caller_of(request))
         return Response(paginate(found, read_page(request), project_as_json))
 
     @extend_schema(operation_id="create_project", request=NameSerializer, responses={201: ProjectSerializer})
     @idempotent
     def post(self, request: Request) -> Response:
-        """In your team."""
+        """Create a project.
+
+        In the caller's team.
+        """
         project = teams.create_project(caller_of(request), name=_name_of(request), now=clock.now())
         return Response(project_as_json(project), status=201)

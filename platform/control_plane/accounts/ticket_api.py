@@ -26,6 +26,10 @@ class StreamTicketsView(ApiView):
     @extend_schema(operation_id="create_stream_ticket", request=None, responses={201: StreamTicketSerializer})
     @bodyless
     def post(self, request: Request) -> Response:
-        """For a client that can send no header: `GET /stream?topic=…&ticket=…`, or `auth` on the WebSocket."""
+        """Create a stream ticket.
+
+        For a client that can send no header: `GET /stream?topic=…&ticket=…`, or `auth` on the WebSocket. Good
+        once, for a minute.
+        """
         text, expires_at = tickets.create_ticket(caller_of(request), now=clock.now())
         return Response({"ticket": text, "expires_at": rfc3339(expires_at)}, status=201)

@@ -91,6 +91,10 @@ class TokensView(ApiView):
         responses=page_of(TokenSerializer),
     )
     def get(self, request: Request) -> Response:
+        """List your tokens.
+
+        Names, scopes and last use; never the secrets.
+        """
         caller, everybodys = caller_of(request), one_of(request, "all", ["true", "false"]) == "true"
         if everybodys and "tokens:admin" not in caller.scopes:
             raise Problem(403, "missing_scope", "the tokens of others need the scope tokens:admin")
@@ -102,6 +106,10 @@ class TokensView(ApiView):
     )
     @idempotent(secret=True)
     def post(self, request: Request) -> Response:
+        """Create a token.
+
+        For yourself in this project, with scopes that you have. It is shown once.
+        """
         caller = caller_of(request)
         form = TokenCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -114,6 +122,10 @@ class TokenView(ApiView):
 
     @extend_schema(operation_id="revoke_token", responses={204: None})
     def delete(self, request: Request, token_id: str) -> Response:
+        """Revoke a token.
+
+        It stops working at once, also for streams that are open.
+        """
         tokens.revoke_token(caller_of(request), token_id, now=clock.now())
         return Response(status=204)
 
@@ -126,7 +138,10 @@ class TokenRotateView(ApiView):
     )
     @idempotent(secret=True)
     def post(self, request: Request, token_id: str) -> Response:
-        """A new secret under the same id; the old one goes on for the overlap, so that nothing is cut off."""
+        """Rotate a token.
+
+        A new secret under the same id. The old one keeps working for the overlap.
+        """
         form = TokenRotateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         overlap = timedelta(seconds=form.validated_data["overlap_seconds"])

@@ -166,6 +166,10 @@ class UploadsView(ApiView):
         responses={201: UploadSerializer},
     )
     def post(self, request: Request) -> Response:
+        """Upload a file.
+
+        The body is the file. Use an upload session for large files.
+        """
         caller = caller_of(request)
         purpose = request.query_params.get("purpose", "dataset")
         need_scope_of(caller, purpose)
@@ -191,6 +195,11 @@ class FetchUploadView(ApiView):
 
     @extend_schema(operation_id="fetch_upload", request=FetchSerializer, responses={201: UploadSerializer})
     def post(self, request: Request) -> Response:
+        """Upload from a URL.
+
+        The control plane downloads the file. With `secret` it sends that secret to the hosts that it is
+        allowed for.
+        """
         form = FetchSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         upload = services.fetch_upload(caller_of(request), **form.validated_data, now=clock.now())
@@ -206,6 +215,10 @@ class DatasetsView(ApiView):
         responses=page_of(DatasetSerializer),
     )
     def get(self, request: Request) -> Response:
+        """List datasets.
+
+        Datasets of the project with their newest version.
+        """
         found = selectors.datasets(caller_of(request))
         if name := request.query_params.get("name"):
             found = found.filter(name=name)
@@ -216,6 +229,10 @@ class DatasetsView(ApiView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
+        """Create a dataset.
+
+        An empty dataset. Add versions from validated uploads.
+        """
         form = DatasetCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         dataset = services.create_dataset(caller_of(request), **form.validated_data)
@@ -227,6 +244,10 @@ class DatasetView(ApiView):
 
     @extend_schema(operation_id="get_dataset", responses=DatasetSerializer)
     def get(self, request: Request, dataset_id: str) -> Response:
+        """Get a dataset.
+
+        The dataset with its versions.
+        """
         return Response(dataset_as_json(selectors.dataset_for(caller_of(request), dataset_id)))
 
 
@@ -243,6 +264,11 @@ class VersionsView(ApiView):
     )
     @idempotent
     def post(self, request: Request, dataset_id: str) -> Response:
+        """Create a dataset version.
+
+        Makes a version of a validation that found no errors. The same content finds the same version again
+        (200).
+        """
         caller = caller_of(request)
         dataset = selectors.dataset_for(caller, dataset_id)
         form = VersionCreateSerializer(data=request.data)
@@ -257,6 +283,10 @@ class VersionView(ApiView):
 
     @extend_schema(operation_id="get_dataset_version", responses=VersionSerializer)
     def get(self, request: Request, version_id: str) -> Response:
+        """Get a dataset version.
+
+        Its splits, rows, schema and statistics.
+        """
         return Response(version_as_json(selectors.version_for(caller_of(request), version_id)))
 
 
@@ -271,6 +301,10 @@ class ResolveVersionView(ApiView):
         responses=VersionSerializer,
     )
     def get(self, request: Request) -> Response:
+        """Resolve a dataset reference.
+
+        The version that a reference such as `name@3` or `name@stable` names now.
+        """
         reference = request.query_params.get("ref", "")
         version = selectors.find_version(caller_of(request), reference)
         return Response(version_as_json(or_not_found(version, "dataset version", reference)))
@@ -289,6 +323,10 @@ class RowsView(ApiView):
         responses=page_of(CanonicalRowSerializer),
     )
     def get(self, request: Request, version_id: str) -> Response:
+        """List the rows of a dataset version.
+
+        Canonical rows, with search and a split filter.
+        """
         version = selectors.version_for(caller_of(request), version_id)
         page = read_page(request)
         after = -1 if page.after is None else whole(page.after)

@@ -105,6 +105,10 @@ class CheckpointsView(ApiView):
         responses=page_of(CheckpointSerializer),
     )
     def get(self, request: Request) -> Response:
+        """List checkpoints.
+
+        Checkpoints of the project, newest first. Filter by run, kind, state and metric.
+        """
         found = selectors.checkpoints(caller_of(request))
         if run := request.query_params.get("run"):
             found = found.filter(run_id=run)
@@ -126,6 +130,10 @@ class ResolveCheckpointView(ApiView):
         responses=CheckpointSerializer,
     )
     def get(self, request: Request) -> Response:
+        """Resolve a checkpoint reference.
+
+        The checkpoint that a reference such as `prod`, `run@latest` or an id names now.
+        """
         reference = request.query_params.get("ref", "")
         found = or_not_found(
             selectors.find_checkpoint(caller_of(request), reference), "checkpoint", reference
@@ -138,6 +146,10 @@ class CheckpointView(ApiView):
 
     @extend_schema(operation_id="get_checkpoint", responses=CheckpointSerializer)
     def get(self, request: Request, checkpoint_id: str) -> Response:
+        """Get a checkpoint.
+
+        Its step, metrics, state, size and aliases.
+        """
         return Response(checkpoint_as_json(selectors.checkpoint_for(caller_of(request), checkpoint_id)))
 
     @extend_schema(
@@ -145,6 +157,10 @@ class CheckpointView(ApiView):
     )
     @conditional
     def patch(self, request: Request, checkpoint_id: str) -> Response:
+        """Pin or unpin a checkpoint.
+
+        The retention policy never deletes a pinned checkpoint.
+        """
         checkpoint = selectors.checkpoint_for(caller_of(request), checkpoint_id)
         form = CheckpointChangeSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -160,6 +176,10 @@ class CheckpointDownloadView(ApiView):
         responses=BINARY,
     )
     def get(self, request: Request, checkpoint_id: str) -> HttpResponseBase:
+        """Download a checkpoint.
+
+        The tar file of a stored checkpoint. Range headers resume a download.
+        """
         return _send(request, selectors.checkpoint_for(caller_of(request), checkpoint_id))
 
 
@@ -168,6 +188,10 @@ class CheckpointFilesView(ApiView):
 
     @extend_schema(operation_id="list_checkpoint_files", responses=CheckpointFilesSerializer)
     def get(self, request: Request, checkpoint_id: str) -> Response:
+        """List the files of a checkpoint.
+
+        Names, sizes, offsets in the tar and SHA-256.
+        """
         return Response(_files(selectors.checkpoint_for(caller_of(request), checkpoint_id)))
 
 
@@ -179,6 +203,11 @@ class CheckpointLinkView(ApiView):
     )
     @idempotent(secret=True)
     def post(self, request: Request, checkpoint_id: str) -> Response:
+        """Create a download link.
+
+        A signed address that works until it expires, without a token. It ends early when its creator loses
+        access.
+        """
         caller = caller_of(request)
         checkpoint = selectors.checkpoint_for(caller, checkpoint_id)
         form = LinkRequestSerializer(data=request.data)
@@ -208,6 +237,11 @@ class SignedDownloadView(ApiView):
         auth=[],
     )
     def get(self, request: Request, link: str) -> HttpResponseBase:
+        """Download a checkpoint by a signed link.
+
+        The signature in the address is the credential. The answer is a tar file; Range headers resume a
+        download.
+        """
         return _send(request, checkpoint_of_link(link, now=clock.now()))
 
 
@@ -219,6 +253,10 @@ class SignedFilesView(ApiView):
 
     @extend_schema(operation_id="list_checkpoint_files_by_link", responses=CheckpointFilesSerializer, auth=[])
     def get(self, request: Request, link: str) -> Response:
+        """List the files of a checkpoint by a signed link.
+
+        Names, offsets and SHA-256 of the files in the tar, for a client that has nothing but the link.
+        """
         return Response(_files(checkpoint_of_link(link, now=clock.now())))
 
 
@@ -229,6 +267,10 @@ class AliasesView(ApiView):
         operation_id="list_checkpoint_aliases", parameters=PAGE_PARAMETERS, responses=page_of(AliasSerializer)
     )
     def get(self, request: Request) -> Response:
+        """List checkpoint aliases.
+
+        The named checkpoints of the project, such as `prod`.
+        """
         found = selectors.checkpoint_aliases(caller_of(request))
         return Response(paginate(found, read_page(request), alias_as_json, key="name", newest_first=False))
 

@@ -154,6 +154,10 @@ class DatasetAliasesView(ApiView):
         responses=page_of(DatasetAliasSerializer),
     )
     def get(self, request: Request, dataset_id: str) -> Response:
+        """List the aliases of a dataset.
+
+        The named versions, such as `stable`.
+        """
         dataset = selectors.dataset_for(caller_of(request), dataset_id)
         found = dataset.aliases.select_related("dataset", "version", "updated_by")
         return Response(paginate(found, read_page(request), alias_as_json, key="name", newest_first=False))
@@ -168,6 +172,10 @@ class DatasetAliasView(ApiView):
         responses=DatasetAliasSerializer,
     )
     def put(self, request: Request, dataset_id: str, dataset_alias: str) -> Response:
+        """Point an alias at a dataset version.
+
+        Creates or moves the alias. With `expected` it moves only when it still names that version.
+        """
         caller = caller_of(request)
         dataset = selectors.dataset_for(caller, dataset_id)
         form = DatasetAliasChangeSerializer(data=request.data)
@@ -186,6 +194,10 @@ class DatasetAliasView(ApiView):
 
     @extend_schema(operation_id="delete_dataset_alias", responses={204: None})
     def delete(self, request: Request, dataset_id: str, dataset_alias: str) -> Response:
+        """Delete a dataset alias.
+
+        The version stays.
+        """
         caller = caller_of(request)
         dataset_aliases.delete_alias(
             caller, selectors.dataset_for(caller, dataset_id), dataset_alias, now=clock.now()
@@ -205,6 +217,10 @@ class MeasurementsView(ApiView):
         responses=page_of(MeasurementSerializer),
     )
     def get(self, request: Request, version_id: str) -> Response:
+        """List token statistics.
+
+        Measurements of this version's lengths in tokens, by model.
+        """
         version = selectors.version_for(caller_of(request), version_id)
         text = request.query_params.get("over", "")
         if text and not (text.isdecimal() and len(text) < 10):
@@ -223,6 +239,10 @@ class MeasurementsView(ApiView):
     )
     @idempotent
     def post(self, request: Request, version_id: str) -> Response:
+        """Measure token lengths.
+
+        Counts tokens with a model's tokenizer in the background. A measurement that exists is returned (200).
+        """
         caller = caller_of(request)
         version = selectors.version_for(caller, version_id)
         form = MeasurementCreateSerializer(data=request.data)

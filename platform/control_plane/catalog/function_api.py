@@ -74,6 +74,10 @@ class FunctionsView(ApiView):
         responses=page_of(FunctionSerializer),
     )
     def get(self, request: Request) -> Response:
+        """List functions.
+
+        Reward functions, workflows and losses of the project.
+        """
         found = selectors.functions(caller_of(request))
         if kind := one_of(request, "kind", SOURCE_KINDS):
             found = found.filter(kind=kind)
@@ -89,6 +93,11 @@ class FunctionsView(ApiView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
+        """Upload a function.
+
+        The source is checked before it is kept. Each change of the source is a new version; the same source
+        finds the same version again (200).
+        """
         form = FunctionUploadSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         given = {**form.validated_data, "kind": SourceKind(form.validated_data["kind"])}
@@ -101,6 +110,10 @@ class FunctionView(ApiView):
 
     @extend_schema(operation_id="get_function", responses=FunctionSerializer)
     def get(self, request: Request, function_id: str) -> Response:
+        """Get a function.
+
+        The function with its versions, signature and description.
+        """
         return Response(function_as_json(selectors.function_for(caller_of(request), function_id)))
 
 
@@ -113,6 +126,10 @@ class ResolveFunctionView(ApiView):
         responses=FunctionVersionSerializer,
     )
     def get(self, request: Request) -> Response:
+        """Resolve a function reference.
+
+        The version that a reference such as `name@2` names now.
+        """
         reference = request.query_params.get("ref", "")
         version = or_not_found(
             selectors.find_function_version(caller_of(request), reference), "function version", reference
@@ -128,6 +145,10 @@ class FunctionSourceView(ApiView):
         responses={(200, "text/x-python"): OpenApiTypes.STR},
     )
     def get(self, request: Request, function_version_id: str) -> HttpResponseBase:
+        """Download the source of a function.
+
+        The Python source of this version.
+        """
         version = selectors.function_version_for(caller_of(request), function_version_id)
         with store.open_blob(version.sha256) as file:
             response = HttpResponse(file.read(), content_type="text/x-python; charset=utf-8")

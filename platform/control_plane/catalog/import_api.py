@@ -81,6 +81,10 @@ class ModelImportsView(ApiView):
         responses=page_of(ModelImportSerializer),
     )
     def get(self, request: Request) -> Response:
+        """List model imports.
+
+        Imports of the project, newest first.
+        """
         return Response(
             paginate(selectors.model_imports(caller_of(request)), read_page(request), import_as_json)
         )
@@ -95,6 +99,11 @@ class ModelImportsView(ApiView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
+        """Import a model from a hub.
+
+        A node downloads, checks and uploads the model in the background. An import of the same model that is
+        under way is returned (200).
+        """
         form = ImportCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         given = dict(form.validated_data)
@@ -107,9 +116,17 @@ class ModelImportView(ApiView):
 
     @extend_schema(operation_id="get_model_import", responses=ModelImportSerializer)
     def get(self, request: Request, import_id: str) -> Response:
+        """Get a model import.
+
+        Its state, progress and, when it failed, why.
+        """
         return Response(import_as_json(selectors.model_import_for(caller_of(request), import_id)))
 
     @extend_schema(operation_id="cancel_model_import", responses={200: ModelImportSerializer})
     def delete(self, request: Request, import_id: str) -> Response:
+        """Cancel a model import.
+
+        What was fetched is deleted. A finished import cannot be canceled.
+        """
         asked = selectors.model_import_for(caller_of(request), import_id)
         return Response(import_as_json(services.cancel_import(asked, now=clock.now())))

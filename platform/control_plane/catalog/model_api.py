@@ -83,6 +83,10 @@ class ModelsView(ApiView):
         responses=page_of(ModelSerializer),
     )
     def get(self, request: Request) -> Response:
+        """List base models.
+
+        Base models of the project with their state.
+        """
         found = selectors.models(caller_of(request)).exclude(state=ModelState.DUPLICATE)
         if name := request.query_params.get("name"):
             found = found.filter(name=name)
@@ -100,6 +104,11 @@ class ModelsView(ApiView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
+        """Register a base model.
+
+        From an upload, or from a path that nodes have. It is checked in the background before runs can use
+        it.
+        """
         caller = caller_of(request)
         form = ModelCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -117,10 +126,18 @@ class ModelView(ApiView):
 
     @extend_schema(operation_id="get_model", parameters=WAIT_PARAMETERS, responses=ModelSerializer)
     def get(self, request: Request, model_id: str) -> Response:
+        """Get a base model.
+
+        Its state, files, configuration and the errors of its check.
+        """
         return Response(model_as_json(selectors.model_for(caller_of(request), model_id)))
 
     @extend_schema(operation_id="remove_model", responses={204: None})
     def delete(self, request: Request, model_id: str) -> Response:
+        """Delete a base model.
+
+        A rejected or unused model. 409 when a run or dataset still needs it.
+        """
         services.remove(selectors.model_for(caller_of(request), model_id))
         return Response(status=204)
 
@@ -136,6 +153,10 @@ class ResolveModelView(ApiView):
         responses=ModelSerializer,
     )
     def get(self, request: Request) -> Response:
+        """Resolve a model reference.
+
+        The model that a reference such as `name@2` names now.
+        """
         reference = request.query_params.get("ref", "")
         model = selectors.find_model(caller_of(request), reference)
         return Response(model_as_json(or_not_found(model, "model", reference)))

@@ -85,6 +85,11 @@ class UploadSessionsView(ApiView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
+        """Begin an upload in parts.
+
+        For large files and unreliable networks. An unfinished session of the same file is found again (200),
+        and a file that is here already needs no bytes.
+        """
         caller = caller_of(request)
         form = SessionBeginSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -98,10 +103,18 @@ class UploadSessionView(ApiView):
 
     @extend_schema(operation_id="get_upload_session", responses=UploadSessionSerializer)
     def get(self, request: Request, session_id: str) -> Response:
+        """Get an upload session.
+
+        Which parts have arrived, and which are missing.
+        """
         return Response(session_as_json(_own(request, session_id)[1]))
 
     @extend_schema(operation_id="abort_upload_session", responses={204: None})
     def delete(self, request: Request, session_id: str) -> Response:
+        """Abort an upload session.
+
+        Deletes its parts.
+        """
         services.abort_session(_own(request, session_id)[1])
         return Response(status=204)
 
@@ -116,6 +129,10 @@ class UploadSessionPartView(ApiView):
         responses=UploadSessionSerializer,
     )
     def put(self, request: Request, session_id: str, number: int) -> Response:
+        """Upload a part.
+
+        Parts may be sent in any order and again. X-Part-SHA256 is compared when it is sent.
+        """
         _, session = _own(request, session_id)
         data = request._request.read(parts.size_for(session.bytes) + 1)
         services.put_part(session, number, data, sha256=request.headers.get("X-Part-SHA256"))
@@ -128,5 +145,9 @@ class UploadSessionCompleteView(ApiView):
     @extend_schema(operation_id="complete_upload_session", request=None, responses=UploadSerializer)
     @bodyless
     def post(self, request: Request, session_id: str) -> Response:
+        """Complete an upload session.
+
+        Joins the parts and compares the result with the announced SHA-256.
+        """
         _, session = _own(request, session_id)
         return Response(upload_as_json(services.complete_session(session)))

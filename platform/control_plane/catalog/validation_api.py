@@ -135,6 +135,10 @@ class ValidationsView(ApiView):
         responses=page_of(DatasetValidationSerializer),
     )
     def get(self, request: Request) -> Response:
+        """List dataset validations.
+
+        Validations of the project, newest first.
+        """
         found = selectors.validations(caller_of(request))
         return Response(paginate(found, read_page(request), validation_as_json))
 
@@ -145,6 +149,11 @@ class ValidationsView(ApiView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
+        """Validate an uploaded file.
+
+        Checks every row in the background with the given column mapping. Poll the result until its state is
+        final.
+        """
         caller = caller_of(request)
         form = ValidationCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -164,6 +173,10 @@ class ValidationView(ApiView):
         responses=DatasetValidationSerializer,
     )
     def get(self, request: Request, validation_id: str) -> Response:
+        """Get a dataset validation.
+
+        Its progress, the errors by kind, a preview of the rows and the statistics.
+        """
         return Response(validation_as_json(selectors.validation_for(caller_of(request), validation_id)))
 
 
@@ -177,6 +190,10 @@ class ValidationReportView(ApiView):
         "has neither), column, pointer, code, message, sample, and of a dataset directory file.",
     )
     def get(self, request: Request, validation_id: str) -> HttpResponseBase:
+        """Download the errors of a validation.
+
+        JSON lines with `row` (from 0), `line` (from 1), `column`, `pointer`, `code`, `message` and `sample`.
+        """
         validation = selectors.validation_for(caller_of(request), validation_id)
         if not validation.report_sha256:
             raise Problem(404, "not_found", _why_no_report(validation))

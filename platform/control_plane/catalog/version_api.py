@@ -62,6 +62,11 @@ class DeriveView(ApiView):
     )
     @idempotent
     def post(self, request: Request, version_id: str) -> Response:
+        """Split a dataset version.
+
+        Creates a version with new splits by ratio, seed and stratification. Rows with the same prompt stay in
+        one split. The same request finds the same version again (200).
+        """
         caller = caller_of(request)
         parent = selectors.version_for(caller, version_id)
         form = DeriveSerializer(data=request.data)
@@ -79,6 +84,10 @@ class DifferenceView(ApiView):
         responses=DifferenceSerializer,
     )
     def get(self, request: Request, version_id: str) -> Response:
+        """Compare two dataset versions.
+
+        The rows that were added, removed and changed.
+        """
         caller = caller_of(request)
         new = selectors.version_for(caller, version_id)
         reference = request.query_params.get("from", "")
@@ -93,5 +102,9 @@ class LeaksView(ApiView):
 
     @extend_schema(operation_id="get_dataset_leaks", responses=LeaksSerializer)
     def get(self, request: Request, version_id: str) -> Response:
+        """Find leakage between splits.
+
+        Rows of one split that stand in another one, exactly or nearly.
+        """
         version = selectors.version_for(caller_of(request), version_id)
         return Response({"leaks": derivation.leaks(version)})

@@ -137,6 +137,7 @@ class Doorkeeper:
             await _refuse(send, problem.status, problem.code, problem.detail, said)
             return
         status = await self._pass_on(scope, receive, send, most=most, headers=limits)
+        await self._limiter.changes.note(method=knock.method, path=knock.path, status=status or 500)
         if charge is not None and knock.credential:
             await self._learn(knock.credential, known=charge.known, origin=scope.get("origin"), status=status)
 

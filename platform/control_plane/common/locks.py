@@ -71,6 +71,7 @@ def only_one(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
     def decorate(tick: Callable[[], None]) -> Callable[[], None]:
         @wraps(tick)
         def guarded() -> None:
+            drop_broken_connection()
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_try_advisory_lock(%s)", [key])
                 if not cursor.fetchone()[0]:
@@ -84,6 +85,13 @@ def only_one(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
         return guarded
 
     return decorate
+
+
+def drop_broken_connection() -> None:
+    """A worker keeps its connection from tick to tick; the server may have ended it in between."""
+    if connection.connection is not None and not connection.is_usable():
+        connection.close()
+        connection.close_pool()  # type: ignore[attr-defined]
 
 
 def tick_key(name: str) -> int:

@@ -17,6 +17,7 @@ import redis.asyncio as valkey
 from prometheus_client import Counter
 from redis.exceptions import RedisError
 
+from control_plane.common.activity import ChangeMark
 from control_plane.environment import Quotas
 
 log = logging.getLogger(__name__)
@@ -118,6 +119,7 @@ class Limiter:
             url, socket_connect_timeout=CALL_SECONDS, socket_timeout=CALL_SECONDS
         )
         self._script = self._client.register_script(_TAKE)
+        self.changes = ChangeMark(self._client)
         self._quotas = quotas
         self._away_until = 0.0
 

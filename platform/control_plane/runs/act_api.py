@@ -23,6 +23,10 @@ class SubmitView(ApiView):
     @idempotent
     @bodyless
     def post(self, request: Request, run_id: str) -> Response:
+        """Submit a draft.
+
+        The draft becomes a queued run.
+        """
         caller = caller_of(request)
         run = drafts.submit_draft(caller, selectors.run_for(caller, run_id).pk, now=clock.now())
         return Response(run_detail_as_json(run), status=202)
@@ -35,6 +39,10 @@ class PauseView(ApiView):
     @idempotent
     @bodyless
     def post(self, request: Request, run_id: str) -> Response:
+        """Pause a run.
+
+        It saves a checkpoint and releases its slots.
+        """
         run = submission.pause_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
         return Response(run_detail_as_json(run), status=202)
 
@@ -46,6 +54,10 @@ class ResumeView(ApiView):
     @idempotent
     @bodyless
     def post(self, request: Request, run_id: str) -> Response:
+        """Resume a paused run.
+
+        It waits for slots again and continues from its last checkpoint.
+        """
         run = submission.resume_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
         return Response(run_detail_as_json(run), status=202)
 
@@ -56,6 +68,11 @@ class CloneView(ApiView):
     @extend_schema(operation_id="clone_run", request=CloneSerializer, responses={201: RunDetailSerializer})
     @idempotent
     def post(self, request: Request, run_id: str) -> Response:
+        """Clone a run.
+
+        A new run with the same spec and the given changes. With `checkpoint` it starts from those weights,
+        with a fresh optimizer and data order.
+        """
         caller = caller_of(request)
         fields = body_of(CloneSerializer, request)
         run = lineage.clone_run(
@@ -72,6 +89,11 @@ class RetryView(ApiView):
     @idempotent
     @bodyless
     def post(self, request: Request, run_id: str) -> Response:
+        """Retry a run.
+
+        A new run with the spec of one that failed or was stopped. It continues from the newest stored
+        checkpoint, or starts over without one.
+        """
         caller = caller_of(request)
         run = lineage.retry_run(caller, selectors.run_for(caller, run_id), now=clock.now())
         return Response(run_detail_as_json(run), status=201)
@@ -83,6 +105,10 @@ class ChangesView(ApiView):
     @extend_schema(operation_id="change_run", request=ChangeSerializer, responses={202: RunDetailSerializer})
     @idempotent
     def post(self, request: Request, run_id: str) -> Response:
+        """Change a running run.
+
+        Sets fields that may change at run time, or asks for a checkpoint or an evaluation now.
+        """
         caller = caller_of(request)
         fields = body_of(ChangeSerializer, request)
         run = live_changes.change_run(
@@ -100,6 +126,10 @@ class StopView(ApiView):
     @idempotent
     @bodyless
     def post(self, request: Request, run_id: str) -> Response:
+        """Stop a run.
+
+        It finishes the current step, saves a checkpoint and ends.
+        """
         run = submission.stop_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
         return Response(run_detail_as_json(run), status=202)
 
@@ -115,6 +145,10 @@ class CancelView(ApiView):
     @idempotent
     @bodyless
     def post(self, request: Request, run_id: str) -> Response:
+        """Cancel a run.
+
+        Ends it without a last checkpoint. What was committed stays.
+        """
         caller = caller_of(request)
         run = submission.cancel_run(
             selectors.run_for(caller, run_id).pk, by=caller.user.username, now=clock.now()
@@ -135,6 +169,11 @@ class ForceStopView(ApiView):
     @idempotent
     @bodyless
     def post(self, request: Request, run_id: str) -> Response:
+        """Stop a run at once.
+
+        For a run that does not end by itself. There is no last checkpoint, and its slots come free when the
+        node reports that its jobs are dead.
+        """
         caller = caller_of(request)
         run = submission.force_stop_run(selectors.run_for(caller, run_id).pk, by=caller, now=clock.now())
         return Response(run_detail_as_json(run), status=202)

@@ -96,6 +96,11 @@ class EnrolView(ApiView):
         operation_id="agent_enrol", request=OpenApiTypes.OBJECT, responses={201: EnrolReplySerializer}
     )
     def post(self, request: Request) -> HttpResponse:
+        """Enroll a node.
+
+        The bearer is a single-use enrollment token. The answer has the credential that the node uses from now
+        on.
+        """
         token = bearer(request)
         if token is None:
             raise exceptions.NotAuthenticated("send the enrolment token as bearer token")
@@ -133,6 +138,11 @@ class HeartbeatView(NodeView):
         responses=HeartbeatReplySerializer,
     )
     def post(self, request: Request) -> HttpResponse:
+        """Report the node's state and get the desired state.
+
+        The body is the observed state of the node, the answer is what it is to run. With `?wait=8` the answer
+        comes as soon as something changes, after 8 seconds at the latest.
+        """
         node = node_of(request)
         refuse_other_protocol(_decode(request, Greeting).protocol)
         report = _decode(request, HeartbeatRequest)
@@ -207,6 +217,11 @@ class ArtifactView(NodeView):
         responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
     )
     def get(self, request: Request, sha256: str) -> HttpResponseBase:
+        """Download an artifact for a job.
+
+        The bytes of a dataset, model, checkpoint or function that a job of this node needs, by their SHA-256.
+        A Range header resumes a download.
+        """
         node = node_of(request)
         if not services.may_read(node, sha256) or not store.has_blob(sha256):
             raise not_found("artifact", sha256)
@@ -220,6 +235,11 @@ class CheckpointUploadsView(NodeView):
         responses={200: UploadReplySerializer},
     )
     def post(self, request: Request, attempt_id: str) -> Response:
+        """Announce a checkpoint upload.
+
+        Begins the upload of a committed checkpoint, or finds the unfinished one again. The answer lists the
+        parts that are missing.
+        """
         form = CheckpointAnnouncementSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         with transaction.atomic():
@@ -237,6 +257,10 @@ class UploadPartView(NodeView):
         responses={200: UploadReplySerializer},
     )
     def put(self, request: Request, upload_id: str, number: int) -> Response:
+        """Upload a part of a checkpoint.
+
+        Parts may be sent in any order and again.
+        """
         upload = services.upload_of(node_of(request), upload_id)
         data = request._request.read(parts.size_for(upload.bytes) + 1)
         parts.put(upload.pk, upload.bytes, number, data, sha256=request.headers.get("X-Part-SHA256"))
@@ -246,6 +270,10 @@ class UploadPartView(NodeView):
 class UploadCompleteView(NodeView):
     @extend_schema(operation_id="agent_complete_upload", request=None, responses={200: UploadReplySerializer})
     def post(self, request: Request, upload_id: str) -> Response:
+        """Complete a checkpoint upload.
+
+        Joins the parts and compares the result with the announced SHA-256.
+        """
         reply = services.complete_upload(node_of(request), upload_id, now=clock.now())
         return Response(msgspec.to_builtins(reply))
 

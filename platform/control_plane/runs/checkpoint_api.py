@@ -108,6 +108,10 @@ class LineageView(ApiView):
 
     @extend_schema(operation_id="get_checkpoint_lineage", responses=LineageSerializer)
     def get(self, request: Request, checkpoint_id: str) -> Response:
+        """Get the lineage of a checkpoint.
+
+        The run, dataset, model, functions and earlier checkpoints that it comes from.
+        """
         caller = caller_of(request)
         return Response(lineage(caller, selectors.checkpoint_for(caller, checkpoint_id)))
 
@@ -117,6 +121,10 @@ class ModelCardView(ApiView):
 
     @extend_schema(operation_id="get_model_card", responses={(200, "text/markdown"): OpenApiTypes.STR})
     def get(self, request: Request, checkpoint_id: str) -> HttpResponse:
+        """Get the model card of a checkpoint.
+
+        Markdown: where it comes from, how it was trained, and its metrics.
+        """
         caller = caller_of(request)
         card = model_card(caller, selectors.checkpoint_for(caller, checkpoint_id))
         return HttpResponse(card, content_type="text/markdown; charset=utf-8")
@@ -127,6 +135,10 @@ class RetentionView(ApiView):
 
     @extend_schema(operation_id="get_checkpoint_retention", responses=RetentionSerializer)
     def get(self, request: Request) -> Response:
+        """Get the retention policy.
+
+        Which checkpoints of the project are kept, and whether the others are deleted automatically.
+        """
         return Response(registry.settings_as_json(*registry.policy_of(caller_of(request).project)))
 
     @extend_schema(
@@ -134,6 +146,10 @@ class RetentionView(ApiView):
     )
     @conditional
     def put(self, request: Request) -> Response:
+        """Set the retention policy.
+
+        Replaces the policy. Nothing is deleted until it is applied, or at the next automatic pass.
+        """
         caller = caller_of(request)
         form = RetentionSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -153,6 +169,10 @@ class RetentionPlanView(ApiView):
         description="What a policy would free now, and why the rest stays. Without a body, the project's own policy.",
     )
     def post(self, request: Request) -> Response:
+        """Preview a retention policy.
+
+        What the policy would delete now, and why the rest is kept. Without a body, the project's own policy.
+        """
         project = caller_of(request).project
         policy, _ = registry.policy_of(project)
         if request.data:
@@ -174,6 +194,10 @@ class RetentionApplyView(ApiView):
     @idempotent
     @bodyless
     def post(self, request: Request) -> Response:
+        """Delete the bytes that the policy does not keep.
+
+        Applies the project's own policy as of this moment. Rows and lineage stay.
+        """
         project = caller_of(request).project
         policy, _ = registry.policy_of(project)
         return Response(_plan(registry.apply_retention(project, policy, needs_of_runs, now=clock.now())))

@@ -93,6 +93,10 @@ class AliasView(ApiView):
 
     @extend_schema(operation_id="get_checkpoint_alias", responses=AliasSerializer)
     def get(self, request: Request, alias: str) -> Response:
+        """Get a checkpoint alias.
+
+        The checkpoint that the alias names, and its history.
+        """
         found = or_not_found(
             catalog.checkpoint_aliases(caller_of(request)).filter(name=alias).first(),
             "checkpoint alias",
@@ -105,6 +109,11 @@ class AliasView(ApiView):
     )
     @conditional
     def put(self, request: Request, alias: str) -> Response:
+        """Point an alias at a checkpoint.
+
+        Creates or moves the alias. With `expected` it moves only when it still names that checkpoint. A
+        promotion gate of the alias must pass first.
+        """
         caller = caller_of(request)
         form = AliasChangeSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -121,6 +130,10 @@ class AliasView(ApiView):
     @extend_schema(operation_id="delete_checkpoint_alias", responses={204: None})
     @conditional
     def delete(self, request: Request, alias: str) -> Response:
+        """Delete a checkpoint alias.
+
+        The checkpoint stays. Protected aliases need the permission that protects them.
+        """
         registry.delete_alias(caller_of(request), alias, now=clock.now())
         return Response(status=204)
 
@@ -132,6 +145,10 @@ class GatesView(ApiView):
         operation_id="list_checkpoint_gates", parameters=PAGE_PARAMETERS, responses=page_of(GateSerializer)
     )
     def get(self, request: Request) -> Response:
+        """List promotion gates.
+
+        The conditions under which aliases may be moved.
+        """
         found = catalog.alias_gates(caller_of(request))
         return Response(
             paginate(found, read_page(request), gates.gate_as_json, key="alias", newest_first=False)
@@ -143,6 +160,11 @@ class GatesView(ApiView):
     )  # fmt: skip
     @idempotent
     def post(self, request: Request) -> Response:
+        """Set the promotion gate of an alias.
+
+        Replaces the gate that the alias had. `spec` is the eval run to start, `assertions` are what its
+        metrics must fulfill.
+        """
         form = GateChangeSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         gate = gates.set_gate(caller_of(request), now=clock.now(), **form.validated_data)
@@ -154,11 +176,19 @@ class GateView(ApiView):
 
     @extend_schema(operation_id="get_checkpoint_gate", responses=GateSerializer)
     def get(self, request: Request, alias: str) -> Response:
+        """Get a promotion gate.
+
+        The eval run and the assertions of the gate.
+        """
         return Response(gates.gate_as_json(catalog.alias_gate_for(caller_of(request), alias)))
 
     @extend_schema(operation_id="delete_checkpoint_gate", responses={204: None})
     @conditional
     def delete(self, request: Request, alias: str) -> Response:
+        """Delete a promotion gate.
+
+        The alias can then be moved without an evaluation.
+        """
         caller = caller_of(request)
         registry.delete_gate(caller, catalog.alias_gate_for(caller, alias), now=clock.now())
         return Response(status=204)
@@ -174,6 +204,10 @@ class VerdictView(ApiView):
         description="What the gate says of a checkpoint by the newest eval run of it.",
     )
     def get(self, request: Request, alias: str) -> Response:
+        """Get the gate's result for a checkpoint.
+
+        Evaluates the assertions on the newest eval run of the checkpoint.
+        """
         caller = caller_of(request)
         gate = catalog.alias_gate_for(caller, alias)
         checkpoint = _checkpoint(caller, request.query_params.get("checkpoint", ""))
@@ -189,6 +223,11 @@ class GateRunsView(ApiView):
     )  # fmt: skip
     @idempotent
     def post(self, request: Request, alias: str) -> Response:
+        """Start the gate's eval run.
+
+        Evaluates a checkpoint as the gate says. The answer is the run; its result decides about the
+        promotion.
+        """
         caller = caller_of(request)
         gate = catalog.alias_gate_for(caller, alias)
         form = GateRunSerializer(data=request.data)

@@ -46,6 +46,10 @@ class ImportUploadSerializer(serializers.Serializer[Any]):
 class ImportBeginView(NodeView):
     @extend_schema(operation_id="agent_begin_import", request=None, responses={200: ImportOrderSerializer})
     def post(self, request: Request, import_id: str) -> Response:
+        """Begin a model import.
+
+        The node takes the import on. The answer says which model to fetch, and with which credentials.
+        """
         node = node_of(request)
         order = services.begin(
             node.pk, import_id, teams_of(node.pool_id), takes_work=node.takes_work, now=clock.now()
@@ -60,6 +64,10 @@ class ImportProgressView(NodeView):
         responses={200: OpenApiTypes.OBJECT},
     )
     def post(self, request: Request, import_id: str) -> Response:
+        """Report the progress of a model import.
+
+        Tells how many bytes were fetched. The answer says whether the import was canceled.
+        """
         form = ImportProgressSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         progress = ImportProgress(**form.validated_data)
@@ -74,6 +82,10 @@ class ImportFailedView(NodeView):
         responses={200: OpenApiTypes.OBJECT},
     )
     def post(self, request: Request, import_id: str) -> Response:
+        """Report that a model import failed.
+
+        Ends the import with the message, which its owner sees.
+        """
         form = ImportFailureSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         services.fail(node_of(request).pk, import_id, form.validated_data["message"], now=clock.now())
@@ -87,6 +99,10 @@ class ImportUploadsView(NodeView):
         responses={200: UploadReplySerializer},
     )
     def post(self, request: Request, import_id: str) -> Response:
+        """Begin the upload of an imported model.
+
+        Tells the commit and the size of what was fetched. The answer lists the parts that are missing.
+        """
         form = ImportUploadSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         reply = services.begin_upload(node_of(request).pk, import_id, now=clock.now(), **form.validated_data)
@@ -101,6 +117,10 @@ class ImportPartView(NodeView):
         responses={200: OpenApiTypes.OBJECT},
     )
     def put(self, request: Request, import_id: str, number: int) -> Response:
+        """Upload a part of an imported model.
+
+        Parts may be sent in any order and again.
+        """
         data = request._request.read(parts.LARGE_PART_BYTES + 1)
         services.put_part(
             node_of(request).pk, import_id, number, data, sha256=request.headers.get("X-Part-SHA256"),
@@ -112,5 +132,9 @@ class ImportPartView(NodeView):
 class ImportCompleteView(NodeView):
     @extend_schema(operation_id="agent_complete_import", request=None, responses={200: OpenApiTypes.OBJECT})
     def post(self, request: Request, import_id: str) -> Response:
+        """Complete a model import.
+
+        All parts are uploaded; the control plane joins and checks them.
+        """
         asked = services.complete(node_of(request).pk, import_id)
         return Response({"state": str(asked.state), "message": asked.message})

@@ -31,6 +31,10 @@ class CheckBeginView(NodeView):
         operation_id="agent_begin_model_check", request=None, responses={200: CheckOrderSerializer}
     )
     def post(self, request: Request, check_id: str) -> Response:
+        """Begin a model check.
+
+        The node takes on the check of a model that lies in its file system.
+        """
         node = node_of(request)
         order = services.begin(
             node.pk, check_id, teams_of(node.pool_id), node.model_roots or [], takes_work=node.takes_work,
@@ -44,6 +48,10 @@ class CheckProgressView(NodeView):
         operation_id="agent_report_model_check", request=None, responses={200: OpenApiTypes.OBJECT}
     )
     def post(self, request: Request, check_id: str) -> Response:
+        """Keep a model check alive.
+
+        Tells that the check is still under way. The answer says whether it is still wanted.
+        """
         services.report_alive(node_of(request).pk, check_id, now=clock.now())
         return Response({})
 
@@ -55,6 +63,10 @@ class CheckCompleteView(NodeView):
         responses={200: OpenApiTypes.OBJECT},
     )
     def post(self, request: Request, check_id: str) -> Response:
+        """Report the result of a model check.
+
+        The files, tensors and errors that the node found.
+        """
         node = node_of(request)
         services.held_by(node.pk, check_id)  # before anything of it is read
         try:

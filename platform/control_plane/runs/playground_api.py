@@ -74,6 +74,10 @@ class PlaygroundsView(ApiView):
         operation_id="list_playgrounds", parameters=PAGE_PARAMETERS, responses=page_of(PlaygroundSerializer)
     )
     def get(self, request: Request) -> Response:
+        """List playgrounds.
+
+        Open and closed playgrounds, newest first.
+        """
         found = playgrounds.playgrounds(caller_of(request))
         return Response(paginate(found, read_page(request), playgrounds.playground_as_json))
 
@@ -84,6 +88,11 @@ class PlaygroundsView(ApiView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
+        """Open a playground.
+
+        Starts engines for up to a few models, to chat with them and compare their answers. It closes after
+        `idle_seconds` without a request.
+        """
         caller = caller_of(request)
         form = PlaygroundRequestSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -98,6 +107,10 @@ class PlaygroundView(ApiView):
 
     @extend_schema(operation_id="get_playground", responses=PlaygroundSerializer)
     def get(self, request: Request, playground_id: str) -> Response:
+        """Get a playground.
+
+        Its state, models and the addresses to chat with them.
+        """
         found = playgrounds.playground_for(caller_of(request), playground_id)
         return Response(playgrounds.playground_as_json(found))
 
@@ -106,6 +119,10 @@ class PlaygroundView(ApiView):
         description="Gives its slots back. Closing it again changes nothing.",
     )  # fmt: skip
     def delete(self, request: Request, playground_id: str) -> Response:
+        """Close a playground.
+
+        Releases its slots. Closing it again changes nothing.
+        """
         found = playgrounds.playground_for(caller_of(request), playground_id)
         playgrounds.close_playground(found, now=clock.now())
         return Response(status=204)

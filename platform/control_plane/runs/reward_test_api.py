@@ -108,6 +108,10 @@ class RewardTestsView(ApiView):
         responses=page_of(RewardTestSerializer),
     )
     def get(self, request: Request) -> Response:
+        """List reward tests.
+
+        Tests of reward functions, newest first.
+        """
         found = reward_tests.tests(caller_of(request))
         if reward := request.query_params.get("reward"):
             found = found.filter(reward=reward)
@@ -122,6 +126,11 @@ class RewardTestsView(ApiView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
+        """Test a reward function.
+
+        Scores sampled and adversarial completions on a slot of the pool, and reports errors, time and whether
+        it can be gamed.
+        """
         caller = caller_of(request)
         form = RewardTestRequestSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -136,4 +145,8 @@ class RewardTestView(ApiView):
 
     @extend_schema(operation_id="get_reward_test", responses=RewardTestSerializer)
     def get(self, request: Request, reward_test_id: str) -> Response:
+        """Get a reward test.
+
+        Its state, the scores and what was found.
+        """
         return Response(reward_tests.test_as_json(reward_tests.test_for(caller_of(request), reward_test_id)))

@@ -31,6 +31,10 @@ class JobSecretsView(NodeView):
         responses={200: SecretsReplySerializer},
     )
     def post(self, request: Request, job_id: str) -> Response:
+        """Get the secrets of a job.
+
+        The values of the project secrets that the job may have. Each use is in the audit log.
+        """
         form = SecretsRequestSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         variables = job_secrets.hand_out(node_of(request), job_id, now=clock.now(), **form.validated_data)

@@ -67,12 +67,20 @@ class SweepsView(ApiView):
 
     @extend_schema(operation_id="list_sweeps", parameters=PAGE_PARAMETERS, responses=page_of(SweepSerializer))
     def get(self, request: Request) -> Response:
+        """List sweeps.
+
+        Sweeps of the project, newest first.
+        """
         found = sweeps.sweeps(caller_of(request))
         return Response(paginate_together(found, read_page(request), sweeps_as_json))
 
     @extend_schema(operation_id="create_sweep", request=SweepFormSerializer, responses={201: SweepSerializer})
     @idempotent
     def post(self, request: Request) -> Response:
+        """Create a sweep.
+
+        Runs of one spec over a grid or random points. Every point is validated before the first run starts.
+        """
         form = SweepFormSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         sweep = sweeps.create_sweep(caller_of(request), **form.validated_data, now=clock.now())
@@ -84,6 +92,10 @@ class SweepView(ApiView):
 
     @extend_schema(operation_id="get_sweep", responses=SweepSerializer)
     def get(self, request: Request, sweep_id: str) -> Response:
+        """Get a sweep.
+
+        Its plan, progress and best trial.
+        """
         return Response(sweep_as_json(sweeps.sweep_for(caller_of(request), sweep_id)))
 
 
@@ -94,6 +106,10 @@ class TrialsView(ApiView):
         operation_id="list_sweep_trials", parameters=PAGE_PARAMETERS, responses=page_of(TrialSerializer)
     )
     def get(self, request: Request, sweep_id: str) -> Response:
+        """List the trials of a sweep.
+
+        The point, run and objective of each trial.
+        """
         sweep = sweeps.sweep_for(caller_of(request), sweep_id)
         plan = sweeps.plan_of(sweep)
         rows = sweep.trials.select_related("run")
@@ -114,6 +130,10 @@ class PauseSweepView(ApiView):
     @idempotent
     @bodyless
     def post(self, request: Request, sweep_id: str) -> Response:
+        """Pause a sweep.
+
+        Its active runs are paused and no new ones start.
+        """
         caller = caller_of(request)
         sweeps.pause_sweep(sweeps.sweep_for(caller, sweep_id).pk, now=clock.now())
         return Response(sweep_as_json(sweeps.sweep_for(caller, sweep_id)), status=202)
@@ -126,6 +146,10 @@ class ResumeSweepView(ApiView):
     @idempotent
     @bodyless
     def post(self, request: Request, sweep_id: str) -> Response:
+        """Resume a sweep.
+
+        Its paused runs continue and new ones start.
+        """
         caller = caller_of(request)
         sweeps.resume_sweep(sweeps.sweep_for(caller, sweep_id).pk, now=clock.now())
         return Response(sweep_as_json(sweeps.sweep_for(caller, sweep_id)), status=202)
@@ -138,6 +162,10 @@ class CancelSweepView(ApiView):
     @idempotent
     @bodyless
     def post(self, request: Request, sweep_id: str) -> Response:
+        """Cancel a sweep.
+
+        Its active runs are canceled and no new ones start.
+        """
         caller = caller_of(request)
         sweeps.cancel_sweep(sweeps.sweep_for(caller, sweep_id).pk, by=caller, now=clock.now())
         return Response(sweep_as_json(sweeps.sweep_for(caller, sweep_id)), status=202)

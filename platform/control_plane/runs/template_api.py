@@ -54,6 +54,10 @@ class TemplatesView(ApiView):
         operation_id="list_run_templates", parameters=PAGE_PARAMETERS, responses=page_of(TemplateSerializer)
     )
     def get(self, request: Request) -> Response:
+        """List run templates.
+
+        Templates of the project and the team.
+        """
         return Response(
             paginate(templates.templates(caller_of(request)), read_page(request), template_as_json)
         )
@@ -65,6 +69,10 @@ class TemplatesView(ApiView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
+        """Create a run template.
+
+        A spec under a name, for this project or for the whole team.
+        """
         form = TemplateFormSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         template = templates.create_template(caller_of(request), **form.validated_data, now=clock.now())
@@ -76,12 +84,20 @@ class TemplateView(ApiView):
 
     @extend_schema(operation_id="get_run_template", responses=TemplateSerializer)
     def get(self, request: Request, template_id: str) -> Response:
+        """Get a run template.
+
+        The template with its versions.
+        """
         return Response(template_as_json(templates.template_for(caller_of(request), template_id)))
 
     @extend_schema(
         operation_id="delete_run_template", responses={204: OpenApiResponse(description="it is gone")}
     )
     def delete(self, request: Request, template_id: str) -> Response:
+        """Delete a run template.
+
+        Runs that were made from it stay.
+        """
         caller = caller_of(request)
         templates.delete_template(caller, templates.template_for(caller, template_id).pk, now=clock.now())
         return Response(status=204)
@@ -96,6 +112,10 @@ class TemplateVersionsView(ApiView):
     )  # fmt: skip
     @idempotent
     def post(self, request: Request, template_id: str) -> Response:
+        """Add a version to a template.
+
+        New runs use the newest version unless they name another.
+        """
         caller = caller_of(request)
         found = templates.template_for(caller, template_id)
         form = TemplateVersionFormSerializer(data=request.data)

@@ -86,6 +86,10 @@ class UsageView(ApiView):
         responses={200: UsageSerializer, (200, "text/csv"): OpenApiTypes.STR},
     )  # fmt: skip
     def get(self, request: Request) -> Response | HttpResponse:
+        """Get slot usage.
+
+        Seconds of slots and GPUs in a period, by run, project or team, and by phase. As JSON or CSV.
+        """
         asked, form = _read(request), _choice(request, "format", "json")
         rows = list(usage(caller_of(request), asked))
         if form == "csv":

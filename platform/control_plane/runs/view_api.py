@@ -50,6 +50,10 @@ class RunViewsView(ApiView):
         operation_id="list_run_views", parameters=PAGE_PARAMETERS, responses=page_of(RunViewSerializer)
     )
     def get(self, request: Request) -> Response:
+        """List saved views.
+
+        Saved filters and columns of the run list: yours, and those that others share.
+        """
         return Response(paginate(views.views(caller_of(request)), read_page(request), view_as_json))
 
     @extend_schema(
@@ -57,6 +61,10 @@ class RunViewsView(ApiView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
+        """Create a saved view.
+
+        The query of the run list under a name, for you or for everybody in the project.
+        """
         form = RunViewFormSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         view = views.create_view(caller_of(request), **form.validated_data, now=clock.now())
@@ -68,12 +76,20 @@ class RunViewView(ApiView):
 
     @extend_schema(operation_id="get_run_view", responses=RunViewSerializer)
     def get(self, request: Request, view_id: str) -> Response:
+        """Get a saved view.
+
+        Its name and query.
+        """
         return Response(view_as_json(views.view_for(caller_of(request), view_id)))
 
     @extend_schema(
         operation_id="update_run_view", request=RunViewPatchSerializer, responses=RunViewSerializer
     )
     def patch(self, request: Request, view_id: str) -> Response:
+        """Change a saved view.
+
+        Only its owner changes a view.
+        """
         views.view_for(caller_of(request), view_id)
         form = RunViewPatchSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -84,5 +100,9 @@ class RunViewView(ApiView):
 
     @extend_schema(operation_id="delete_run_view", responses={204: OpenApiResponse(description="it is gone")})
     def delete(self, request: Request, view_id: str) -> Response:
+        """Delete a saved view.
+
+        Only its owner deletes a view.
+        """
         views.delete_view(caller_of(request), view_id)
         return Response(status=204)

@@ -72,7 +72,11 @@ class OutboxView(ShipView):
         responses={200: ShipReplySerializer, 409: ShipReplySerializer},
     )
     def post(self, request: Request, job_id: str, file: str) -> Response:
-        """Whole lines of an outbox file. 409 with the right offset when there would be a gap."""
+        """Append to a job's outbox file.
+
+        Whole lines of an outbox file from `offset` on. 409 with the expected offset when there would be a
+        gap.
+        """
         selectors.require_job_of_node(node_of(request), job_id)
         offset = whole_number(request, "offset", lowest=0)
         body = self._body(request, OUTBOX_BYTES)
@@ -91,7 +95,10 @@ class ShipLogView(ShipView):
         responses={200: ShipReplySerializer, 409: ShipReplySerializer},
     )
     def post(self, request: Request, job_id: str, incarnation: int) -> Response:
-        """Bytes of a job's log. 409 with the right offset when there would be a gap."""
+        """Append to a job's log.
+
+        Bytes of the log from `offset` on. 409 with the expected offset when there would be a gap.
+        """
         selectors.require_job_of_node(node_of(request), job_id)
         offset = whole_number(request, "offset", lowest=0)
         body = self._body(request, shipments.LOG_BYTES)
@@ -107,9 +114,11 @@ class ShipmentView(ShipView):
         operation_id="ship_pieces", request=RAW_BODY, responses=ShipmentReplySerializer,
     )  # fmt: skip
     def post(self, request: Request) -> HttpResponse:
-        """Pieces of several files of the node's jobs. The body is a line of JSON that names them (job_id, file, offset,
-        bytes), and then their bytes. Each has an answer of its own: 200 and 409 with the offset to go on from, or why
-        it was refused."""
+        """Append to several outbox files and logs at once.
+
+        The body is one line of JSON that names the pieces (`job_id`, `file`, `offset`, `bytes`), followed by
+        their bytes. Each piece has its own result in the answer.
+        """
         body = self._body(request, SHIPMENT_HEAD_BYTES + SHIPMENT_BYTES)
         pieces = shipments.read_shipment(body)
         reply = ShipmentReply(pieces=shipments.receive_shipment(node_of(request), pieces))
@@ -121,6 +130,10 @@ class MetricCatalogueView(ApiView):
 
     @extend_schema(operation_id="metric_catalogue", responses=MetricCatalogueSerializer)
     def get(self, request: Request) -> Response:
+        """List metric definitions.
+
+        Every metric that runs report: name, unit, meaning and direction.
+        """
         return Response({"data": selectors.metric_catalogue()})
 
 
@@ -129,6 +142,10 @@ class MetricNamesView(ApiView):
 
     @extend_schema(operation_id="metric_names", responses=MetricNamesSerializer)
     def get(self, request: Request, run_id: str) -> Response:
+        """List the metric names of a run.
+
+        Which metrics the run has reported, with their newest step.
+        """
         return Response({"data": selectors.metric_names(run_for(caller_of(request), run_id))})
 
 
@@ -175,6 +192,10 @@ class MetricsView(ApiView):
         responses=MetricsSerializer,
     )
     def get(self, request: Request, run_id: str) -> Response:
+        """Read metrics of a run.
+
+        Series of several metrics at once, downsampled to the resolution asked for.
+        """
         run = run_for(caller_of(request), run_id)
         return Response(charts.metrics(run, _wanted(request)))
 
@@ -192,6 +213,10 @@ class HistogramsView(ApiView):
         responses=HistogramsSerializer,
     )
     def get(self, request: Request, run_id: str) -> Response:
+        """Get histograms of a run.
+
+        Distributions such as staleness and response length, by step.
+        """
         run = run_for(caller_of(request), run_id)
         name = request.query_params.get("name", "")
         if not name:
@@ -214,6 +239,10 @@ class DocumentsView(ApiView):
         responses=DocumentsSerializer,
     )
     def get(self, request: Request, run_id: str) -> Response:
+        """List the state snapshots of a run.
+
+        The newest snapshot of each kind, such as the ledger or the engines.
+        """
         run = run_for(caller_of(request), run_id)
         return Response({"data": selectors.documents(run, name=request.query_params.get("name"))})
 
@@ -223,6 +252,10 @@ class DocumentView(ApiView):
 
     @extend_schema(operation_id="document", responses=DocumentSerializer)
     def get(self, request: Request, run_id: str, name: str) -> Response:
+        """Get a state snapshot of a run.
+
+        The newest snapshot of this name.
+        """
         return Response(selectors.document(run_for(caller_of(request), run_id), name))
 
 
@@ -255,7 +288,10 @@ class TrajectoriesView(ApiView):
         responses=page_of(TrajectorySerializer),
     )
     def get(self, request: Request, run_id: str) -> Response:
-        """Sampled trajectories, newest first."""
+        """List sampled trajectories.
+
+        Newest first. Filter by reward, step, policy version and text.
+        """
         run = run_for(caller_of(request), run_id)
         wanted = trajectories.Filter(
             step_from=whole_number(request, "step_from", lowest=0),
@@ -280,7 +316,10 @@ class TrajectoryView(ApiView):
 
     @extend_schema(operation_id="get_trajectory", responses=WholeTrajectorySerializer)
     def get(self, request: Request, run_id: str, trajectory_id: str) -> Response:
-        """One sampled trajectory, token by token."""
+        """Get a sampled trajectory.
+
+        Token by token: text, log-probabilities, policy version and loss mask.
+        """
         return Response(trajectories.one(run_for(caller_of(request), run_id), trajectory_id))
 
 
@@ -296,6 +335,10 @@ class AlertsView(ApiView):
         responses=page_of(AlertSerializer),
     )
     def get(self, request: Request, run_id: str) -> Response:
+        """List the alerts of a run.
+
+        What the metrics of the run say that somebody should look at.
+        """
         found = alerts.alerts_of(run_for(caller_of(request), run_id))
         if one_of(request, "open", ["true", "false"]) == "true":
             found = found.filter(closed_at=None)
@@ -326,7 +369,10 @@ class LogsView(ApiView):
         ),
     )
     def get(self, request: Request, run_id: str) -> Response:
-        """Poll with offset=next_offset until `end` to follow a log, or subscribe to run:<id>:logs."""
+        """Read a job's log.
+
+        Bytes from `offset` on. Poll with `offset=next_offset` until `end`, or subscribe to `run:<id>:logs`.
+        """
         run = run_for(caller_of(request), run_id)
         incarnation, offset = whole_number(request, "incarnation", lowest=0), whole_number(request, "offset")
         limit = whole_number(request, "limit", lowest=1, highest=selectors.MOST_LOG_BYTES) or 65536

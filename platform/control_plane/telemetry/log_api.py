@@ -45,8 +45,11 @@ class LogSearchView(ApiView):
         responses=FoundLinesSerializer,
     )
     def get(self, request: Request, run_id: str) -> Response:
-        """Lines in the order of their arrival. One request looks at 64 MiB at most, and for 2 s at a regular
-        expression: go on with the cursor."""
+        """Search the logs of a run.
+
+        Lines in the order of their arrival. One request reads 64 MiB at most, and 2 seconds for a regular
+        expression; continue with the cursor.
+        """
         run = run_for(caller_of(request), run_id)
         text = request.query_params.get("q", "")
         if len(text) > LONGEST_PATTERN:
@@ -80,7 +83,10 @@ class LogDownloadView(ApiView):
         responses={(200, "text/plain"): OpenApiTypes.BINARY},
     )
     def get(self, request: Request, run_id: str) -> StreamingHttpResponse:
-        """The whole log of a job as a file, as far as it was kept."""
+        """Download a job's log.
+
+        The whole log of a job as a file, as far as it was kept.
+        """
         run = run_for(caller_of(request), run_id)
         job = request.query_params.get("job", "")
         if not job:

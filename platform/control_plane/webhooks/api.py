@@ -97,6 +97,10 @@ class WebhooksView(ApiView):
         operation_id="list_webhooks", parameters=PAGE_PARAMETERS, responses=page_of(WebhookSerializer)
     )
     def get(self, request: Request) -> Response:
+        """List webhooks.
+
+        Webhooks of the project with their state.
+        """
         found = selectors.webhooks(caller_of(request))
         return Response(paginate(found, read_page(request), webhook_as_json))
 
@@ -108,6 +112,10 @@ class WebhooksView(ApiView):
     )
     @idempotent(secret=True)
     def post(self, request: Request) -> Response:
+        """Create a webhook.
+
+        Events are sent to the URL, signed with a secret that is shown once.
+        """
         form = WebhookFormSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         webhook, secret = services.create_webhook(caller_of(request), **form.validated_data, now=clock.now())
@@ -119,10 +127,18 @@ class WebhookView(ApiView):
 
     @extend_schema(operation_id="get_webhook", responses=WebhookSerializer)
     def get(self, request: Request, webhook_id: str) -> Response:
+        """Get a webhook.
+
+        Its URL, events and the result of the newest delivery.
+        """
         return Response(webhook_as_json(selectors.webhook_for(caller_of(request), webhook_id)))
 
     @extend_schema(operation_id="update_webhook", request=WebhookPatchSerializer, responses=WebhookSerializer)
     def patch(self, request: Request, webhook_id: str) -> Response:
+        """Change a webhook.
+
+        Only what is given changes: name, URL, events, or whether it is enabled.
+        """
         webhook = selectors.webhook_for(caller_of(request), webhook_id)
         form = WebhookPatchSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -133,6 +149,10 @@ class WebhookView(ApiView):
 
     @extend_schema(operation_id="delete_webhook", responses={204: OpenApiResponse(description="it is gone")})
     def delete(self, request: Request, webhook_id: str) -> Response:
+        """Delete a webhook.
+
+        Its deliveries are deleted with it.
+        """
         services.delete_webhook(selectors.webhook_for(caller_of(request), webhook_id).pk, now=clock.now())
         return Response(status=204)
 
@@ -146,6 +166,10 @@ class RotateSecretView(ApiView):
     @idempotent(secret=True)
     @bodyless
     def post(self, request: Request, webhook_id: str) -> Response:
+        """Rotate a webhook's secret.
+
+        The new secret is shown once. For a day both sign, so that the receiver can change over at any moment.
+        """
         webhook = selectors.webhook_for(caller_of(request), webhook_id)
         webhook, secret = services.rotate_secret(webhook.pk, now=clock.now())
         return Response({**webhook_as_json(webhook), "secret": secret})
@@ -158,6 +182,10 @@ class TestWebhookView(ApiView):
     @idempotent
     @bodyless
     def post(self, request: Request, webhook_id: str) -> Response:
+        """Send a test event.
+
+        Sends a `ping` event to the URL.
+        """
         caller = caller_of(request)
         delivery = services.send_test(selectors.webhook_for(caller, webhook_id), by=caller, now=clock.now())
         return Response(delivery_as_json(delivery), status=202)
@@ -172,6 +200,10 @@ class DeliveriesView(ApiView):
         responses=page_of(DeliverySerializer),
     )
     def get(self, request: Request, webhook_id: str) -> Response:
+        """List deliveries.
+
+        Deliveries of the webhook, newest first.
+        """
         found = selectors.deliveries(selectors.webhook_for(caller_of(request), webhook_id))
         return Response(paginate(found, read_page(request), delivery_as_json))
 
@@ -181,6 +213,10 @@ class DeliveryView(ApiView):
 
     @extend_schema(operation_id="get_webhook_delivery", responses=DeliverySerializer)
     def get(self, request: Request, delivery_id: str) -> Response:
+        """Get a webhook delivery.
+
+        What was sent, each attempt and its answer.
+        """
         return Response(delivery_as_json(selectors.delivery_for(caller_of(request), delivery_id)))
 
 
@@ -191,6 +227,10 @@ class RedeliverView(ApiView):
     @idempotent
     @bodyless
     def post(self, request: Request, delivery_id: str) -> Response:
+        """Send a delivery again.
+
+        The same event, as a new attempt.
+        """
         delivery = selectors.delivery_for(caller_of(request), delivery_id)
         again = services.redeliver(delivery, now=clock.now())
         return Response(delivery_as_json(selectors.delivery_for(caller_of(request), again.pk)), status=202)

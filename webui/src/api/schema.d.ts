@@ -13,6 +13,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Download an artifact for a job
+         * @description The bytes of a dataset, model, checkpoint or function that a job of this node needs, by their SHA-256. A Range header resumes a download.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["agent_artifact"];
         put?: never;
         post?: never;
@@ -31,6 +37,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Announce a checkpoint upload
+         * @description Begins the upload of a committed checkpoint, or finds the unfinished one again. The answer lists the parts that are missing.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["agent_announce_checkpoint"];
         delete?: never;
         options?: never;
@@ -47,7 +59,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description The bearer is a single-use enrolment token. */
+        /**
+         * Enroll a node
+         * @description The bearer is a single-use enrollment token. The answer has the credential that the node uses from now on.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["agent_enrol"];
         delete?: never;
         options?: never;
@@ -64,7 +81,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Observed state up, desired state down. With `?wait=8` the answer comes as soon as something changed. */
+        /**
+         * Report the node's state and get the desired state
+         * @description The body is the observed state of the node, the answer is what it is to run. With `?wait=8` the answer comes as soon as something changes, after 8 seconds at the latest.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["agent_heartbeat"];
         delete?: never;
         options?: never;
@@ -81,6 +103,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Begin a model import
+         * @description The node takes the import on. The answer says which model to fetch, and with which credentials.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["agent_begin_import"];
         delete?: never;
         options?: never;
@@ -97,6 +125,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Complete a model import
+         * @description All parts are uploaded; the control plane joins and checks them.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["agent_complete_import"];
         delete?: never;
         options?: never;
@@ -113,6 +147,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Report that a model import failed
+         * @description Ends the import with the message, which its owner sees.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["agent_fail_import"];
         delete?: never;
         options?: never;
@@ -128,6 +168,12 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
+        /**
+         * Upload a part of an imported model
+         * @description Parts may be sent in any order and again.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         put: operations["agent_put_import_part"];
         post?: never;
         delete?: never;
@@ -145,6 +191,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Report the progress of a model import
+         * @description Tells how many bytes were fetched. The answer says whether the import was canceled.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["agent_report_import"];
         delete?: never;
         options?: never;
@@ -161,6 +213,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Begin the upload of an imported model
+         * @description Tells the commit and the size of what was fetched. The answer lists the parts that are missing.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["agent_begin_import_upload"];
         delete?: never;
         options?: never;
@@ -177,7 +235,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Bytes of a job's log. 409 with the right offset when there would be a gap. */
+        /**
+         * Append to a job's log
+         * @description Bytes of the log from `offset` on. 409 with the expected offset when there would be a gap.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["ship_log"];
         delete?: never;
         options?: never;
@@ -194,7 +257,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Whole lines of an outbox file. 409 with the right offset when there would be a gap. */
+        /**
+         * Append to a job's outbox file
+         * @description Whole lines of an outbox file from `offset` on. 409 with the expected offset when there would be a gap.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["ship_outbox"];
         delete?: never;
         options?: never;
@@ -211,6 +279,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Get the secrets of a job
+         * @description The values of the project secrets that the job may have. Each use is in the audit log.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["agent_job_secrets"];
         delete?: never;
         options?: never;
@@ -227,6 +301,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Begin a model check
+         * @description The node takes on the check of a model that lies in its file system.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["agent_begin_model_check"];
         delete?: never;
         options?: never;
@@ -243,6 +323,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Report the result of a model check
+         * @description The files, tensors and errors that the node found.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["agent_complete_model_check"];
         delete?: never;
         options?: never;
@@ -259,6 +345,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Keep a model check alive
+         * @description Tells that the check is still under way. The answer says whether it is still wanted.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["agent_report_model_check"];
         delete?: never;
         options?: never;
@@ -276,9 +368,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * @description Pieces of several files of the node's jobs. The body is a line of JSON that names them (job_id, file, offset,
-         *     bytes), and then their bytes. Each has an answer of its own: 200 and 409 with the offset to go on from, or why
-         *     it was refused.
+         * Append to several outbox files and logs at once
+         * @description The body is one line of JSON that names the pieces (`job_id`, `file`, `offset`, `bytes`), followed by their bytes. Each piece has its own result in the answer.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["ship_pieces"];
         delete?: never;
@@ -296,6 +389,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Complete a checkpoint upload
+         * @description Joins the parts and compares the result with the announced SHA-256.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["agent_complete_upload"];
         delete?: never;
         options?: never;
@@ -311,6 +410,12 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
+        /**
+         * Upload a part of a checkpoint
+         * @description Parts may be sent in any order and again.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         put: operations["agent_upload_part"];
         post?: never;
         delete?: never;
@@ -326,6 +431,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List audit entries
+         * @description Who did what in the project, newest first. Filter by action, actor, target and time.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_audit_entries"];
         put?: never;
         post?: never;
@@ -342,6 +453,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Export the audit log
+         * @description All entries, oldest first, as JSON lines or CSV. JSON lines can be verified: each has the hash of the one before.
+         *
+         *     Costs 20 units of the rate limit.
+         */
         get: operations["export_audit_entries"];
         put?: never;
         post?: never;
@@ -358,6 +475,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List checkpoint aliases
+         * @description The named checkpoints of the project, such as `prod`.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_checkpoint_aliases"];
         put?: never;
         post?: never;
@@ -374,9 +497,27 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a checkpoint alias
+         * @description The checkpoint that the alias names, and its history.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_checkpoint_alias"];
+        /**
+         * Point an alias at a checkpoint
+         * @description Creates or moves the alias. With `expected` it moves only when it still names that checkpoint. A promotion gate of the alias must pass first.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         put: operations["set_checkpoint_alias"];
         post?: never;
+        /**
+         * Delete a checkpoint alias
+         * @description The checkpoint stays. Protected aliases need the permission that protects them.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["delete_checkpoint_alias"];
         options?: never;
         head?: never;
@@ -390,7 +531,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The signature in the address is the credential. */
+        /**
+         * Download a checkpoint by a signed link
+         * @description The signature in the address is the credential. The answer is a tar file; Range headers resume a download.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["download_checkpoint_by_link"];
         put?: never;
         post?: never;
@@ -407,7 +553,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What lies in the download of a signed link, for who has nothing but the link. */
+        /**
+         * List the files of a checkpoint by a signed link
+         * @description Names, offsets and SHA-256 of the files in the tar, for a client that has nothing but the link.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_checkpoint_files_by_link"];
         put?: never;
         post?: never;
@@ -424,9 +575,18 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List promotion gates
+         * @description The conditions under which aliases may be moved.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_checkpoint_gates"];
         put?: never;
-        /** @description Sets the gate of an alias; one that it had is replaced. */
+        /**
+         * Set the promotion gate of an alias
+         * @description Sets the gate of an alias; one that it had is replaced.
+         */
         post: operations["set_checkpoint_gate"];
         delete?: never;
         options?: never;
@@ -441,9 +601,21 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a promotion gate
+         * @description The eval run and the assertions of the gate.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_checkpoint_gate"];
         put?: never;
         post?: never;
+        /**
+         * Delete a promotion gate
+         * @description The alias can then be moved without an evaluation.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["delete_checkpoint_gate"];
         options?: never;
         head?: never;
@@ -459,7 +631,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Starts the gate's eval run of a checkpoint. */
+        /**
+         * Start the gate's eval run
+         * @description Starts the gate's eval run of a checkpoint.
+         */
         post: operations["run_checkpoint_gate"];
         delete?: never;
         options?: never;
@@ -474,7 +649,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What the gate says of a checkpoint by the newest eval run of it. */
+        /**
+         * Get the gate's result for a checkpoint
+         * @description What the gate says of a checkpoint by the newest eval run of it.
+         */
         get: operations["judge_checkpoint_gate"];
         put?: never;
         post?: never;
@@ -491,7 +669,19 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get the retention policy
+         * @description Which checkpoints of the project are kept, and whether the others are deleted automatically.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_checkpoint_retention"];
+        /**
+         * Set the retention policy
+         * @description Replaces the policy. Nothing is deleted until it is applied, or at the next automatic pass.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         put: operations["set_checkpoint_retention"];
         post?: never;
         delete?: never;
@@ -509,7 +699,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Frees, by the project's own policy, what a plan of this moment would free. */
+        /**
+         * Delete the bytes that the policy does not keep
+         * @description Frees, by the project's own policy, what a plan of this moment would free.
+         */
         post: operations["apply_checkpoint_retention"];
         delete?: never;
         options?: never;
@@ -526,7 +719,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description What a policy would free now, and why the rest stays. Without a body, the project's own policy. */
+        /**
+         * Preview a retention policy
+         * @description What a policy would free now, and why the rest stays. Without a body, the project's own policy.
+         */
         post: operations["plan_checkpoint_retention"];
         delete?: never;
         options?: never;
@@ -541,6 +737,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List checkpoints
+         * @description Checkpoints of the project, newest first. Filter by run, kind, state and metric.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_checkpoints"];
         put?: never;
         post?: never;
@@ -557,12 +759,24 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a checkpoint
+         * @description Its step, metrics, state, size and aliases.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_checkpoint"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
+        /**
+         * Pin or unpin a checkpoint
+         * @description The retention policy never deletes a pinned checkpoint.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         patch: operations["change_checkpoint"];
         trace?: never;
     };
@@ -573,6 +787,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get the model card of a checkpoint
+         * @description Markdown: where it comes from, how it was trained, and its metrics.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_model_card"];
         put?: never;
         post?: never;
@@ -589,6 +809,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Download a checkpoint
+         * @description The tar file of a stored checkpoint. Range headers resume a download.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["download_checkpoint"];
         put?: never;
         post?: never;
@@ -605,6 +831,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List the files of a checkpoint
+         * @description Names, sizes, offsets in the tar and SHA-256.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_checkpoint_files"];
         put?: never;
         post?: never;
@@ -621,6 +853,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get the lineage of a checkpoint
+         * @description The run, dataset, model, functions and earlier checkpoints that it comes from.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_checkpoint_lineage"];
         put?: never;
         post?: never;
@@ -639,6 +877,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Create a download link
+         * @description A signed address that works until it expires, without a token. It ends early when its creator loses access.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["create_checkpoint_link"];
         delete?: never;
         options?: never;
@@ -653,58 +897,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Resolve a checkpoint reference
+         * @description The checkpoint that a reference such as `prod`, `run@latest` or an id names now.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["resolve_checkpoint"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/client": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** @description The Python package of the SDK and the `oolong` command, as this server serves it. No public index has it. */
-        get: operations["client_package"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/client/{filename}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** @description The wheel itself. */
-        get: operations["client_wheel"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/client/requirements.txt": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** @description `pip install -r` takes this address: one line with the wheel's address and hash. */
-        get: operations["client_requirements"];
         put?: never;
         post?: never;
         delete?: never;
@@ -720,8 +919,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List dataset validations
+         * @description Validations of the project, newest first.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_dataset_validations"];
         put?: never;
+        /**
+         * Validate an uploaded file
+         * @description Checks every row in the background with the given column mapping. Poll the result until its state is final.
+         *
+         *     Costs 20 units of the rate limit.
+         */
         post: operations["create_dataset_validation"];
         delete?: never;
         options?: never;
@@ -736,6 +947,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a dataset validation
+         * @description Its progress, the errors by kind, a preview of the rows and the statistics.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_dataset_validation"];
         put?: never;
         post?: never;
@@ -752,7 +969,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description JSON lines: row and line (both from 1; a Parquet file has no lines, a fault of the whole file has neither), column, pointer, code, message, sample, and of a dataset directory file. */
+        /**
+         * Download the errors of a validation
+         * @description JSON lines: row and line (both from 1; a Parquet file has no lines, a fault of the whole file has neither), column, pointer, code, message, sample, and of a dataset directory file.
+         */
         get: operations["download_validation_report"];
         put?: never;
         post?: never;
@@ -769,6 +989,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a dataset version
+         * @description Its splits, rows, schema and statistics.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_dataset_version"];
         put?: never;
         post?: never;
@@ -787,6 +1013,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Split a dataset version
+         * @description Creates a version with new splits by ratio, seed and stratification. Rows with the same prompt stay in one split. The same request finds the same version again (200).
+         *
+         *     Costs 20 units of the rate limit.
+         */
         post: operations["derive_dataset_version"];
         delete?: never;
         options?: never;
@@ -801,6 +1033,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Compare two dataset versions
+         * @description The rows that were added, removed and changed.
+         *
+         *     Costs 20 units of the rate limit.
+         */
         get: operations["diff_dataset_versions"];
         put?: never;
         post?: never;
@@ -817,6 +1055,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Find leakage between splits
+         * @description Rows of one split that stand in another one, exactly or nearly.
+         *
+         *     Costs 20 units of the rate limit.
+         */
         get: operations["get_dataset_leaks"];
         put?: never;
         post?: never;
@@ -833,6 +1077,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List the rows of a dataset version
+         * @description Canonical rows, with search and a split filter.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_dataset_rows"];
         put?: never;
         post?: never;
@@ -849,8 +1099,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List token statistics
+         * @description Measurements of this version's lengths in tokens, by model.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_dataset_statistics"];
         put?: never;
+        /**
+         * Measure token lengths
+         * @description Counts tokens with a model's tokenizer in the background. A measurement that exists is returned (200).
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["measure_dataset_version"];
         delete?: never;
         options?: never;
@@ -865,6 +1127,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Resolve a dataset reference
+         * @description The version that a reference such as `name@3` or `name@stable` names now.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["resolve_dataset_version"];
         put?: never;
         post?: never;
@@ -881,8 +1149,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List datasets
+         * @description Datasets of the project with their newest version.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_datasets"];
         put?: never;
+        /**
+         * Create a dataset
+         * @description An empty dataset. Add versions from validated uploads.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["create_dataset"];
         delete?: never;
         options?: never;
@@ -897,6 +1177,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a dataset
+         * @description The dataset with its versions.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_dataset"];
         put?: never;
         post?: never;
@@ -913,6 +1199,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List the aliases of a dataset
+         * @description The named versions, such as `stable`.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_dataset_aliases"];
         put?: never;
         post?: never;
@@ -930,8 +1222,20 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
+        /**
+         * Point an alias at a dataset version
+         * @description Creates or moves the alias. With `expected` it moves only when it still names that version.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         put: operations["set_dataset_alias"];
         post?: never;
+        /**
+         * Delete a dataset alias
+         * @description The version stays.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["delete_dataset_alias"];
         options?: never;
         head?: never;
@@ -947,6 +1251,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Create a dataset version
+         * @description Makes a version of a validation that found no errors. The same content finds the same version again (200).
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["create_dataset_version"];
         delete?: never;
         options?: never;
@@ -961,6 +1271,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Download the source of a function
+         * @description The Python source of this version.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["download_function_source"];
         put?: never;
         post?: never;
@@ -977,6 +1293,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Resolve a function reference
+         * @description The version that a reference such as `name@2` names now.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["resolve_function_version"];
         put?: never;
         post?: never;
@@ -993,8 +1315,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List functions
+         * @description Reward functions, workflows and losses of the project.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_functions"];
         put?: never;
+        /**
+         * Upload a function
+         * @description The source is checked before it is kept. Each change of the source is a new version; the same source finds the same version again (200).
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["upload_function"];
         delete?: never;
         options?: never;
@@ -1009,6 +1343,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a function
+         * @description The function with its versions, signature and description.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_function"];
         put?: never;
         post?: never;
@@ -1025,6 +1365,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Check that the API answers
+         * @description Free of charge and open to everybody; use `/readyz` for routing.
+         *
+         *     Free of charge.
+         */
         get: operations["health"];
         put?: never;
         post?: never;
@@ -1041,8 +1387,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List invitations
+         * @description Invitations to the project and its team, newest first.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_invitations"];
         put?: never;
+        /**
+         * Create an invitation
+         * @description A secret link for somebody who is not in the team. It is shown once.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["create_invitation"];
         delete?: never;
         options?: never;
@@ -1060,6 +1418,12 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
+        /**
+         * Revoke an invitation
+         * @description Its link stops working. An accepted invitation stays accepted.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["revoke_invitation"];
         options?: never;
         head?: never;
@@ -1075,7 +1439,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description As the user of your session or token; without one, as a new user with `username` and `password`. */
+        /**
+         * Accept an invitation
+         * @description As the user of your session or token; without one, as a new user with `username` and `password`.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["accept_invitation"];
         delete?: never;
         options?: never;
@@ -1092,7 +1461,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description The secret is the credential. In the body, because addresses are logged. */
+        /**
+         * Look up an invitation
+         * @description Who invites to what, for the page that accepts it. The secret is the credential; it stands in the body because addresses are logged.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["look_up_invitation"];
         delete?: never;
         options?: never;
@@ -1107,6 +1481,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get the caller
+         * @description The user, project, role and scopes of the credential of this request.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["me"];
         put?: never;
         post?: never;
@@ -1123,10 +1503,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Everybody with a role here, also by a role in the team. */
+        /**
+         * List the members of the project
+         * @description Everybody with a role here, also by a role in the team.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_members"];
         put?: never;
-        /** @description Somebody of the team; anybody else is invited. */
+        /**
+         * Add a member to the project
+         * @description Somebody who is in the team already. Invite anybody else.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["add_member"];
         delete?: never;
         options?: never;
@@ -1144,10 +1534,21 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** @description Anybody may leave; removing others needs members:admin. */
+        /**
+         * Remove a member from the project
+         * @description Their tokens of the project end. Anybody may leave; removing others needs `members:admin`.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["remove_member"];
         options?: never;
         head?: never;
+        /**
+         * Change a member's role
+         * @description Nobody can give a role above their own, and the last admin stays one.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         patch: operations["change_member"];
         trace?: never;
     };
@@ -1158,6 +1559,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List metric definitions
+         * @description Every metric that runs report: name, unit, meaning and direction.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["metric_catalogue"];
         put?: never;
         post?: never;
@@ -1174,8 +1581,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List model imports
+         * @description Imports of the project, newest first.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_model_imports"];
         put?: never;
+        /**
+         * Import a model from a hub
+         * @description A node downloads, checks and uploads the model in the background. An import of the same model that is under way is returned (200).
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["import_model"];
         delete?: never;
         options?: never;
@@ -1190,9 +1609,21 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a model import
+         * @description Its state, progress and, when it failed, why.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_model_import"];
         put?: never;
         post?: never;
+        /**
+         * Cancel a model import
+         * @description What was fetched is deleted. A finished import cannot be canceled.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["cancel_model_import"];
         options?: never;
         head?: never;
@@ -1206,8 +1637,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List base models
+         * @description Base models of the project with their state.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_models"];
         put?: never;
+        /**
+         * Register a base model
+         * @description From an upload, or from a path that nodes have. It is checked in the background before runs can use it.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["register_model"];
         delete?: never;
         options?: never;
@@ -1222,9 +1665,21 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a base model
+         * @description Its state, files, configuration and the errors of its check.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_model"];
         put?: never;
         post?: never;
+        /**
+         * Delete a base model
+         * @description A rejected or unused model. 409 when a run or dataset still needs it.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["remove_model"];
         options?: never;
         head?: never;
@@ -1238,6 +1693,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Resolve a model reference
+         * @description The model that a reference such as `name@2` names now.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["resolve_model"];
         put?: never;
         post?: never;
@@ -1254,8 +1715,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List playgrounds
+         * @description Open and closed playgrounds, newest first.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_playgrounds"];
         put?: never;
+        /**
+         * Open a playground
+         * @description Starts engines for up to a few models, to chat with them and compare their answers. It closes after `idle_seconds` without a request.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["open_playground"];
         delete?: never;
         options?: never;
@@ -1270,10 +1743,19 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a playground
+         * @description Its state, models and the addresses to chat with them.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_playground"];
         put?: never;
         post?: never;
-        /** @description Gives its slots back. Closing it again changes nothing. */
+        /**
+         * Close a playground
+         * @description Gives its slots back. Closing it again changes nothing.
+         */
         delete: operations["close_playground"];
         options?: never;
         head?: never;
@@ -1287,10 +1769,37 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One pool that your team may use: nodes, slots and who holds them, quota, queue. */
+        /**
+         * Get the pool
+         * @description Nodes, slots, quotas and the queue.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_pool"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pool/enrolment-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create an enrollment token
+         * @description Enrolls one node within 15 minutes. It is shown once.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        post: operations["create_enrolment_token"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1309,6 +1818,8 @@ export interface paths {
         /**
          * Cordon a node
          * @description Running jobs continue, no new jobs start.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["cordon_node"];
         delete?: never;
@@ -1328,7 +1839,9 @@ export interface paths {
         put?: never;
         /**
          * Drain a node
-         * @description Its runs take a checkpoint and move to other nodes; no new jobs start. The status is DRAINED once nothing holds a slot of it.
+         * @description No new jobs start; running jobs save a checkpoint and move elsewhere.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["drain_node"];
         delete?: never;
@@ -1349,12 +1862,36 @@ export interface paths {
         /**
          * Uncordon a node
          * @description New jobs may start on it again.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["uncordon_node"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pool/quota": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Set the team's quota
+         * @description The most slots that the team's runs may use together; null is no limit.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        patch: operations["set_quota"];
         trace?: never;
     };
     "/api/v1/pool/usage": {
@@ -1364,171 +1901,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get slot usage
+         * @description Seconds of slots and GPUs in a period, by run, project or team, and by phase. As JSON or CSV.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_pool_usage"];
         put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/pools": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List pools
-         * @description Those that your team may use, and those that you manage.
-         */
-        get: operations["list_pools"];
-        put?: never;
-        /**
-         * Create a pool
-         * @description A pool without nodes. No team may use it until one is bound to it, or it is open to all teams.
-         */
-        post: operations["create_pool"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/pools/{pool_name}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        /**
-         * Change a pool
-         * @description Open it to all teams or close it; allow losses of users in it or forbid them.
-         */
-        patch: operations["change_pool"];
-        trace?: never;
-    };
-    "/api/v1/pools/{pool_name}/admins": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the admins of a pool
-         * @description Admins of the installation manage every pool and are not listed.
-         */
-        get: operations["list_pool_admins"];
-        put?: never;
-        /**
-         * Appoint an admin of a pool
-         * @description Whoever enrolls nodes sees the data and secrets of the jobs placed on them, so appoint people whom every team of the pool trusts.
-         */
-        post: operations["appoint_pool_admin"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/pools/{pool_name}/admins/{user_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        /** Remove an admin of a pool */
-        delete: operations["remove_pool_admin"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/pools/{pool_name}/enrolment-tokens": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Create a token with which one node joins a pool */
-        post: operations["create_enrolment_token"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/pools/{pool_name}/teams": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the teams of a pool
-         * @description Every team that may use the pool, what it holds and its quota.
-         */
-        get: operations["list_pool_teams"];
-        put?: never;
-        /** Let a team use a pool */
-        post: operations["bind_pool_team"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/pools/{pool_name}/teams/{team_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        /**
-         * Take a pool from a team
-         * @description From now on its nodes get nothing of the team. Runs of the team there take a checkpoint and go back to the queue, where they wait until the team may use the pool again.
-         */
-        delete: operations["unbind_pool_team"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/pools/{pool_name}/teams/{team_id}/quota": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        /**
-         * Set or lift the quota of a team
-         * @description At most so many slots of the pool at once; null lifts the limit. What runs goes on.
-         */
-        put: operations["set_pool_quota"];
         post?: never;
         delete?: never;
         options?: never;
@@ -1543,6 +1923,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List presets
+         * @description Algorithm presets with the settings that each stands for.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_presets"];
         put?: never;
         post?: never;
@@ -1559,14 +1945,24 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The project that the caller's token or session is of. */
+        /**
+         * Get the project
+         * @description The project of the caller's token or session.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_project"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
-        /** @description Only what is given changes. */
+        /**
+         * Change the project
+         * @description Only what is given changes: name, whether trainers may run code of users, whether rewards must be tested.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         patch: operations["change_project"];
         trace?: never;
     };
@@ -1577,6 +1973,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List project events
+         * @description Changes of the project that every reader sees, newest first.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_project_events"];
         put?: never;
         post?: never;
@@ -1593,10 +1995,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Those you have a role in; with a token, of its team. */
+        /**
+         * List projects
+         * @description Projects in which the caller has a role; with a token, those of its team.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_projects"];
         put?: never;
-        /** @description In your team. */
+        /**
+         * Create a project
+         * @description In the caller's team.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["create_project"];
         delete?: never;
         options?: never;
@@ -1611,8 +2023,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List reward tests
+         * @description Tests of reward functions, newest first.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_reward_tests"];
         put?: never;
+        /**
+         * Test a reward function
+         * @description Scores sampled and adversarial completions on a slot of the pool, and reports errors, time and whether it can be gamed.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["create_reward_test"];
         delete?: never;
         options?: never;
@@ -1627,6 +2051,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a reward test
+         * @description Its state, the scores and what was found.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_reward_test"];
         put?: never;
         post?: never;
@@ -1643,8 +2073,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List run templates
+         * @description Templates of the project and the team.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_run_templates"];
         put?: never;
+        /**
+         * Create a run template
+         * @description A spec under a name, for this project or for the whole team.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["create_run_template"];
         delete?: never;
         options?: never;
@@ -1659,9 +2101,21 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a run template
+         * @description The template with its versions.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_run_template"];
         put?: never;
         post?: never;
+        /**
+         * Delete a run template
+         * @description Runs that were made from it stay.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["delete_run_template"];
         options?: never;
         head?: never;
@@ -1677,6 +2131,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Add a version to a template
+         * @description New runs use the newest version unless they name another.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["add_run_template_version"];
         delete?: never;
         options?: never;
@@ -1691,8 +2151,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List saved views
+         * @description Saved filters and columns of the run list: yours, and those that others share.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_run_views"];
         put?: never;
+        /**
+         * Create a saved view
+         * @description The query of the run list under a name, for you or for everybody in the project.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["create_run_view"];
         delete?: never;
         options?: never;
@@ -1707,12 +2179,30 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a saved view
+         * @description Its name and query.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_run_view"];
         put?: never;
         post?: never;
+        /**
+         * Delete a saved view
+         * @description Only its owner deletes a view.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["delete_run_view"];
         options?: never;
         head?: never;
+        /**
+         * Change a saved view
+         * @description Only its owner changes a view.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         patch: operations["update_run_view"];
         trace?: never;
     };
@@ -1723,8 +2213,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List runs
+         * @description Runs of the project. Filter by text, status, kind, author, model, dataset, tag, time and bounds of metrics.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_runs"];
         put?: never;
+        /**
+         * Create a run
+         * @description Queues a run of the spec, or keeps it as a draft. With a `dedupe_key` the run of the same key and spec is returned (200).
+         *
+         *     Costs 5 units of the rate limit.
+         */
         post: operations["create_run"];
         delete?: never;
         options?: never;
@@ -1739,12 +2241,30 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a run
+         * @description Its status, spec, progress, newest metrics and what may be done with it.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_run"];
         put?: never;
         post?: never;
+        /**
+         * Delete a draft
+         * @description A submitted run is stopped or canceled, not deleted.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["delete_run"];
         options?: never;
         head?: never;
+        /**
+         * Change a run's name, notes, tags or priority
+         * @description Of a draft also its spec.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         patch: operations["update_run"];
         trace?: never;
     };
@@ -1755,6 +2275,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List the alerts of a run
+         * @description What the metrics of the run say that somebody should look at.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_run_alerts"];
         put?: never;
         post?: never;
@@ -1771,6 +2297,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List the attempts of a run
+         * @description One entry for each time that the run was placed on nodes.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_run_attempts"];
         put?: never;
         post?: never;
@@ -1789,6 +2321,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Cancel a run
+         * @description Ends it without a last checkpoint. What was committed stays.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["cancel_run"];
         delete?: never;
         options?: never;
@@ -1805,6 +2343,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Change a running run
+         * @description Sets fields that may change at run time, or asks for a checkpoint or an evaluation now.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["change_run"];
         delete?: never;
         options?: never;
@@ -1821,6 +2365,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Clone a run
+         * @description A new run with the same spec and the given changes. With `checkpoint` it starts from those weights, with a fresh optimizer and data order.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["clone_run"];
         delete?: never;
         options?: never;
@@ -1835,6 +2385,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List the state snapshots of a run
+         * @description The newest snapshot of each kind, such as the ledger or the engines.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["documents"];
         put?: never;
         post?: never;
@@ -1851,6 +2407,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a state snapshot of a run
+         * @description The newest snapshot of this name.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["document"];
         put?: never;
         post?: never;
@@ -1867,6 +2429,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List the events of a run
+         * @description Every change of its status with the reason, newest first.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_run_events"];
         put?: never;
         post?: never;
@@ -1885,6 +2453,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Stop a run at once
+         * @description For a run that does not end by itself. There is no last checkpoint, and its slots come free when the node reports that its jobs are dead.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["force_stop_run"];
         delete?: never;
         options?: never;
@@ -1899,6 +2473,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get histograms of a run
+         * @description Distributions such as staleness and response length, by step.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["histograms"];
         put?: never;
         post?: never;
@@ -1915,6 +2495,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List the jobs of a run
+         * @description Controller, rollout workers, trainer and reward service of the newest attempt, with their state.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_run_jobs"];
         put?: never;
         post?: never;
@@ -1931,7 +2517,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Poll with offset=next_offset until `end` to follow a log, or subscribe to run:<id>:logs. */
+        /**
+         * Read a job's log
+         * @description Bytes from `offset` on. Poll with `offset=next_offset` until `end`, or subscribe to `run:<id>:logs`.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["logs"];
         put?: never;
         post?: never;
@@ -1948,7 +2539,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The whole log of a job as a file, as far as it was kept. */
+        /**
+         * Download a job's log
+         * @description The whole log of a job as a file, as far as it was kept.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["download_log"];
         put?: never;
         post?: never;
@@ -1966,8 +2562,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description Lines in the order of their arrival. One request looks at 64 MiB at most, and for 2 s at a regular
-         *     expression: go on with the cursor.
+         * Search the logs of a run
+         * @description Lines in the order of their arrival. One request reads 64 MiB at most, and 2 seconds for a regular expression; continue with the cursor.
+         *
+         *     Costs 20 units of the rate limit.
          */
         get: operations["search_logs"];
         put?: never;
@@ -1985,6 +2583,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List the metric names of a run
+         * @description Which metrics the run has reported, with their newest step.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["metric_names"];
         put?: never;
         post?: never;
@@ -2001,6 +2605,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Read metrics of a run
+         * @description Series of several metrics at once, downsampled to the resolution asked for.
+         *
+         *     Costs 3 units of the rate limit.
+         */
         get: operations["metrics"];
         put?: never;
         post?: never;
@@ -2019,6 +2629,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Pause a run
+         * @description It saves a checkpoint and releases its slots.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["pause_run"];
         delete?: never;
         options?: never;
@@ -2035,6 +2651,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Resume a paused run
+         * @description It waits for slots again and continues from its last checkpoint.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["resume_run"];
         delete?: never;
         options?: never;
@@ -2051,6 +2673,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Retry a run
+         * @description A new run with the spec of one that failed or was stopped. It continues from the newest stored checkpoint, or starts over without one.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["retry_run"];
         delete?: never;
         options?: never;
@@ -2067,6 +2695,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Stop a run
+         * @description It finishes the current step, saves a checkpoint and ends.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["stop_run"];
         delete?: never;
         options?: never;
@@ -2083,6 +2717,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Submit a draft
+         * @description The draft becomes a queued run.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["submit_run"];
         delete?: never;
         options?: never;
@@ -2097,7 +2737,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Sampled trajectories, newest first. */
+        /**
+         * List sampled trajectories
+         * @description Newest first. Filter by reward, step, policy version and text.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_trajectories"];
         put?: never;
         post?: never;
@@ -2114,7 +2759,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One sampled trajectory, token by token. */
+        /**
+         * Get a sampled trajectory
+         * @description Token by token: text, log-probabilities, policy version and loss mask.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_trajectory"];
         put?: never;
         post?: never;
@@ -2133,6 +2783,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Estimate a run
+         * @description What the spec would take: jobs, slots, place in the queue, tokens and, by earlier runs, time. Nothing is created.
+         *
+         *     Costs 20 units of the rate limit.
+         */
         post: operations["plan_run"];
         delete?: never;
         options?: never;
@@ -2149,6 +2805,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Validate a spec
+         * @description Every error with a pointer to its field, and advice. Nothing is created.
+         *
+         *     Costs 5 units of the rate limit.
+         */
         post: operations["validate_run"];
         delete?: never;
         options?: never;
@@ -2163,9 +2825,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List secrets
+         * @description Names, hosts and fingerprints of the project's secrets; never the values.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_secrets"];
         put?: never;
-        /** @description Keep a value under a name, instead of the one before. */
+        /**
+         * Set a secret
+         * @description Keeps a value under a name and replaces the one before (200). The value is encrypted and never shown again.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["set_secret"];
         delete?: never;
         options?: never;
@@ -2183,6 +2856,12 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
+        /**
+         * Delete a secret
+         * @description Jobs and imports that name it fail from now on.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["delete_secret"];
         options?: never;
         head?: never;
@@ -2196,8 +2875,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List service accounts
+         * @description Accounts of pipelines, with their role.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_service_accounts"];
         put?: never;
+        /**
+         * Create a service account
+         * @description For a pipeline: it has a role and tokens, and no password.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["create_service_account"];
         delete?: never;
         options?: never;
@@ -2215,10 +2906,21 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** @description Its tokens end at once; what it made stays. */
+        /**
+         * Delete a service account
+         * @description Its tokens end at once; what it made stays.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["remove_service_account"];
         options?: never;
         head?: never;
+        /**
+         * Change a service account's role
+         * @description Its tokens lose the scopes that the new role does not have.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         patch: operations["change_service_account"];
         trace?: never;
     };
@@ -2231,6 +2933,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Create a token for a service account
+         * @description The token is shown once.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["create_service_account_token"];
         delete?: never;
         options?: never;
@@ -2247,7 +2955,19 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Log in with a password
+         * @description Starts a browser session. After repeated failures for one name from one address, that address waits.
+         *
+         *     Costs 5 units of the rate limit.
+         */
         post: operations["log_in"];
+        /**
+         * Log out
+         * @description Ends the session and the streams that it has open.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["log_out"];
         options?: never;
         head?: never;
@@ -2261,6 +2981,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a CSRF token
+         * @description Browsers send it as X-CSRFToken with every change.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["csrf_token"];
         put?: never;
         post?: never;
@@ -2277,7 +3003,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How one may sign in here. */
+        /**
+         * List the ways to log in
+         * @description Whether passwords are accepted, and the identity provider's button.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["session_methods"];
         put?: never;
         post?: never;
@@ -2295,7 +3026,12 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Which of a user's projects the browser's session is in; the header X-Oolong-Project wins for one request. */
+        /**
+         * Choose the session's project
+         * @description The project that the browser session works in. The header X-Oolong-Project overrides it for one request.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         put: operations["choose_session_project"];
         post?: never;
         delete?: never;
@@ -2313,7 +3049,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description For a client that can send no header: `GET /stream?topic=…&ticket=…`, or `auth` on the WebSocket. */
+        /**
+         * Create a stream ticket
+         * @description For a client that can send no header: `GET /stream?topic=…&ticket=…`, or `auth` on the WebSocket. Good once, for a minute.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["create_stream_ticket"];
         delete?: never;
         options?: never;
@@ -2328,8 +3069,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List sweeps
+         * @description Sweeps of the project, newest first.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_sweeps"];
         put?: never;
+        /**
+         * Create a sweep
+         * @description Runs of one spec over a grid or random points. Every point is validated before the first run starts.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["create_sweep"];
         delete?: never;
         options?: never;
@@ -2344,6 +3097,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a sweep
+         * @description Its plan, progress and best trial.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_sweep"];
         put?: never;
         post?: never;
@@ -2362,6 +3121,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Cancel a sweep
+         * @description Its active runs are canceled and no new ones start.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["cancel_sweep"];
         delete?: never;
         options?: never;
@@ -2378,6 +3143,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Pause a sweep
+         * @description Its active runs are paused and no new ones start.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["pause_sweep"];
         delete?: never;
         options?: never;
@@ -2394,6 +3165,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Resume a sweep
+         * @description Its paused runs continue and new ones start.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["resume_sweep"];
         delete?: never;
         options?: never;
@@ -2408,6 +3185,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List the trials of a sweep
+         * @description The point, run and objective of each trial.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_sweep_trials"];
         put?: never;
         post?: never;
@@ -2424,12 +3207,24 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get the team
+         * @description The team of the caller's project.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_team"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
+        /**
+         * Rename the team
+         * @description The new name must be free.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         patch: operations["rename_team"];
         trace?: never;
     };
@@ -2440,9 +3235,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Those with a role in the whole team. */
+        /**
+         * List the members of the team
+         * @description Those with a role in the whole team.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_team_members"];
         put?: never;
+        /**
+         * Add a member to the team
+         * @description Gives an existing user a role in the whole team.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["add_team_member"];
         delete?: never;
         options?: never;
@@ -2460,10 +3266,21 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** @description Anybody may leave; removing others needs team:admin. */
+        /**
+         * Remove a member from the team
+         * @description Anybody may leave; removing others needs `team:admin`.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["remove_team_member"];
         options?: never;
         head?: never;
+        /**
+         * Change a team member's role
+         * @description The last admin of a team stays one.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         patch: operations["change_team_member"];
         trace?: never;
     };
@@ -2474,10 +3291,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Yours; all of them for who administers the installation. */
+        /**
+         * List teams
+         * @description The caller's teams; all teams for administrators of the installation.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_teams"];
         put?: never;
-        /** @description A team with a first project. You are its admin until you have invited others and leave. */
+        /**
+         * Create a team
+         * @description A team with a first project. You are its admin until you have invited others and leave.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["create_team"];
         delete?: never;
         options?: never;
@@ -2492,8 +3319,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List your tokens
+         * @description Names, scopes and last use; never the secrets.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_tokens"];
         put?: never;
+        /**
+         * Create a token
+         * @description For yourself in this project, with scopes that you have. It is shown once.
+         *
+         *     Costs 5 units of the rate limit.
+         */
         post: operations["create_token"];
         delete?: never;
         options?: never;
@@ -2511,6 +3350,12 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
+        /**
+         * Revoke a token
+         * @description It stops working at once, also for streams that are open.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["revoke_token"];
         options?: never;
         head?: never;
@@ -2526,7 +3371,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description A new secret under the same id; the old one goes on for the overlap, so that nothing is cut off. */
+        /**
+         * Rotate a token
+         * @description A new secret under the same id. The old one keeps working for the overlap.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["rotate_token"];
         delete?: never;
         options?: never;
@@ -2543,6 +3393,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Begin an upload in parts
+         * @description For large files and unreliable networks. An unfinished session of the same file is found again (200), and a file that is here already needs no bytes.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["begin_upload_session"];
         delete?: never;
         options?: never;
@@ -2557,9 +3413,21 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get an upload session
+         * @description Which parts have arrived, and which are missing.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_upload_session"];
         put?: never;
         post?: never;
+        /**
+         * Abort an upload session
+         * @description Deletes its parts.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["abort_upload_session"];
         options?: never;
         head?: never;
@@ -2575,6 +3443,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Complete an upload session
+         * @description Joins the parts and compares the result with the announced SHA-256.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["complete_upload_session"];
         delete?: never;
         options?: never;
@@ -2590,6 +3464,12 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
+        /**
+         * Upload a part
+         * @description Parts may be sent in any order and again. X-Part-SHA256 is compared when it is sent.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         put: operations["put_upload_session_part"];
         post?: never;
         delete?: never;
@@ -2607,6 +3487,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Upload a file
+         * @description The body is the file. Use an upload session for large files.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["upload"];
         delete?: never;
         options?: never;
@@ -2623,6 +3509,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Upload from a URL
+         * @description The control plane downloads the file. With `secret` it sends that secret to the hosts that it is allowed for.
+         *
+         *     Costs 20 units of the rate limit.
+         */
         post: operations["fetch_upload"];
         delete?: never;
         options?: never;
@@ -2637,6 +3529,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a webhook delivery
+         * @description What was sent, each attempt and its answer.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_webhook_delivery"];
         put?: never;
         post?: never;
@@ -2655,6 +3553,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Send a delivery again
+         * @description The same event, as a new attempt.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["redeliver_webhook"];
         delete?: never;
         options?: never;
@@ -2669,8 +3573,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List webhooks
+         * @description Webhooks of the project with their state.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_webhooks"];
         put?: never;
+        /**
+         * Create a webhook
+         * @description Events are sent to the URL, signed with a secret that is shown once.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["create_webhook"];
         delete?: never;
         options?: never;
@@ -2685,12 +3601,30 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * Get a webhook
+         * @description Its URL, events and the result of the newest delivery.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["get_webhook"];
         put?: never;
         post?: never;
+        /**
+         * Delete a webhook
+         * @description Its deliveries are deleted with it.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         delete: operations["delete_webhook"];
         options?: never;
         head?: never;
+        /**
+         * Change a webhook
+         * @description Only what is given changes: name, URL, events, or whether it is enabled.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         patch: operations["update_webhook"];
         trace?: never;
     };
@@ -2701,6 +3635,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /**
+         * List deliveries
+         * @description Deliveries of the webhook, newest first.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
         get: operations["list_webhook_deliveries"];
         put?: never;
         post?: never;
@@ -2719,6 +3659,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Rotate a webhook's secret
+         * @description The new secret is shown once. For a day both sign, so that the receiver can change over at any moment.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["rotate_webhook_secret"];
         delete?: never;
         options?: never;
@@ -2735,6 +3681,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /**
+         * Send a test event
+         * @description Sends a `ping` event to the URL.
+         *
+         *     Costs 2 units of the rate limit.
+         */
         post: operations["send_test_webhook"];
         delete?: never;
         options?: never;
@@ -2813,20 +3765,11 @@ export interface components {
             protected?: boolean | null;
             /** @description id of the checkpoint that the alias must mean now; refused when it moved */
             expected?: string | null;
-            /**
-             * @description move the alias although its gate is not passed; needs checkpoints:admin, and the audit log says so
-             * @default false
-             */
-            force: boolean;
         };
         AliasPage: {
             data: components["schemas"]["Alias"][];
             next_cursor: string | null;
             has_more: boolean;
-        };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        AppointRequest: {
-            username: string;
         };
         Attempt: {
             id: string;
@@ -2889,32 +3832,8 @@ export interface components {
         AxisEnum: "step" | "time";
         /** @enum {string} */
         BestModeEnum: "max" | "min";
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        BindTeamRequest: {
-            /** @description id or name of a team */
-            team: string;
-        };
         /** @enum {unknown} */
         BlankEnum: "";
-        Boot: {
-            /** @description of the newest attempt */
-            attempt_number: number;
-            done: boolean;
-            stages: components["schemas"]["BootStage"][];
-        };
-        BootStage: {
-            name: components["schemas"]["NameEnum"];
-            title: string;
-            state: components["schemas"]["BootStageStateEnum"];
-            /** Format: date-time */
-            started_at: string | null;
-            /** Format: date-time */
-            ended_at: string | null;
-            /** @description what it waits for, how far it is, or why it failed */
-            detail: string;
-        };
-        /** @enum {string} */
-        BootStageStateEnum: "waiting" | "active" | "done" | "failed" | "stopped";
         /** @enum {string} */
         ByEnum: "run" | "project" | "team";
         CanonicalRow: {
@@ -3006,16 +3925,6 @@ export interface components {
         };
         /** @enum {string} */
         CheckpointStateEnum: "LOCAL" | "STORED" | "FREED";
-        ClientPackage: {
-            version: string;
-            filename: string;
-            /** @description of the wheel */
-            url: string;
-            /** @description of the wheel */
-            sha256: string;
-            /** @description what pip installs: address and hash */
-            requirement: string;
-        };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         CloneRequest: {
             /** @description merged into the spec (RFC 7396): null puts a field's default back */
@@ -3037,12 +3946,6 @@ export interface components {
             row: string;
             /** @description where the row with the same prompt and another answer is */
             earlier: string;
-        };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        CreatePoolRequest: {
-            name: string;
-            all_teams?: boolean;
-            trainer_code?: boolean;
         };
         CreateRunRequest: {
             /** @description a RunSpec; its fields are in the RunSpec reference */
@@ -3360,8 +4263,6 @@ export interface components {
             protocol: number;
         };
         EnrolmentToken: {
-            /** @description the pool that the node joins */
-            pool: string;
             /** @description for one node, good for 15 minutes, shown this once */
             token: string;
             /** Format: date-time */
@@ -4014,8 +4915,6 @@ export interface components {
         };
         /** @enum {string} */
         ModelStateEnum: "VALIDATING" | "READY" | "UNUSABLE" | "DUPLICATE";
-        /** @enum {string} */
-        NameEnum: "queue" | "node" | "inputs" | "jobs" | "engine" | "rollouts" | "batch" | "step";
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         NameRequest: {
             name: string;
@@ -4027,7 +4926,6 @@ export interface components {
         Node: {
             id: string;
             name: string;
-            pool: string;
             status: components["schemas"]["NodeStatus"];
             hostname: string;
             agent_version: string;
@@ -4042,7 +4940,7 @@ export interface components {
             last_seen_at: string;
         };
         /** @enum {string} */
-        NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "DRAINING" | "DRAINED" | "LOST";
+        NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "DRAINING" | "LOST";
         NullEnum: null;
         OidcButton: {
             /** @description what the button says */
@@ -4050,8 +4948,6 @@ export interface components {
             /** @description where it leads */
             url: string;
         };
-        /** @enum {string} */
-        OnStragglerEnum: "keep" | "drop" | "wait";
         Parent: {
             id: string;
             name: string;
@@ -4066,14 +4962,14 @@ export interface components {
             name?: string;
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        PatchedPoolChangeRequest: {
-            all_teams?: boolean;
-            trainer_code?: boolean;
-        };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PatchedProjectChangeRequest: {
             name?: string;
+            trainer_code?: boolean;
             tested_rewards?: boolean;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        PatchedQuotaChangeRequest: {
+            limit_slots?: number | null;
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PatchedRoleRequest: {
@@ -4263,47 +5159,10 @@ export interface components {
             ttl_days?: number | null;
         };
         Pool: {
-            name: string;
-            /** @description every team may use it; otherwise only those bound to it */
-            all_teams: boolean;
-            /** @description runs may bring losses of their own, which run inside the trainer with its rights on the node */
-            trainer_code: boolean;
-            /** @description you enroll and drain its nodes and set its quotas */
-            may_manage: boolean;
-            /** @description why you do not manage the pool; empty when you do */
-            blocked_reason: string;
-            /** @description names of the pools that you see */
-            pools: string[];
             slots: components["schemas"]["Slot"][];
             nodes: components["schemas"]["Node"][];
             queue: components["schemas"]["QueueEntry"][];
             quota: components["schemas"]["Quota"];
-        };
-        PoolAdmin: {
-            /** @description of the user */
-            id: string;
-            username: string;
-            /** Format: date-time */
-            appointed_at: string;
-        };
-        PoolAdminPage: {
-            data: components["schemas"]["PoolAdmin"][];
-            next_cursor: string | null;
-            has_more: boolean;
-        };
-        PoolSettings: {
-            name: string;
-            /** @description every team may use it; otherwise only those bound to it */
-            all_teams: boolean;
-            /** @description runs may bring losses of their own, which run inside the trainer with its rights on the node */
-            trainer_code: boolean;
-            /** @description you enroll and drain its nodes and set its quotas */
-            may_manage: boolean;
-        };
-        PoolSettingsPage: {
-            data: components["schemas"]["PoolSettings"][];
-            next_cursor: string | null;
-            has_more: boolean;
         };
         Preset: {
             name: string;
@@ -4314,8 +5173,6 @@ export interface components {
             spec: {
                 [key: string]: unknown;
             };
-            /** @description why its file cannot be used, with the file's name; else empty */
-            fault: string;
         };
         PresetPage: {
             data: components["schemas"]["Preset"][];
@@ -4343,6 +5200,8 @@ export interface components {
             id: string;
             name: string;
             team: components["schemas"]["Named"];
+            /** @description runs may bring losses, which run inside the trainer */
+            trainer_code: boolean;
             /** @description an rl run is taken only with a green test of its reward on its dataset version */
             tested_rewards: boolean;
         };
@@ -4385,16 +5244,6 @@ export interface components {
             /** @description null: no limit */
             limit_slots: number | null;
             used_slots: number;
-        };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        QuotaChangeRequest: {
-            /** @description null lifts the limit */
-            limit_slots: number | null;
-        };
-        QuotaPage: {
-            data: components["schemas"]["Quota"][];
-            next_cursor: string | null;
-            has_more: boolean;
         };
         /** @enum {string} */
         RelationEnum: "clone" | "fork" | "retry";
@@ -4528,7 +5377,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused for a fault until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
+            /** @description UNRESPONSIVE, GAP */
             conditions: string[];
             /** @description one line, while it waits */
             waiting_why: string;
@@ -4556,11 +5405,6 @@ export interface components {
             started_at: string | null;
             /** Format: date-time */
             ended_at: string | null;
-            /**
-             * Format: double
-             * @description of pauses that are over; its clock stands still in them
-             */
-            paused_seconds: number;
             /** @description what was changed since it was submitted; null: as in the spec */
             live: components["schemas"]["Live"];
             notes: string;
@@ -4586,7 +5430,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused for a fault until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
+            /** @description UNRESPONSIVE, GAP */
             conditions: string[];
             /** @description one line, while it waits */
             waiting_why: string;
@@ -4614,11 +5458,6 @@ export interface components {
             started_at: string | null;
             /** Format: date-time */
             ended_at: string | null;
-            /**
-             * Format: double
-             * @description of pauses that are over; its clock stands still in them
-             */
-            paused_seconds: number;
             /** @description what was changed since it was submitted; null: as in the spec */
             live: components["schemas"]["Live"];
             notes: string;
@@ -4631,10 +5470,6 @@ export interface components {
             };
             /** @description subscribe to run:<id> after this number */
             metrics_seq: number;
-            /** @description how the newest attempt comes up, stage by stage; null for a draft */
-            boot: components["schemas"]["Boot"] | null;
-            /** @description configured against realized; null for kinds of run without it */
-            staleness: components["schemas"]["Staleness"] | null;
         };
         /** @enum {string} */
         RunKind: "rl" | "sft" | "eval" | "bench" | "playground";
@@ -4829,23 +5664,6 @@ export interface components {
             };
             /** @description name@2, or name: a template or preset that spec is merged over (RFC 7396) */
             template?: string;
-        };
-        Staleness: {
-            /** @description max staleness as it is now */
-            max: number;
-            on_straggler: components["schemas"]["OnStragglerEnum"];
-            /**
-             * Format: double
-             * @description of the newest step's trajectories
-             */
-            mean: number | null;
-            /** @description the oldest of the newest step */
-            realized_max: number | null;
-            /** @description groups trained on so far that were over their max staleness */
-            exceeded_groups: number | null;
-            trained_groups: number;
-            /** @description what was exceeded and what to do about it; empty while nothing was */
-            message: string;
         };
         StoredFile: {
             name: string;
@@ -5350,7 +6168,104 @@ export interface components {
             versions: number[] | null;
         };
     };
-    responses: never;
+    responses: {
+        /** @description The body is no JSON, or the address has a NUL character. */
+        MalformedRequest: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description No credential, or one that is unknown, expired or revoked. */
+        NotAuthenticated: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The caller lacks a scope or role, or a browser sent no CSRF token. */
+        NotPermitted: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description It does not exist, or the caller may not see it. */
+        NotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The state of the object does not allow it; `code` says what is in the way. */
+        Conflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description If-Match names a state that is over. Read it again and use its ETag. */
+        PreconditionFailed: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The body is over its limit. */
+        TooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The body has a content type that is not taken here. */
+        UnsupportedMediaType: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description A field or parameter is missing, unknown or out of bounds; `errors` points to it. */
+        Invalid: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The budget of this minute is used up. Wait as long as Retry-After says. */
+        RateLimited: {
+            headers: {
+                /** @description units that are left, and seconds until the budget is whole again */
+                RateLimit?: string;
+                /** @description whose budget it is, units and seconds */
+                "RateLimit-Policy"?: string;
+                /** @description seconds to wait */
+                "Retry-After": number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+    };
     parameters: never;
     requestBodies: never;
     headers: never;
@@ -5364,7 +6279,6 @@ export type AlertSeverityEnum = components['schemas']['AlertSeverityEnum'];
 export type Alias = components['schemas']['Alias'];
 export type AliasChangeRequest = components['schemas']['AliasChangeRequest'];
 export type AliasPage = components['schemas']['AliasPage'];
-export type AppointRequest = components['schemas']['AppointRequest'];
 export type Attempt = components['schemas']['Attempt'];
 export type AttemptPage = components['schemas']['AttemptPage'];
 export type AuditActor = components['schemas']['AuditActor'];
@@ -5373,11 +6287,7 @@ export type AuditEntryPage = components['schemas']['AuditEntryPage'];
 export type AuditTarget = components['schemas']['AuditTarget'];
 export type AxisEnum = components['schemas']['AxisEnum'];
 export type BestModeEnum = components['schemas']['BestModeEnum'];
-export type BindTeamRequest = components['schemas']['BindTeamRequest'];
 export type BlankEnum = components['schemas']['BlankEnum'];
-export type Boot = components['schemas']['Boot'];
-export type BootStage = components['schemas']['BootStage'];
-export type BootStageStateEnum = components['schemas']['BootStageStateEnum'];
 export type ByEnum = components['schemas']['ByEnum'];
 export type CanonicalRow = components['schemas']['CanonicalRow'];
 export type CanonicalRowPage = components['schemas']['CanonicalRowPage'];
@@ -5390,11 +6300,9 @@ export type CheckpointFiles = components['schemas']['CheckpointFiles'];
 export type CheckpointKind = components['schemas']['CheckpointKind'];
 export type CheckpointPage = components['schemas']['CheckpointPage'];
 export type CheckpointStateEnum = components['schemas']['CheckpointStateEnum'];
-export type ClientPackage = components['schemas']['ClientPackage'];
 export type CloneRequest = components['schemas']['CloneRequest'];
 export type Column = components['schemas']['Column'];
 export type Conflict = components['schemas']['Conflict'];
-export type CreatePoolRequest = components['schemas']['CreatePoolRequest'];
 export type CreateRunRequest = components['schemas']['CreateRunRequest'];
 export type CreatedInvitation = components['schemas']['CreatedInvitation'];
 export type CreatedTeam = components['schemas']['CreatedTeam'];
@@ -5503,19 +6411,17 @@ export type ModelImportStateEnum = components['schemas']['ModelImportStateEnum']
 export type ModelKind = components['schemas']['ModelKind'];
 export type ModelPage = components['schemas']['ModelPage'];
 export type ModelStateEnum = components['schemas']['ModelStateEnum'];
-export type NameEnum = components['schemas']['NameEnum'];
 export type NameRequest = components['schemas']['NameRequest'];
 export type Named = components['schemas']['Named'];
 export type Node = components['schemas']['Node'];
 export type NodeStatus = components['schemas']['NodeStatus'];
 export type NullEnum = components['schemas']['NullEnum'];
 export type OidcButton = components['schemas']['OidcButton'];
-export type OnStragglerEnum = components['schemas']['OnStragglerEnum'];
 export type Parent = components['schemas']['Parent'];
 export type PatchedCheckpointChangeRequest = components['schemas']['PatchedCheckpointChangeRequest'];
 export type PatchedNameRequest = components['schemas']['PatchedNameRequest'];
-export type PatchedPoolChangeRequest = components['schemas']['PatchedPoolChangeRequest'];
 export type PatchedProjectChangeRequest = components['schemas']['PatchedProjectChangeRequest'];
+export type PatchedQuotaChangeRequest = components['schemas']['PatchedQuotaChangeRequest'];
 export type PatchedRoleRequest = components['schemas']['PatchedRoleRequest'];
 export type PatchedRunPatchRequest = components['schemas']['PatchedRunPatchRequest'];
 export type PatchedRunViewPatchRequest = components['schemas']['PatchedRunViewPatchRequest'];
@@ -5534,10 +6440,6 @@ export type PlaygroundRequestRequest = components['schemas']['PlaygroundRequestR
 export type PlaygroundSide = components['schemas']['PlaygroundSide'];
 export type PolicyRequest = components['schemas']['PolicyRequest'];
 export type Pool = components['schemas']['Pool'];
-export type PoolAdmin = components['schemas']['PoolAdmin'];
-export type PoolAdminPage = components['schemas']['PoolAdminPage'];
-export type PoolSettings = components['schemas']['PoolSettings'];
-export type PoolSettingsPage = components['schemas']['PoolSettingsPage'];
 export type Preset = components['schemas']['Preset'];
 export type PresetPage = components['schemas']['PresetPage'];
 export type Problem = components['schemas']['Problem'];
@@ -5549,8 +6451,6 @@ export type ProjectPage = components['schemas']['ProjectPage'];
 export type PurposeEnum = components['schemas']['PurposeEnum'];
 export type QueueEntry = components['schemas']['QueueEntry'];
 export type Quota = components['schemas']['Quota'];
-export type QuotaChangeRequest = components['schemas']['QuotaChangeRequest'];
-export type QuotaPage = components['schemas']['QuotaPage'];
 export type RelationEnum = components['schemas']['RelationEnum'];
 export type Rendered = components['schemas']['Rendered'];
 export type Retention = components['schemas']['Retention'];
@@ -5590,7 +6490,6 @@ export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
 export type SpecRequest = components['schemas']['SpecRequest'];
-export type Staleness = components['schemas']['Staleness'];
 export type StoredFile = components['schemas']['StoredFile'];
 export type StoredSampleRequest = components['schemas']['StoredSampleRequest'];
 export type StratifyEnum = components['schemas']['StratifyEnum'];
@@ -5633,6 +6532,16 @@ export type WebhookEvent = components['schemas']['WebhookEvent'];
 export type WebhookFormRequest = components['schemas']['WebhookFormRequest'];
 export type WebhookPage = components['schemas']['WebhookPage'];
 export type WholeTrajectory = components['schemas']['WholeTrajectory'];
+export type ResponseMalformedRequest = components['responses']['MalformedRequest'];
+export type ResponseNotAuthenticated = components['responses']['NotAuthenticated'];
+export type ResponseNotPermitted = components['responses']['NotPermitted'];
+export type ResponseNotFound = components['responses']['NotFound'];
+export type ResponseConflict = components['responses']['Conflict'];
+export type ResponsePreconditionFailed = components['responses']['PreconditionFailed'];
+export type ResponseTooLarge = components['responses']['TooLarge'];
+export type ResponseUnsupportedMediaType = components['responses']['UnsupportedMediaType'];
+export type ResponseInvalid = components['responses']['Invalid'];
+export type ResponseRateLimited = components['responses']['RateLimited'];
 export type $defs = Record<string, never>;
 export interface operations {
     agent_artifact: {
@@ -5642,6 +6551,7 @@ export interface operations {
                 Range?: string;
             };
             path: {
+                /** @example c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de */
                 sha256: string;
             };
             cookie?: never;
@@ -5656,6 +6566,11 @@ export interface operations {
                     "application/octet-stream": string;
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -5672,12 +6587,23 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example att_01m81z2maz1t60h3agj7c5rgkz */
                 attempt_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "step": 1,
+                 *       "manifest_sha256": "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03",
+                 *       "tar_sha256": "e258d248fda94c63753607f7c4494ee0fcbe92f1a76bfdac795c9d84101eb317",
+                 *       "bytes": 12,
+                 *       "epoch": 1,
+                 *       "final": false
+                 *     }
+                 */
                 "application/json": components["schemas"]["CheckpointAnnouncementRequest"];
             };
         };
@@ -5687,9 +6613,26 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "upload_id": "upl_01m81z2qsnrrx0wxkzcjvpetrv",
+                     *       "part_bytes": 8388608,
+                     *       "received_parts": [],
+                     *       "stored": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["UploadReply"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -5710,6 +6653,28 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "gpu-7",
+                 *       "inventory": {
+                 *         "hostname": "gpu-7",
+                 *         "agent_version": "0.1.0",
+                 *         "boot_id": "8c4a",
+                 *         "cpu_count": 16,
+                 *         "memory_bytes": 137438953472,
+                 *         "disk_free_bytes": 1000000000000,
+                 *         "slots": [
+                 *           {
+                 *             "slot": "GPU-5f0c",
+                 *             "device": "cuda"
+                 *           }
+                 *         ],
+                 *         "model_roots": [
+                 *           "/models"
+                 *         ]
+                 *       }
+                 *     }
+                 */
                 "application/json": {
                     [key: string]: unknown;
                 };
@@ -5721,9 +6686,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "node_id": "node_01m81y7mzx5e9rj2k3c4v5b6n9",
+                     *       "credential": "oolnode_…",
+                     *       "heartbeat_seconds": 10,
+                     *       "lease_ttl_seconds": 45,
+                     *       "orphan_ttl_seconds": 4500,
+                     *       "protocol": 4
+                     *     }
+                     */
                     "application/json": components["schemas"]["EnrolReply"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -5749,6 +6730,29 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "inventory": {
+                 *         "hostname": "gpu-7",
+                 *         "agent_version": "0.1.0",
+                 *         "boot_id": "8c4a",
+                 *         "cpu_count": 16,
+                 *         "memory_bytes": 137438953472,
+                 *         "disk_free_bytes": 1000000000000,
+                 *         "slots": [
+                 *           {
+                 *             "slot": "GPU-5f0c",
+                 *             "device": "cuda"
+                 *           }
+                 *         ],
+                 *         "model_roots": [
+                 *           "/models"
+                 *         ]
+                 *       },
+                 *       "jobs": [],
+                 *       "started_at": 1767225600
+                 *     }
+                 */
                 "application/json": {
                     [key: string]: unknown;
                 };
@@ -5760,9 +6764,296 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "attempts": [
+                     *         {
+                     *           "run_id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *           "attempt_id": "att_01m81z2maz1t60h3agj7c5rgkz",
+                     *           "attempt_number": 1,
+                     *           "epoch": 1,
+                     *           "spec": {
+                     *             "sft": {
+                     *               "steps": 1250,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.95
+                     *               ],
+                     *               "batch_size": 16,
+                     *               "seed_retries": 1,
+                     *               "warmup_steps": 20,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 0.005,
+                     *               "max_grad_norm": 1,
+                     *               "validation_rows": 128,
+                     *               "validation_split": "validation",
+                     *               "validate_from_step": 1000,
+                     *               "validate_every_steps": 200,
+                     *               "stop_at_greedy_accuracy": 0.95,
+                     *               "required_greedy_accuracy": 0.85,
+                     *               "final_learning_rate_fraction": 0.1
+                     *             },
+                     *             "kind": "rl",
+                     *             "name": "secret plan",
+                     *             "seed": 1,
+                     *             "model": {
+                     *               "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *               "checkpoint": null
+                     *             },
+                     *             "notes": "",
+                     *             "budget": {
+                     *               "max_attempts": 3,
+                     *               "max_wall_seconds": null
+                     *             },
+                     *             "reward": {
+                     *               "bias": 0,
+                     *               "name": "exact_match",
+                     *               "scale": 1,
+                     *               "options": {},
+                     *               "function": null,
+                     *               "max_error_share": 0.01,
+                     *               "timeout_seconds": 15
+                     *             },
+                     *             "dataset": {
+                     *               "split": "train",
+                     *               "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *             },
+                     *             "rollout": {
+                     *               "min_p": 0,
+                     *               "top_k": -1,
+                     *               "top_p": 1,
+                     *               "filter": {
+                     *                 "low": 0,
+                     *                 "high": 1,
+                     *                 "kind": "none",
+                     *                 "max_in_a_row": 512,
+                     *                 "success_score": 1
+                     *               },
+                     *               "engines": 1,
+                     *               "group_size": 8,
+                     *               "logit_bias": {},
+                     *               "temperature": 1,
+                     *               "interruption": "retract",
+                     *               "interruptible": true,
+                     *               "max_new_tokens": 112,
+                     *               "presence_penalty": 0,
+                     *               "frequency_penalty": 0,
+                     *               "max_prompt_tokens": 512,
+                     *               "group_wall_seconds": null,
+                     *               "repetition_penalty": 1,
+                     *               "max_concurrent_groups": 64,
+                     *               "engine_memory_fraction": null,
+                     *               "engine_max_total_tokens": 32768,
+                     *               "engine_max_running_requests": 64
+                     *             },
+                     *             "trainer": {
+                     *               "dtype": "float32",
+                     *               "ranks": 1,
+                     *               "compile": false,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.99
+                     *               ],
+                     *               "minibatches": 4,
+                     *               "adam_epsilon": 1e-8,
+                     *               "warmup_steps": 0,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 0.0002,
+                     *               "max_grad_norm": 1,
+                     *               "groups_per_step": 32,
+                     *               "microbatch_tokens": 4096,
+                     *               "offload_optimizer": false,
+                     *               "total_train_steps": 60,
+                     *               "reshard_after_forward": true,
+                     *               "activation_checkpointing": "none"
+                     *             },
+                     *             "workflow": {
+                     *               "name": "single_turn",
+                     *               "options": {},
+                     *               "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *               "function": null,
+                     *               "max_turns": 3,
+                     *               "retry_below": 1,
+                     *               "tool_format": "tool_call",
+                     *               "tool_seconds": 5,
+                     *               "turn_discount": 1,
+                     *               "max_tool_calls": 4,
+                     *               "session_export": "concatenated",
+                     *               "tool_output_tokens": 256,
+                     *               "max_trajectory_tokens": null,
+                     *               "session_timeout_seconds": 600
+                     *             },
+                     *             "algorithm": {
+                     *               "kl": null,
+                     *               "critic": null,
+                     *               "options": {},
+                     *               "clip_low": 0.2,
+                     *               "overlong": null,
+                     *               "proximal": "recompute",
+                     *               "advantage": {
+                     *                 "std": "group",
+                     *                 "mean": "group",
+                     *                 "gamma": 1,
+                     *                 "std_of": "population",
+                     *                 "epsilon": 0.0001,
+                     *                 "estimator": "outcome",
+                     *                 "gae_lambda": 1,
+                     *                 "leave_one_out": false
+                     *               },
+                     *               "clip_high": 0.2,
+                     *               "dual_clip": null,
+                     *               "objective": "decoupled_ppo",
+                     *               "entropy_bonus": 0,
+                     *               "loss_function": null,
+                     *               "mask_truncated": false,
+                     *               "behaviour_weight": {
+                     *                 "mode": "mask",
+                     *                 "level": "token",
+                     *                 "limit": 5,
+                     *                 "lower_limit": null
+                     *               },
+                     *               "loss_normalisation": "tokens",
+                     *               "loss_constant_tokens": null
+                     *             },
+                     *             "placement": {
+                     *               "pool": "default",
+                     *               "priority": 500
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4,
+                     *               "on_straggler": null
+                     *             },
+                     *             "checkpoint": {
+                     *               "keep_last": 2,
+                     *               "every_steps": 20
+                     *             },
+                     *             "weight_sync": {
+                     *               "transport": "disk",
+                     *               "probe_every": 10,
+                     *               "probe_tolerance": null,
+                     *               "probe_first_versions": 20
+                     *             }
+                     *           },
+                     *           "dataset": {
+                     *             "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
+                     *             "bytes": 3331,
+                     *             "kind": "dataset"
+                     *           },
+                     *           "evaluation": null,
+                     *           "model": null,
+                     *           "model_path": "/models/tiny",
+                     *           "model_files": {},
+                     *           "resume": null,
+                     *           "sources": {},
+                     *           "ports": {
+                     *             "reward": 22901,
+                     *             "engine-0": 22902,
+                     *             "controller": 22900,
+                     *             "rendezvous": 22903
+                     *           },
+                     *           "token": "ya5xmwLXrtYUcyHVIHsQYWUOra1KlfKrMk77NFBdxEc",
+                     *           "jobs": [
+                     *             {
+                     *               "job_id": "job_01m81z2mb2nvs6q20ngt27vt2d",
+                     *               "name": "controller",
+                     *               "kind": "controller",
+                     *               "index": 0,
+                     *               "slots": [],
+                     *               "restarts": 0,
+                     *               "restart_window_seconds": 600,
+                     *               "stop": false,
+                     *               "grace_seconds": 15,
+                     *               "engine_port": 0,
+                     *               "session_port": 0,
+                     *               "evaluates": "",
+                     *               "secrets": []
+                     *             },
+                     *             {
+                     *               "job_id": "job_01m81z2mb4ak7zdkp1phqqzfqn",
+                     *               "name": "reward",
+                     *               "kind": "reward",
+                     *               "index": 0,
+                     *               "slots": [],
+                     *               "restarts": 3,
+                     *               "restart_window_seconds": 600,
+                     *               "stop": false,
+                     *               "grace_seconds": 15,
+                     *               "engine_port": 0,
+                     *               "session_port": 0,
+                     *               "evaluates": "",
+                     *               "secrets": []
+                     *             },
+                     *             {
+                     *               "job_id": "job_01m81z2mb539vya46enrevbmrz",
+                     *               "name": "rollout-0",
+                     *               "kind": "rollout",
+                     *               "index": 0,
+                     *               "slots": [
+                     *                 "cpu-1"
+                     *               ],
+                     *               "restarts": 3,
+                     *               "restart_window_seconds": 600,
+                     *               "stop": false,
+                     *               "grace_seconds": 15,
+                     *               "engine_port": 0,
+                     *               "session_port": 0,
+                     *               "evaluates": "",
+                     *               "secrets": []
+                     *             },
+                     *             {
+                     *               "job_id": "job_01m81z2mb8d0zg14f6g1tjvg3j",
+                     *               "name": "trainer",
+                     *               "kind": "trainer",
+                     *               "index": 0,
+                     *               "slots": [
+                     *                 "cpu-0"
+                     *               ],
+                     *               "restarts": 0,
+                     *               "restart_window_seconds": 600,
+                     *               "stop": false,
+                     *               "grace_seconds": 180,
+                     *               "engine_port": 0,
+                     *               "session_port": 0,
+                     *               "evaluates": "",
+                     *               "secrets": []
+                     *             }
+                     *           ],
+                     *           "live": {
+                     *             "revision": 0,
+                     *             "max_staleness": null,
+                     *             "max_concurrent_groups": null,
+                     *             "learning_rate": null,
+                     *             "engines": null,
+                     *             "checkpoint_wishes": 0,
+                     *             "evaluation_wishes": 0
+                     *           },
+                     *           "tokens_generated_before": 0,
+                     *           "evaluators": false
+                     *         }
+                     *       ],
+                     *       "acknowledged": [],
+                     *       "imports": [
+                     *         "imp_01m81z2nqfjsdbkjcm7mt87c35"
+                     *       ],
+                     *       "model_checks": [
+                     *         "mchk_01m81z2ktyqkh2dgdj88580mz4"
+                     *       ],
+                     *       "heartbeat_seconds": 10,
+                     *       "revision": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["HeartbeatReply"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -5779,6 +7070,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
                 import_id: string;
             };
             cookie?: never;
@@ -5790,9 +7082,26 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "import_id": "imp_01m81z2nqfjsdbkjcm7mt87c35",
+                     *       "endpoint": "https://hub.test",
+                     *       "model": "a/b",
+                     *       "revision": "main",
+                     *       "token": ""
+                     *     }
+                     */
                     "application/json": components["schemas"]["ImportOrder"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -5809,6 +7118,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
                 import_id: string;
             };
             cookie?: never;
@@ -5820,11 +7130,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "state": "CHECKING",
+                     *       "message": ""
+                     *     }
+                     */
                     "application/json": {
                         [key: string]: unknown;
                     };
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -5841,12 +7165,18 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
                 import_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "message": "the hub answered 404 for the revision main"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ImportFailureRequest"];
             };
         };
@@ -5856,11 +7186,21 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /** @example {} */
                     "application/json": {
                         [key: string]: unknown;
                     };
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -5879,6 +7219,7 @@ export interface operations {
                 "X-Part-SHA256": string;
             };
             path: {
+                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
                 import_id: string;
                 number: number;
             };
@@ -5895,11 +7236,21 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /** @example {} */
                     "application/json": {
                         [key: string]: unknown;
                     };
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -5916,12 +7267,19 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
                 import_id: string;
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "bytes_done": 1048576,
+                 *       "bytes_total": 988097824
+                 *     }
+                 */
                 "application/json": components["schemas"]["ImportProgressRequest"];
             };
         };
@@ -5931,11 +7289,21 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /** @example {} */
                     "application/json": {
                         [key: string]: unknown;
                     };
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -5952,12 +7320,20 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
                 import_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "commit": "989aa7980e4cf806f80c7fef2b1adb7bc71aa306",
+                 *       "tar_sha256": "e258d248fda94c63753607f7c4494ee0fcbe92f1a76bfdac795c9d84101eb317",
+                 *       "bytes": 12
+                 *     }
+                 */
                 "application/json": components["schemas"]["ImportUploadRequest"];
             };
         };
@@ -5967,9 +7343,28 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "upload_id": "imp_01m81z2nqfjsdbkjcm7mt87c35",
+                     *       "part_bytes": 8388608,
+                     *       "received_parts": [
+                     *         0
+                     *       ],
+                     *       "stored": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["UploadReply"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -5990,6 +7385,7 @@ export interface operations {
             header?: never;
             path: {
                 incarnation: number;
+                /** @example job_01m81z2mb8d0zg14f6g1tjvg3j */
                 job_id: string;
             };
             cookie?: never;
@@ -6005,9 +7401,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "offset": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["ShipReply"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6016,6 +7421,10 @@ export interface operations {
                     "application/json": components["schemas"]["ShipReply"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6036,6 +7445,7 @@ export interface operations {
             header?: never;
             path: {
                 file: string;
+                /** @example job_01m81z2mb8d0zg14f6g1tjvg3j */
                 job_id: string;
             };
             cookie?: never;
@@ -6051,9 +7461,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "offset": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["ShipReply"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6062,6 +7481,10 @@ export interface operations {
                     "application/json": components["schemas"]["ShipReply"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6078,12 +7501,19 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example job_01m81z2mb8d0zg14f6g1tjvg3j */
                 job_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "epoch": 1,
+                 *       "incarnation": 0
+                 *     }
+                 */
                 "application/json": components["schemas"]["SecretsRequestRequest"];
             };
         };
@@ -6093,9 +7523,23 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "variables": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["SecretsReply"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6112,6 +7556,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example mchk_01m81z2ktyqkh2dgdj88580mz4 */
                 check_id: string;
             };
             cookie?: never;
@@ -6123,9 +7568,23 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "check_id": "mchk_01m81z2ktyqkh2dgdj88580mz4",
+                     *       "path": "/models/tiny"
+                     *     }
+                     */
                     "application/json": components["schemas"]["CheckOrder"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6142,12 +7601,19 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example mchk_01m81z2ktyqkh2dgdj88580mz4 */
                 check_id: string;
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "files": [],
+                 *       "faults": []
+                 *     }
+                 */
                 "application/json": {
                     [key: string]: unknown;
                 };
@@ -6159,11 +7625,26 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "state": "DUPLICATE",
+                     *       "message": ""
+                     *     }
+                     */
                     "application/json": {
                         [key: string]: unknown;
                     };
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6180,6 +7661,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example mchk_01m81z2ktyqkh2dgdj88580mz4 */
                 check_id: string;
             };
             cookie?: never;
@@ -6191,11 +7673,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /** @example {} */
                     "application/json": {
                         [key: string]: unknown;
                     };
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6225,9 +7716,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "pieces": [
+                     *         {
+                     *           "status": 200,
+                     *           "offset": 4096,
+                     *           "code": "",
+                     *           "detail": ""
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ShipmentReply"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6244,6 +7756,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example upl_01m81z2mknypma78m71gmpn2r1 */
                 upload_id: string;
             };
             cookie?: never;
@@ -6255,9 +7768,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "upload_id": "upl_01m81z2mknypma78m71gmpn2r1",
+                     *       "part_bytes": 8388608,
+                     *       "received_parts": [],
+                     *       "stored": true
+                     *     }
+                     */
                     "application/json": components["schemas"]["UploadReply"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6277,6 +7806,7 @@ export interface operations {
             };
             path: {
                 number: number;
+                /** @example upl_01m81z2mknypma78m71gmpn2r1 */
                 upload_id: string;
             };
             cookie?: never;
@@ -6292,9 +7822,28 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "upload_id": "upl_01m81z2mknypma78m71gmpn2r1",
+                     *       "part_bytes": 8388608,
+                     *       "received_parts": [
+                     *         0
+                     *       ],
+                     *       "stored": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["UploadReply"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6339,21 +7888,140 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "aud_000000000008",
-                     *           "at": "2026-01-01T12:00:00.000Z",
+                     *           "id": "aud_000000000066",
+                     *           "at": "2026-11-22T15:47:57.954Z",
+                     *           "action": "service_account.create",
+                     *           "actor": {
+                     *             "kind": "user",
+                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "name": "alice",
+                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *           },
+                     *           "address": "127.0.0.1",
+                     *           "request_id": "req_01m81z2ntg89n40zh11h0j9kka",
+                     *           "target": {
+                     *             "kind": "service_account",
+                     *             "id": "usr_01m81z2nwvea2d0tek6rh857ey",
+                     *             "name": "ci"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "role": "editor"
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000065",
+                     *           "at": "2026-11-22T15:47:57.879Z",
+                     *           "action": "invitation.create",
+                     *           "actor": {
+                     *             "kind": "user",
+                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "name": "alice",
+                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *           },
+                     *           "address": "127.0.0.1",
+                     *           "request_id": "req_01m81z2nrg0hd0vrgs1560rc2z",
+                     *           "target": {
+                     *             "kind": "invitation",
+                     *             "id": "inv_01m81z2nsyy3nt66my5d7e1ge1",
+                     *             "name": ""
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "role": "viewer",
+                     *             "level": "project"
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000064",
+                     *           "at": "2026-11-22T15:47:57.682Z",
+                     *           "action": "sweep.create",
+                     *           "actor": {
+                     *             "kind": "user",
+                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "name": "alice",
+                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *           },
+                     *           "address": "127.0.0.1",
+                     *           "request_id": "req_01m81z2njqvzpx6ds57tgzkb1g",
+                     *           "target": {
+                     *             "kind": "sweep",
+                     *             "id": "swp_01m81z2np2k2aby4xgw9xvwa6v",
+                     *             "name": "red sweep"
+                     *           },
+                     *           "message": "",
+                     *           "data": {},
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000063",
+                     *           "at": "2026-11-22T15:47:57.622Z",
+                     *           "action": "template.create",
+                     *           "actor": {
+                     *             "kind": "user",
+                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "name": "alice",
+                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *           },
+                     *           "address": "127.0.0.1",
+                     *           "request_id": "req_01m81z2ngps7vfb6yz2xca5h80",
+                     *           "target": {
+                     *             "kind": "template",
+                     *             "id": "tpl_01m81z2nhs557jvz6jwaypg9m5",
+                     *             "name": "red-template"
+                     *           },
+                     *           "message": "",
+                     *           "data": {},
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000062",
+                     *           "at": "2026-11-22T15:47:57.426Z",
+                     *           "action": "webhook.create",
+                     *           "actor": {
+                     *             "kind": "user",
+                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "name": "alice",
+                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *           },
+                     *           "address": "127.0.0.1",
+                     *           "request_id": "req_01m81z2namg6wvcwf37vyxd7vp",
+                     *           "target": {
+                     *             "kind": "webhook",
+                     *             "id": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *             "name": "red hook"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "events": [
+                     *               "run.*"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000061",
+                     *           "at": "2026-11-22T15:47:57.266Z",
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m820an3pvagr69s155gmb3yp",
+                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m820an4sg792fhq1tf9qzatq"
+                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m820anspckf2k05frn5m70g7",
+                     *           "request_id": "req_01m81z2n5y16xhewkv84k4ahp6",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01m820anwdzwrwejagyamkfzsn",
-                     *             "name": "letters"
+                     *             "id": "run_01m81z2n8jfb72p8b3nbvdrzfc",
+                     *             "name": "chat with tiny"
                      *           },
                      *           "message": "",
                      *           "data": {
@@ -6363,82 +8031,248 @@ export interface operations {
                      *           "sha256": ""
                      *         },
                      *         {
-                     *           "id": "aud_000000000007",
-                     *           "at": "2026-01-01T12:00:00.000Z",
-                     *           "action": "node.enrol",
+                     *           "id": "aud_000000000060",
+                     *           "at": "2026-11-22T15:47:57.127Z",
+                     *           "action": "run.create",
                      *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
+                     *             "kind": "user",
+                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "name": "alice",
+                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
                      *           },
-                     *           "address": "",
-                     *           "request_id": "",
+                     *           "address": "127.0.0.1",
+                     *           "request_id": "req_01m81z2n1sadm2eg0xq8138dmz",
                      *           "target": {
-                     *             "kind": "node",
-                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
-                     *             "name": "node-1"
+                     *             "kind": "run",
+                     *             "id": "run_01m81z2n4bdzhpfcnrxe2vycxg",
+                     *             "name": "test of exact_match"
                      *           },
                      *           "message": "",
                      *           "data": {
-                     *             "pool": "default"
+                     *             "status": "QUEUED"
                      *           },
                      *           "number": null,
                      *           "sha256": ""
                      *         },
                      *         {
-                     *           "id": "aud_000000000005",
-                     *           "at": "2026-01-01T12:00:00.000Z",
-                     *           "action": "pool.enrolment_token",
+                     *           "id": "aud_000000000059",
+                     *           "at": "2026-11-22T15:47:57.052Z",
+                     *           "action": "project.checkpoint_gate",
                      *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
+                     *             "kind": "user",
+                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "name": "alice",
+                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
                      *           },
-                     *           "address": "",
-                     *           "request_id": "",
+                     *           "address": "127.0.0.1",
+                     *           "request_id": "req_01m81z2mz3tkydt50g1xtq8f17",
                      *           "target": {
-                     *             "kind": "pool",
-                     *             "id": "default",
+                     *             "kind": "project",
+                     *             "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
                      *             "name": "default"
                      *           },
-                     *           "message": "",
+                     *           "message": "gate of prod: eval/accuracy >= 0.8",
                      *           "data": {
-                     *             "pool": "default"
+                     *             "spec": {
+                     *               "seed": 1,
+                     *               "budget": {
+                     *                 "max_attempts": 3,
+                     *                 "max_wall_seconds": null
+                     *               },
+                     *               "reward": {
+                     *                 "bias": 0,
+                     *                 "name": "exact_match",
+                     *                 "scale": 1,
+                     *                 "options": {},
+                     *                 "function": null,
+                     *                 "max_error_share": 0.01,
+                     *                 "timeout_seconds": 15
+                     *               },
+                     *               "dataset": {
+                     *                 "split": "train",
+                     *                 "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *               },
+                     *               "rollout": {
+                     *                 "min_p": 0,
+                     *                 "top_k": -1,
+                     *                 "top_p": 1,
+                     *                 "filter": {
+                     *                   "low": 0,
+                     *                   "high": 1,
+                     *                   "kind": "none",
+                     *                   "max_in_a_row": 512,
+                     *                   "success_score": 1
+                     *                 },
+                     *                 "engines": 1,
+                     *                 "group_size": 8,
+                     *                 "logit_bias": {},
+                     *                 "temperature": 1,
+                     *                 "interruption": "retract",
+                     *                 "interruptible": true,
+                     *                 "max_new_tokens": 112,
+                     *                 "presence_penalty": 0,
+                     *                 "frequency_penalty": 0,
+                     *                 "max_prompt_tokens": 512,
+                     *                 "group_wall_seconds": null,
+                     *                 "repetition_penalty": 1,
+                     *                 "max_concurrent_groups": 64,
+                     *                 "engine_memory_fraction": null,
+                     *                 "engine_max_total_tokens": 32768,
+                     *                 "engine_max_running_requests": 64
+                     *               },
+                     *               "workflow": {
+                     *                 "name": "single_turn",
+                     *                 "options": {},
+                     *                 "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *                 "function": null,
+                     *                 "max_turns": 3,
+                     *                 "retry_below": 1,
+                     *                 "tool_format": "tool_call",
+                     *                 "tool_seconds": 5,
+                     *                 "turn_discount": 1,
+                     *                 "max_tool_calls": 4,
+                     *                 "session_export": "concatenated",
+                     *                 "tool_output_tokens": 256,
+                     *                 "max_trajectory_tokens": null,
+                     *                 "session_timeout_seconds": 600
+                     *               },
+                     *               "placement": {
+                     *                 "pool": "default",
+                     *                 "priority": 500
+                     *               },
+                     *               "evaluation": {
+                     *                 "split": "eval",
+                     *                 "at_end": true,
+                     *                 "greedy": true,
+                     *                 "reward": null,
+                     *                 "dataset": null,
+                     *                 "prompts": 8,
+                     *                 "samples": 1,
+                     *                 "at_start": true,
+                     *                 "every_steps": null,
+                     *                 "temperature": 1,
+                     *                 "success_score": 1,
+                     *                 "max_new_tokens": null,
+                     *                 "on_only_engine": false
+                     *               }
+                     *             },
+                     *             "alias": "prod",
+                     *             "assertions": [
+                     *               "eval/accuracy >= 0.8"
+                     *             ]
                      *           },
                      *           "number": null,
                      *           "sha256": ""
                      *         },
                      *         {
-                     *           "id": "aud_000000000003",
-                     *           "at": "2026-01-01T12:00:00.000Z",
-                     *           "action": "pool.appoint_admin",
+                     *           "id": "aud_000000000058",
+                     *           "at": "2026-11-22T15:47:56.968Z",
+                     *           "action": "project.checkpoint_alias",
                      *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
+                     *             "kind": "user",
+                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "name": "alice",
+                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
                      *           },
-                     *           "address": "",
-                     *           "request_id": "",
+                     *           "address": "127.0.0.1",
+                     *           "request_id": "req_01m81z2mvvw25kq9f09m2dvech",
                      *           "target": {
-                     *             "kind": "pool",
-                     *             "id": "default",
+                     *             "kind": "project",
+                     *             "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
                      *             "name": "default"
                      *           },
-                     *           "message": "",
+                     *           "message": "prod → secret plan step 1 (ckpt_01m81z2md1w99a0f1wt7vxggyb)",
                      *           "data": {
-                     *             "pool": "default",
-                     *             "user": "alice",
-                     *             "user_id": "usr_01m820an3pvagr69s155gmb3yp"
+                     *             "to": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *             "from": null,
+                     *             "alias": "prod",
+                     *             "evidence": null,
+                     *             "protected": false
                      *           },
                      *           "number": null,
                      *           "sha256": ""
                      *         },
                      *         {
-                     *           "id": "aud_000000000001",
-                     *           "at": "2026-01-01T12:00:00.000Z",
+                     *           "id": "aud_000000000057",
+                     *           "at": "2026-11-22T15:47:56.168Z",
+                     *           "action": "run.create",
+                     *           "actor": {
+                     *             "kind": "user",
+                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "name": "alice",
+                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *           },
+                     *           "address": "127.0.0.1",
+                     *           "request_id": "req_01m81z2m334r1c8vv703g2qfan",
+                     *           "target": {
+                     *             "kind": "run",
+                     *             "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *             "name": "secret plan"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "status": "QUEUED"
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000056",
+                     *           "at": "2026-11-22T15:47:56.098Z",
+                     *           "action": "secret.set",
+                     *           "actor": {
+                     *             "kind": "user",
+                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "name": "alice",
+                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *           },
+                     *           "address": "127.0.0.1",
+                     *           "request_id": "req_01m81z2m1mdacnyn2edc4fyckk",
+                     *           "target": {
+                     *             "kind": "secret",
+                     *             "id": "sec_01m81z2m2js5dxffv8rnszpxn0",
+                     *             "name": "HUB"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "jobs": [],
+                     *             "after": "4b10cd67",
+                     *             "hosts": [],
+                     *             "before": null
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000055",
+                     *           "at": "2026-11-22T15:47:55.766Z",
+                     *           "action": "project.dataset_alias",
+                     *           "actor": {
+                     *             "kind": "user",
+                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "name": "alice",
+                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *           },
+                     *           "address": "127.0.0.1",
+                     *           "request_id": "req_01m81z2knzeq2q81t91g8e3h0x",
+                     *           "target": {
+                     *             "kind": "project",
+                     *             "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *             "name": "default"
+                     *           },
+                     *           "message": "sums@gold → sums@1",
+                     *           "data": {
+                     *             "to": 1,
+                     *             "from": null,
+                     *             "alias": "gold",
+                     *             "dataset": "ds_01m81z2kcxv8e15t11ywkbaz2s"
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000050",
+                     *           "at": "2026-11-22T15:47:54.073Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -6450,12 +8284,1011 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m820an4sg792fhq1tf9qzatq",
+                     *             "id": "tok_01m81z2j2s4rb472r3g2pe1exw",
                      *             "name": "test"
                      *           },
                      *           "message": "",
                      *           "data": {
+                     *             "user": "switched off",
+                     *             "scopes": [
+                     *               "*"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000049",
+                     *           "at": "2026-11-22T15:47:54.068Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j2mbxz5m2ttsmsm8vzx",
+                     *             "name": "test"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "left the project",
+                     *             "scopes": [
+                     *               "*"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000048",
+                     *           "at": "2026-11-22T15:47:54.065Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j2h32azr9hqccxmnq3k",
+                     *             "name": "test"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "revoked",
+                     *             "scopes": [
+                     *               "*"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000047",
+                     *           "at": "2026-11-22T15:47:54.061Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j2drst0ej9csr8xzzqc",
+                     *             "name": "test"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "expired",
+                     *             "scopes": [
+                     *               "*"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000046",
+                     *           "at": "2026-11-22T15:47:54.058Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j2ajs3ng6qwdwqh0b1t",
+                     *             "name": "installation:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
                      *             "user": "alice",
+                     *             "scopes": [
+                     *               "installation:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000045",
+                     *           "at": "2026-11-22T15:47:54.057Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j29wkjbbkfgsd2h7hh3",
+                     *             "name": "team:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "team:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000044",
+                     *           "at": "2026-11-22T15:47:54.056Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j28t513yxkbrenpbwd9",
+                     *             "name": "webhooks:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "webhooks:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000043",
+                     *           "at": "2026-11-22T15:47:54.055Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j27hq3wba3p655qvcgc",
+                     *             "name": "secrets:write"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "secrets:write"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000042",
+                     *           "at": "2026-11-22T15:47:54.055Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j261kzppp5jnv3z299z",
+                     *             "name": "secrets:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "secrets:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000041",
+                     *           "at": "2026-11-22T15:47:54.054Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j261kzppp5jefnk4tdk",
+                     *             "name": "audit:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "audit:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000040",
+                     *           "at": "2026-11-22T15:47:54.053Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j22g0cexq8e69nfaa4k",
+                     *             "name": "project:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "project:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000039",
+                     *           "at": "2026-11-22T15:47:54.049Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j21a5mnny3thrd7bqv8",
+                     *             "name": "project:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "project:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000038",
+                     *           "at": "2026-11-22T15:47:54.044Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j1v28v1gnvxd8n0a2gj",
+                     *             "name": "members:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "members:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000037",
+                     *           "at": "2026-11-22T15:47:54.042Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j1sca9jpa1g5d2kqep2",
+                     *             "name": "members:write"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "members:write"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000036",
+                     *           "at": "2026-11-22T15:47:54.039Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j1q5xvnm3yb51zajkp4",
+                     *             "name": "members:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "members:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000035",
+                     *           "at": "2026-11-22T15:47:54.038Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j1n2mx7ayncrzg150m8",
+                     *             "name": "tokens:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "tokens:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000034",
+                     *           "at": "2026-11-22T15:47:54.036Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j1mp28edwr56yr28tj3",
+                     *             "name": "tokens:write"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "tokens:write"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000033",
+                     *           "at": "2026-11-22T15:47:54.032Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j1g1hw6fkqar4xqss62",
+                     *             "name": "tokens:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "tokens:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000032",
+                     *           "at": "2026-11-22T15:47:54.029Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j1cgma3t5c5sa0yrfbv",
+                     *             "name": "pool:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "pool:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000031",
+                     *           "at": "2026-11-22T15:47:54.028Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j1b7m61z63rpb6t12ap",
+                     *             "name": "pool:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "pool:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000030",
+                     *           "at": "2026-11-22T15:47:54.022Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j14s7t5q3ps3y57sa0n",
+                     *             "name": "checkpoints:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "checkpoints:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000029",
+                     *           "at": "2026-11-22T15:47:54.018Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j12hkx618fwc4g0d19f",
+                     *             "name": "checkpoints:write"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "checkpoints:write"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000028",
+                     *           "at": "2026-11-22T15:47:54.012Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j0v9g4n6ak9b0vn9dqr",
+                     *             "name": "checkpoints:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "checkpoints:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000027",
+                     *           "at": "2026-11-22T15:47:54.007Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j0n2ytcymx2vansg6hv",
+                     *             "name": "functions:write"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "functions:write"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000026",
+                     *           "at": "2026-11-22T15:47:53.997Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j0cv93rpekbtzz0c58n",
+                     *             "name": "functions:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "functions:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000025",
+                     *           "at": "2026-11-22T15:47:53.986Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2j0288x73w6mm2atkj0y",
+                     *             "name": "models:write"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "models:write"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000024",
+                     *           "at": "2026-11-22T15:47:53.984Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2hzz75y9aefge7d5zq6t",
+                     *             "name": "models:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "models:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000023",
+                     *           "at": "2026-11-22T15:47:53.979Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2hzsdajm1mpfpqh0x8sm",
+                     *             "name": "datasets:write"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "datasets:write"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000022",
+                     *           "at": "2026-11-22T15:47:53.977Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2hzrp9kcpapedm72fwsx",
+                     *             "name": "datasets:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "datasets:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000021",
+                     *           "at": "2026-11-22T15:47:53.974Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2hzp0a075p5w0bjxbf97",
+                     *             "name": "sessions:write"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "sessions:write"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000020",
+                     *           "at": "2026-11-22T15:47:53.971Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2hzk60sjy33f0dqzw86w",
+                     *             "name": "runs:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "runs:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000019",
+                     *           "at": "2026-11-22T15:47:53.969Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2hzhvdxp93kbh9tqfxb8",
+                     *             "name": "runs:write"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "runs:write"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000018",
+                     *           "at": "2026-11-22T15:47:53.966Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2hzdjygbdd4dxvfq6fye",
+                     *             "name": "runs:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "runs:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000017",
+                     *           "at": "2026-11-22T15:47:53.964Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2hzbq1tq0yw3466k1vvf",
+                     *             "name": "test"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "admin@prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *             "scopes": [
+                     *               "*"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000015",
+                     *           "at": "2026-11-22T15:47:53.933Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2hyd6r1fapbpdf77bamk",
+                     *             "name": "test"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "operator@prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *             "scopes": [
+                     *               "*"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000013",
+                     *           "at": "2026-11-22T15:47:53.917Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2hxtnwa18gb92hte22cy",
+                     *             "name": "test"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "editor@prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *             "scopes": [
+                     *               "*"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000011",
+                     *           "at": "2026-11-22T15:47:53.898Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2hx9seg6h343emk063jv",
+                     *             "name": "test"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "viewer@prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *             "scopes": [
+                     *               "*"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000007",
+                     *           "at": "2026-11-22T15:47:53.797Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01m81z2ht40s4h2723knkr8cg9",
+                     *             "name": "test"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "admin of the installation",
                      *             "scopes": [
                      *               "*"
                      *             ]
@@ -6464,13 +9297,18 @@ export interface operations {
                      *           "sha256": ""
                      *         }
                      *       ],
-                     *       "next_cursor": null,
-                     *       "has_more": false
+                     *       "next_cursor": "Nw",
+                     *       "has_more": true
                      *     }
                      */
                     "application/json": components["schemas"]["AuditEntryPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6512,6 +9350,11 @@ export interface operations {
                     "application/x-ndjson": string;
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6542,9 +9385,56 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "name": "prod",
+                     *           "checkpoint": {
+                     *             "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *             "run": {
+                     *               "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *               "name": "secret plan"
+                     *             },
+                     *             "attempt_number": 1,
+                     *             "step": 1,
+                     *             "kind": "training",
+                     *             "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
+                     *             "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
+                     *             "bytes": 12,
+                     *             "state": "STORED",
+                     *             "final": false,
+                     *             "metrics": {
+                     *               "reward_mean": null,
+                     *               "staleness_mean": null
+                     *             },
+                     *             "parent": null,
+                     *             "aliases": [
+                     *               "prod"
+                     *             ],
+                     *             "pinned": false,
+                     *             "created_at": "1970-01-01T00:00:00.000Z",
+                     *             "stored_at": "2026-11-22T15:47:56.691Z",
+                     *             "freed_at": null
+                     *           },
+                     *           "protected": false,
+                     *           "evidence": null,
+                     *           "updated_by": "alice",
+                     *           "updated_at": "2026-11-22T15:47:56.968Z"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["AliasPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6561,6 +9451,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example prod */
                 alias: string;
             };
             cookie?: never;
@@ -6572,9 +9463,50 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "name": "prod",
+                     *       "checkpoint": {
+                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "run": {
+                     *           "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *           "name": "secret plan"
+                     *         },
+                     *         "attempt_number": 1,
+                     *         "step": 1,
+                     *         "kind": "training",
+                     *         "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
+                     *         "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
+                     *         "bytes": 12,
+                     *         "state": "STORED",
+                     *         "final": false,
+                     *         "metrics": {
+                     *           "reward_mean": null,
+                     *           "staleness_mean": null
+                     *         },
+                     *         "parent": null,
+                     *         "aliases": [
+                     *           "prod"
+                     *         ],
+                     *         "pinned": false,
+                     *         "created_at": "1970-01-01T00:00:00.000Z",
+                     *         "stored_at": "2026-11-22T15:47:56.691Z",
+                     *         "freed_at": null
+                     *       },
+                     *       "protected": false,
+                     *       "evidence": null,
+                     *       "updated_by": "alice",
+                     *       "updated_at": "2026-11-22T15:47:56.968Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Alias"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6594,12 +9526,19 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
+                /** @example prod */
                 alias: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "checkpoint": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                 *       "protected": true
+                 *     }
+                 */
                 "application/json": components["schemas"]["AliasChangeRequest"];
             };
         };
@@ -6609,9 +9548,59 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "name": "prod",
+                     *       "checkpoint": {
+                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "run": {
+                     *           "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *           "name": "secret plan"
+                     *         },
+                     *         "attempt_number": 1,
+                     *         "step": 1,
+                     *         "kind": "training",
+                     *         "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
+                     *         "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
+                     *         "bytes": 12,
+                     *         "state": "STORED",
+                     *         "final": false,
+                     *         "metrics": {
+                     *           "reward_mean": null,
+                     *           "staleness_mean": null
+                     *         },
+                     *         "parent": null,
+                     *         "aliases": [
+                     *           "prod"
+                     *         ],
+                     *         "pinned": false,
+                     *         "created_at": "1970-01-01T00:00:00.000Z",
+                     *         "stored_at": "2026-11-22T15:47:56.691Z",
+                     *         "freed_at": null
+                     *       },
+                     *       "protected": true,
+                     *       "evidence": {
+                     *         "passed": false,
+                     *         "by_role": true,
+                     *         "refusal": "'prod' is behind a gate: no eval run has scored ckpt_01m81z2md1w99a0f1wt7vxggyb as the gate of 'prod' says; run: oolong ckpt gate run prod ckpt_01m81z2md1w99a0f1wt7vxggyb"
+                     *       },
+                     *       "updated_by": "alice",
+                     *       "updated_at": "2026-11-22T15:48:01.678Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Alias"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6631,6 +9620,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
+                /** @example prod */
                 alias: string;
             };
             cookie?: never;
@@ -6644,6 +9634,15 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6676,6 +9675,9 @@ export interface operations {
                     "application/octet-stream": string;
                 };
             };
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6703,9 +9705,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
+                     *       "bytes": 12,
+                     *       "files": []
+                     *     }
+                     */
                     "application/json": components["schemas"]["CheckpointFiles"];
                 };
             };
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6736,9 +9749,113 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "alias": "prod",
+                     *           "spec": {
+                     *             "seed": 1,
+                     *             "budget": {
+                     *               "max_attempts": 3,
+                     *               "max_wall_seconds": null
+                     *             },
+                     *             "reward": {
+                     *               "bias": 0,
+                     *               "name": "exact_match",
+                     *               "scale": 1,
+                     *               "options": {},
+                     *               "function": null,
+                     *               "max_error_share": 0.01,
+                     *               "timeout_seconds": 15
+                     *             },
+                     *             "dataset": {
+                     *               "split": "train",
+                     *               "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *             },
+                     *             "rollout": {
+                     *               "min_p": 0,
+                     *               "top_k": -1,
+                     *               "top_p": 1,
+                     *               "filter": {
+                     *                 "low": 0,
+                     *                 "high": 1,
+                     *                 "kind": "none",
+                     *                 "max_in_a_row": 512,
+                     *                 "success_score": 1
+                     *               },
+                     *               "engines": 1,
+                     *               "group_size": 8,
+                     *               "logit_bias": {},
+                     *               "temperature": 1,
+                     *               "interruption": "retract",
+                     *               "interruptible": true,
+                     *               "max_new_tokens": 112,
+                     *               "presence_penalty": 0,
+                     *               "frequency_penalty": 0,
+                     *               "max_prompt_tokens": 512,
+                     *               "group_wall_seconds": null,
+                     *               "repetition_penalty": 1,
+                     *               "max_concurrent_groups": 64,
+                     *               "engine_memory_fraction": null,
+                     *               "engine_max_total_tokens": 32768,
+                     *               "engine_max_running_requests": 64
+                     *             },
+                     *             "workflow": {
+                     *               "name": "single_turn",
+                     *               "options": {},
+                     *               "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *               "function": null,
+                     *               "max_turns": 3,
+                     *               "retry_below": 1,
+                     *               "tool_format": "tool_call",
+                     *               "tool_seconds": 5,
+                     *               "turn_discount": 1,
+                     *               "max_tool_calls": 4,
+                     *               "session_export": "concatenated",
+                     *               "tool_output_tokens": 256,
+                     *               "max_trajectory_tokens": null,
+                     *               "session_timeout_seconds": 600
+                     *             },
+                     *             "placement": {
+                     *               "pool": "default",
+                     *               "priority": 500
+                     *             },
+                     *             "evaluation": {
+                     *               "split": "eval",
+                     *               "at_end": true,
+                     *               "greedy": true,
+                     *               "reward": null,
+                     *               "dataset": null,
+                     *               "prompts": 8,
+                     *               "samples": 1,
+                     *               "at_start": true,
+                     *               "every_steps": null,
+                     *               "temperature": 1,
+                     *               "success_score": 1,
+                     *               "max_new_tokens": null,
+                     *               "on_only_engine": false
+                     *             }
+                     *           },
+                     *           "assertions": [
+                     *             "eval/accuracy >= 0.8"
+                     *           ],
+                     *           "updated_by": "alice",
+                     *           "updated_at": "2026-11-22T15:47:57.052Z"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["GatePage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6762,6 +9879,23 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "alias": "prod",
+                 *       "spec": {
+                 *         "dataset": {
+                 *           "version": "sums@1",
+                 *           "split": "train"
+                 *         },
+                 *         "evaluation": {
+                 *           "prompts": 8
+                 *         }
+                 *       },
+                 *       "assertions": [
+                 *         "eval/accuracy >= 0.8"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["GateChangeRequest"];
             };
         };
@@ -6771,9 +9905,111 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "alias": "prod",
+                     *       "spec": {
+                     *         "dataset": {
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "split": "train"
+                     *         },
+                     *         "reward": {
+                     *           "name": "exact_match",
+                     *           "function": null,
+                     *           "options": {},
+                     *           "scale": 1,
+                     *           "bias": 0,
+                     *           "timeout_seconds": 15,
+                     *           "max_error_share": 0.01
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "max_trajectory_tokens": null,
+                     *           "function": null,
+                     *           "options": {},
+                     *           "max_turns": 3,
+                     *           "turn_discount": 1,
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "max_tool_calls": 4,
+                     *           "tool_output_tokens": 256,
+                     *           "tool_seconds": 5,
+                     *           "session_timeout_seconds": 600,
+                     *           "session_export": "concatenated"
+                     *         },
+                     *         "evaluation": {
+                     *           "dataset": null,
+                     *           "split": "eval",
+                     *           "prompts": 8,
+                     *           "at_start": true,
+                     *           "every_steps": null,
+                     *           "on_only_engine": false,
+                     *           "at_end": true,
+                     *           "greedy": true,
+                     *           "samples": 1,
+                     *           "temperature": 1,
+                     *           "max_new_tokens": null,
+                     *           "success_score": 1,
+                     *           "reward": null
+                     *         },
+                     *         "rollout": {
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "max_concurrent_groups": 64,
+                     *           "temperature": 1,
+                     *           "top_p": 1,
+                     *           "top_k": -1,
+                     *           "min_p": 0,
+                     *           "frequency_penalty": 0,
+                     *           "presence_penalty": 0,
+                     *           "repetition_penalty": 1,
+                     *           "logit_bias": {},
+                     *           "max_new_tokens": 112,
+                     *           "max_prompt_tokens": 512,
+                     *           "interruptible": true,
+                     *           "interruption": "retract",
+                     *           "filter": {
+                     *             "kind": "none",
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "success_score": 1,
+                     *             "max_in_a_row": 512
+                     *           },
+                     *           "group_wall_seconds": null,
+                     *           "engine_max_running_requests": 64,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_memory_fraction": null
+                     *         },
+                     *         "budget": {
+                     *           "max_wall_seconds": null,
+                     *           "max_attempts": 3
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "seed": 1
+                     *       },
+                     *       "assertions": [
+                     *         "eval/accuracy >= 0.8"
+                     *       ],
+                     *       "updated_by": "alice",
+                     *       "updated_at": "2026-11-22T15:48:02.018Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Gate"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6790,6 +10026,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example prod */
                 alias: string;
             };
             cookie?: never;
@@ -6801,9 +10038,107 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "alias": "prod",
+                     *       "spec": {
+                     *         "seed": 1,
+                     *         "budget": {
+                     *           "max_attempts": 3,
+                     *           "max_wall_seconds": null
+                     *         },
+                     *         "reward": {
+                     *           "bias": 0,
+                     *           "name": "exact_match",
+                     *           "scale": 1,
+                     *           "options": {},
+                     *           "function": null,
+                     *           "max_error_share": 0.01,
+                     *           "timeout_seconds": 15
+                     *         },
+                     *         "dataset": {
+                     *           "split": "train",
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *         },
+                     *         "rollout": {
+                     *           "min_p": 0,
+                     *           "top_k": -1,
+                     *           "top_p": 1,
+                     *           "filter": {
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "kind": "none",
+                     *             "max_in_a_row": 512,
+                     *             "success_score": 1
+                     *           },
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "logit_bias": {},
+                     *           "temperature": 1,
+                     *           "interruption": "retract",
+                     *           "interruptible": true,
+                     *           "max_new_tokens": 112,
+                     *           "presence_penalty": 0,
+                     *           "frequency_penalty": 0,
+                     *           "max_prompt_tokens": 512,
+                     *           "group_wall_seconds": null,
+                     *           "repetition_penalty": 1,
+                     *           "max_concurrent_groups": 64,
+                     *           "engine_memory_fraction": null,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_running_requests": 64
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "options": {},
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "function": null,
+                     *           "max_turns": 3,
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "tool_seconds": 5,
+                     *           "turn_discount": 1,
+                     *           "max_tool_calls": 4,
+                     *           "session_export": "concatenated",
+                     *           "tool_output_tokens": 256,
+                     *           "max_trajectory_tokens": null,
+                     *           "session_timeout_seconds": 600
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "evaluation": {
+                     *           "split": "eval",
+                     *           "at_end": true,
+                     *           "greedy": true,
+                     *           "reward": null,
+                     *           "dataset": null,
+                     *           "prompts": 8,
+                     *           "samples": 1,
+                     *           "at_start": true,
+                     *           "every_steps": null,
+                     *           "temperature": 1,
+                     *           "success_score": 1,
+                     *           "max_new_tokens": null,
+                     *           "on_only_engine": false
+                     *         }
+                     *       },
+                     *       "assertions": [
+                     *         "eval/accuracy >= 0.8"
+                     *       ],
+                     *       "updated_by": "alice",
+                     *       "updated_at": "2026-11-22T15:47:57.052Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Gate"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6823,6 +10158,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
+                /** @example prod */
                 alias: string;
             };
             cookie?: never;
@@ -6836,6 +10172,15 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6855,12 +10200,18 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example prod */
                 alias: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "checkpoint": "ckpt_01m81z2md1w99a0f1wt7vxggyb"
+                 *     }
+                 */
                 "application/json": components["schemas"]["GateRunRequest"];
             };
         };
@@ -6870,9 +10221,248 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "metrics_seq": 2,
+                     *       "id": "run_01m81z2taewz94hxcye2q55jfk",
+                     *       "name": "gate of prod",
+                     *       "kind": "eval",
+                     *       "status": "QUEUED",
+                     *       "status_at": "2026-11-22T15:48:02.374Z",
+                     *       "reason": "",
+                     *       "reason_message": "",
+                     *       "advice": "",
+                     *       "fault": "",
+                     *       "conditions": [],
+                     *       "waiting_why": "",
+                     *       "queue_position": null,
+                     *       "priority": 500,
+                     *       "slots_needed": 1,
+                     *       "attempt_number": 0,
+                     *       "train_step": 0,
+                     *       "total_train_steps": 0,
+                     *       "policy_version": 0,
+                     *       "progress": null,
+                     *       "reward_mean": null,
+                     *       "staleness_mean": null,
+                     *       "spec": {
+                     *         "kind": "eval",
+                     *         "name": "gate of prod",
+                     *         "model": {
+                     *           "base_model": null,
+                     *           "checkpoint": "ckpt_01m81z2md1w99a0f1wt7vxggyb"
+                     *         },
+                     *         "dataset": {
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "split": "train"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "max_trajectory_tokens": null,
+                     *           "function": null,
+                     *           "options": {},
+                     *           "max_turns": 3,
+                     *           "turn_discount": 1,
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "max_tool_calls": 4,
+                     *           "tool_output_tokens": 256,
+                     *           "tool_seconds": 5,
+                     *           "session_timeout_seconds": 600,
+                     *           "session_export": "concatenated"
+                     *         },
+                     *         "reward": {
+                     *           "name": "exact_match",
+                     *           "function": null,
+                     *           "options": {},
+                     *           "scale": 1,
+                     *           "bias": 0,
+                     *           "timeout_seconds": 15,
+                     *           "max_error_share": 0.01
+                     *         },
+                     *         "rollout": {
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "max_concurrent_groups": 64,
+                     *           "temperature": 1,
+                     *           "top_p": 1,
+                     *           "top_k": -1,
+                     *           "min_p": 0,
+                     *           "frequency_penalty": 0,
+                     *           "presence_penalty": 0,
+                     *           "repetition_penalty": 1,
+                     *           "logit_bias": {},
+                     *           "max_new_tokens": 112,
+                     *           "max_prompt_tokens": 512,
+                     *           "interruptible": true,
+                     *           "interruption": "retract",
+                     *           "filter": {
+                     *             "kind": "none",
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "success_score": 1,
+                     *             "max_in_a_row": 512
+                     *           },
+                     *           "group_wall_seconds": null,
+                     *           "engine_max_running_requests": 64,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_memory_fraction": null
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "trainer": {
+                     *           "ranks": 1,
+                     *           "total_train_steps": 60,
+                     *           "groups_per_step": 32,
+                     *           "minibatches": 4,
+                     *           "microbatch_tokens": 4096,
+                     *           "learning_rate": 0.0002,
+                     *           "warmup_steps": 0,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "adam_epsilon": 1e-8,
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "dtype": "float32",
+                     *           "activation_checkpointing": "none",
+                     *           "offload_optimizer": false,
+                     *           "reshard_after_forward": true,
+                     *           "compile": false
+                     *         },
+                     *         "algorithm": {
+                     *           "objective": "decoupled_ppo",
+                     *           "options": {},
+                     *           "loss_function": null,
+                     *           "proximal": "recompute",
+                     *           "clip_low": 0.2,
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5,
+                     *             "lower_limit": null
+                     *           },
+                     *           "advantage": {
+                     *             "estimator": "outcome",
+                     *             "mean": "group",
+                     *             "std": "group",
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "leave_one_out": false,
+                     *             "gamma": 1,
+                     *             "gae_lambda": 1
+                     *           },
+                     *           "critic": null,
+                     *           "kl": null,
+                     *           "entropy_bonus": 0,
+                     *           "overlong": null,
+                     *           "mask_truncated": false,
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_first_versions": 20,
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "every_steps": 20,
+                     *           "keep_last": 2
+                     *         },
+                     *         "evaluation": {
+                     *           "dataset": null,
+                     *           "split": "eval",
+                     *           "prompts": 8,
+                     *           "at_start": true,
+                     *           "every_steps": null,
+                     *           "on_only_engine": false,
+                     *           "at_end": true,
+                     *           "greedy": true,
+                     *           "samples": 1,
+                     *           "temperature": 1,
+                     *           "max_new_tokens": null,
+                     *           "success_score": 1,
+                     *           "reward": null
+                     *         },
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "batch_size": 16,
+                     *           "learning_rate": 0.005,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": "validation",
+                     *           "validation_rows": 128,
+                     *           "validate_every_steps": 200,
+                     *           "validate_from_step": 1000,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "seed_retries": 1
+                     *         },
+                     *         "bench": null,
+                     *         "playground": null,
+                     *         "budget": {
+                     *           "max_wall_seconds": null,
+                     *           "max_attempts": 3
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "secrets": [],
+                     *         "seed": 1,
+                     *         "notes": ""
+                     *       },
+                     *       "dataset": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "model": {
+                     *         "kind": "checkpoint",
+                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "name": "secret plan step 1"
+                     *       },
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:02.374Z",
+                     *       "started_at": null,
+                     *       "ended_at": null,
+                     *       "live": {
+                     *         "max_staleness": null,
+                     *         "max_concurrent_groups": null,
+                     *         "learning_rate": null,
+                     *         "engines": null
+                     *       },
+                     *       "notes": "",
+                     *       "tags": [],
+                     *       "parent": null,
+                     *       "latest_checkpoint": null,
+                     *       "summary": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["Run"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6892,6 +10482,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example prod */
                 alias: string;
             };
             cookie?: never;
@@ -6903,9 +10494,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "alias": "prod",
+                     *       "checkpoint": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *       "verdict": "missing",
+                     *       "why": "no eval run has scored ckpt_01m81z2md1w99a0f1wt7vxggyb as the gate of 'prod' says",
+                     *       "command": "oolong ckpt gate run prod ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *       "run": null,
+                     *       "checks": []
+                     *     }
+                     */
                     "application/json": components["schemas"]["GateVerdict"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6931,9 +10538,26 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "keep_last": null,
+                     *       "best_metric": "",
+                     *       "best_mode": "max",
+                     *       "best_count": 1,
+                     *       "every_steps": null,
+                     *       "ttl_days": null,
+                     *       "kinds": [],
+                     *       "automatic": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["Retention"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6957,6 +10581,15 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "keep_last": 5,
+                 *       "best_metric": "eval/accuracy",
+                 *       "best_mode": "max",
+                 *       "best_count": 2,
+                 *       "automatic": true
+                 *     }
+                 */
                 "application/json": components["schemas"]["RetentionRequest"];
             };
         };
@@ -6966,9 +10599,31 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "keep_last": 5,
+                     *       "best_metric": "eval/accuracy",
+                     *       "best_mode": "max",
+                     *       "best_count": 2,
+                     *       "every_steps": null,
+                     *       "ttl_days": null,
+                     *       "kinds": [],
+                     *       "automatic": true
+                     *     }
+                     */
                     "application/json": components["schemas"]["Retention"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -6997,9 +10652,33 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "free": [],
+                     *       "keep": [
+                     *         {
+                     *           "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *           "bytes": 12,
+                     *           "kept_because": [
+                     *             "the live run run_01m81z2m6d358b5v8cnr3pmzat would go on from it",
+                     *             "alias prod"
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "free_bytes": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["RetentionPlan"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7020,6 +10699,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "keep_last": 5
+                 *     }
+                 */
                 "application/json": components["schemas"]["PolicyRequest"];
             };
         };
@@ -7029,9 +10713,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "free": [],
+                     *       "keep": [
+                     *         {
+                     *           "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *           "bytes": 12,
+                     *           "kept_because": [
+                     *             "the live run run_01m81z2m6d358b5v8cnr3pmzat would go on from it",
+                     *             "alias prod",
+                     *             "last 5 of its run"
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "free_bytes": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["RetentionPlan"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7072,21 +10782,21 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ckpt_01m820aq0gftar9kjk4rj6bznj",
+                     *           "id": "ckpt_01m81z2mg5bge5nr951rktv5xe",
                      *           "run": {
-                     *             "id": "run_01m820anwdzwrwejagyamkfzsn",
-                     *             "name": "letters"
+                     *             "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *             "name": "secret plan"
                      *           },
                      *           "attempt_number": 1,
                      *           "step": 2,
                      *           "kind": "training",
-                     *           "sha256": "4585fa68c8e7c01a46f0ee48e44d75206d11aa7d3103995786cc3789dab40d4a",
+                     *           "sha256": "c3c908a8e78af191b4155a18bad097122980ed6fb63c10646f7131bbd8d1e74e",
                      *           "tar_sha256": "",
-                     *           "bytes": 1,
+                     *           "bytes": 12,
                      *           "state": "LOCAL",
                      *           "final": false,
                      *           "metrics": {
-                     *             "reward_mean": 0.5,
+                     *             "reward_mean": null,
                      *             "staleness_mean": null
                      *           },
                      *           "parent": null,
@@ -7094,6 +10804,33 @@ export interface operations {
                      *           "pinned": false,
                      *           "created_at": "1970-01-01T00:00:00.000Z",
                      *           "stored_at": null,
+                     *           "freed_at": null
+                     *         },
+                     *         {
+                     *           "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *           "run": {
+                     *             "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *             "name": "secret plan"
+                     *           },
+                     *           "attempt_number": 1,
+                     *           "step": 1,
+                     *           "kind": "training",
+                     *           "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
+                     *           "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
+                     *           "bytes": 12,
+                     *           "state": "STORED",
+                     *           "final": false,
+                     *           "metrics": {
+                     *             "reward_mean": null,
+                     *             "staleness_mean": null
+                     *           },
+                     *           "parent": null,
+                     *           "aliases": [
+                     *             "prod"
+                     *           ],
+                     *           "pinned": false,
+                     *           "created_at": "1970-01-01T00:00:00.000Z",
+                     *           "stored_at": "2026-11-22T15:47:56.691Z",
                      *           "freed_at": null
                      *         }
                      *       ],
@@ -7104,6 +10841,11 @@ export interface operations {
                     "application/json": components["schemas"]["CheckpointPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7120,6 +10862,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example ckpt_01m81z2md1w99a0f1wt7vxggyb */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -7133,34 +10876,41 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m820aq0gftar9kjk4rj6bznj",
+                     *       "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
                      *       "run": {
-                     *         "id": "run_01m820anwdzwrwejagyamkfzsn",
-                     *         "name": "letters"
+                     *         "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *         "name": "secret plan"
                      *       },
                      *       "attempt_number": 1,
-                     *       "step": 2,
+                     *       "step": 1,
                      *       "kind": "training",
-                     *       "sha256": "4585fa68c8e7c01a46f0ee48e44d75206d11aa7d3103995786cc3789dab40d4a",
-                     *       "tar_sha256": "",
-                     *       "bytes": 1,
-                     *       "state": "LOCAL",
+                     *       "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
+                     *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
+                     *       "bytes": 12,
+                     *       "state": "STORED",
                      *       "final": false,
                      *       "metrics": {
-                     *         "reward_mean": 0.5,
+                     *         "reward_mean": null,
                      *         "staleness_mean": null
                      *       },
                      *       "parent": null,
-                     *       "aliases": [],
+                     *       "aliases": [
+                     *         "prod"
+                     *       ],
                      *       "pinned": false,
                      *       "created_at": "1970-01-01T00:00:00.000Z",
-                     *       "stored_at": null,
+                     *       "stored_at": "2026-11-22T15:47:56.691Z",
                      *       "freed_at": null
                      *     }
                      */
                     "application/json": components["schemas"]["Checkpoint"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7180,12 +10930,18 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
+                /** @example ckpt_01m81z2md1w99a0f1wt7vxggyb */
                 checkpoint_id: string;
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "pinned": true
+                 *     }
+                 */
                 "application/json": components["schemas"]["PatchedCheckpointChangeRequest"];
             };
         };
@@ -7195,9 +10951,48 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *       "run": {
+                     *         "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *         "name": "secret plan"
+                     *       },
+                     *       "attempt_number": 1,
+                     *       "step": 1,
+                     *       "kind": "training",
+                     *       "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
+                     *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
+                     *       "bytes": 12,
+                     *       "state": "STORED",
+                     *       "final": false,
+                     *       "metrics": {
+                     *         "reward_mean": null,
+                     *         "staleness_mean": null
+                     *       },
+                     *       "parent": null,
+                     *       "aliases": [
+                     *         "prod"
+                     *       ],
+                     *       "pinned": true,
+                     *       "created_at": "1970-01-01T00:00:00.000Z",
+                     *       "stored_at": "2026-11-22T15:47:56.691Z",
+                     *       "freed_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Checkpoint"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7214,6 +11009,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example ckpt_01m81z2md1w99a0f1wt7vxggyb */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -7228,6 +11024,11 @@ export interface operations {
                     "text/markdown": string;
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7246,6 +11047,7 @@ export interface operations {
                 Range?: string;
             };
             path: {
+                /** @example ckpt_01m81z2md1w99a0f1wt7vxggyb */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -7260,6 +11062,11 @@ export interface operations {
                     "application/octet-stream": string;
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7276,6 +11083,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example ckpt_01m81z2md1w99a0f1wt7vxggyb */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -7287,9 +11095,22 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
+                     *       "bytes": 12,
+                     *       "files": []
+                     *     }
+                     */
                     "application/json": components["schemas"]["CheckpointFiles"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7306,6 +11127,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example ckpt_01m81z2md1w99a0f1wt7vxggyb */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -7317,9 +11139,63 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "nodes": [
+                     *         {
+                     *           "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *           "kind": "checkpoint",
+                     *           "name": "secret plan step 1",
+                     *           "state": "STORED",
+                     *           "checkpoint_kind": "training"
+                     *         },
+                     *         {
+                     *           "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *           "kind": "run",
+                     *           "name": "secret plan",
+                     *           "status": "STARTING"
+                     *         },
+                     *         {
+                     *           "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "kind": "dataset_version",
+                     *           "name": "sums@1",
+                     *           "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de"
+                     *         },
+                     *         {
+                     *           "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "kind": "base_model",
+                     *           "name": "tiny",
+                     *           "sha256": ""
+                     *         }
+                     *       ],
+                     *       "edges": [
+                     *         {
+                     *           "from": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "to": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *           "kind": "starts_from"
+                     *         },
+                     *         {
+                     *           "from": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "to": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *           "kind": "trained_on"
+                     *         },
+                     *         {
+                     *           "from": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *           "to": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *           "kind": "left"
+                     *         }
+                     *       ],
+                     *       "truncated": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["Lineage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7339,12 +11215,18 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example ckpt_01m81z2md1w99a0f1wt7vxggyb */
                 checkpoint_id: string;
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "expires_in_seconds": 3600
+                 *     }
+                 */
                 "application/json": components["schemas"]["LinkRequestRequest"];
             };
         };
@@ -7354,9 +11236,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgxejJtZDF3OTlhMGYxd3Q3dnhnZ3liIiwxNzk1MzY2MDgzLCJ1c3JfMDFtODF6MmhyZ3pwa2dhd3h3OWhhMDNlZ20iLCJ0b2tfMDFtODF6MmhyamhzaGoxbmVzbjA0dm5wdHoiXQ:1xV9nP:pKjJuq_V37YjSx5NiZgocRCdzpIUzXP4gp0bVcJGRaI",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgxejJtZDF3OTlhMGYxd3Q3dnhnZ3liIiwxNzk1MzY2MDgzLCJ1c3JfMDFtODF6MmhyZ3pwa2dhd3h3OWhhMDNlZ20iLCJ0b2tfMDFtODF6MmhyamhzaGoxbmVzbjA0dm5wdHoiXQ:1xV9nP:pKjJuq_V37YjSx5NiZgocRCdzpIUzXP4gp0bVcJGRaI/files",
+                     *       "expires_at": "2026-11-22T16:48:03.898Z",
+                     *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
+                     *       "bytes": 12
+                     *     }
+                     */
                     "application/json": components["schemas"]["Link"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7385,95 +11285,43 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *       "run": {
+                     *         "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *         "name": "secret plan"
+                     *       },
+                     *       "attempt_number": 1,
+                     *       "step": 1,
+                     *       "kind": "training",
+                     *       "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
+                     *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
+                     *       "bytes": 12,
+                     *       "state": "STORED",
+                     *       "final": false,
+                     *       "metrics": {
+                     *         "reward_mean": null,
+                     *         "staleness_mean": null
+                     *       },
+                     *       "parent": null,
+                     *       "aliases": [
+                     *         "prod"
+                     *       ],
+                     *       "pinned": false,
+                     *       "created_at": "1970-01-01T00:00:00.000Z",
+                     *       "stored_at": "2026-11-22T15:47:56.691Z",
+                     *       "freed_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Checkpoint"];
                 };
             };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    client_package: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ClientPackage"];
-                };
-            };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    client_wheel: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                filename: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/octet-stream": string;
-                };
-            };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    client_requirements: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/plain": string;
-                };
-            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7504,9 +11352,415 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "dsval_01m81z2m1b4ba6dnydkvewaqex",
+                     *           "state": "QUEUED",
+                     *           "message": "",
+                     *           "upload_id": "upl_01m81z2keht8y9hawqepgjrsyw",
+                     *           "filename": "f",
+                     *           "format": "jsonl",
+                     *           "compression": "",
+                     *           "config": "",
+                     *           "mapping": null,
+                     *           "bytes": 781,
+                     *           "bytes_seen": 0,
+                     *           "rows_seen": 0,
+                     *           "isolation": "",
+                     *           "files": [],
+                     *           "rows": 0,
+                     *           "faults": 0,
+                     *           "faults_by_code": {},
+                     *           "faults_cut": false,
+                     *           "errors": [],
+                     *           "columns": [],
+                     *           "sample": [],
+                     *           "rendered": [],
+                     *           "splits": {},
+                     *           "duplicates": 0,
+                     *           "conflicts": 0,
+                     *           "first_conflicts": [],
+                     *           "leaks": {},
+                     *           "prompt_characters": {},
+                     *           "delimiter": "",
+                     *           "created_at": "2026-11-22T15:47:56.075Z",
+                     *           "ended_at": null
+                     *         },
+                     *         {
+                     *           "id": "dsval_01m81z2kghh9f2vj9w2w0w17jp",
+                     *           "state": "VALID",
+                     *           "message": "",
+                     *           "upload_id": "upl_01m81z2keht8y9hawqepgjrsyw",
+                     *           "filename": "f",
+                     *           "format": "jsonl",
+                     *           "compression": "",
+                     *           "config": "",
+                     *           "mapping": {
+                     *             "system": "",
+                     *             "template": "{prompt}",
+                     *             "split_column": null,
+                     *             "answer_column": "a",
+                     *             "default_split": "train",
+                     *             "prompt_column": "q",
+                     *             "completion_column": null
+                     *           },
+                     *           "bytes": 781,
+                     *           "bytes_seen": 781,
+                     *           "rows_seen": 32,
+                     *           "isolation": "process",
+                     *           "files": [],
+                     *           "rows": 32,
+                     *           "faults": 0,
+                     *           "faults_by_code": {},
+                     *           "faults_cut": false,
+                     *           "errors": [],
+                     *           "columns": [
+                     *             {
+                     *               "name": "q",
+                     *               "type": "text",
+                     *               "missing": 0
+                     *             },
+                     *             {
+                     *               "name": "a",
+                     *               "type": "text",
+                     *               "missing": 0
+                     *             }
+                     *           ],
+                     *           "sample": [
+                     *             {
+                     *               "a": "1",
+                     *               "q": "0+1"
+                     *             },
+                     *             {
+                     *               "a": "2",
+                     *               "q": "1+1"
+                     *             },
+                     *             {
+                     *               "a": "3",
+                     *               "q": "2+1"
+                     *             },
+                     *             {
+                     *               "a": "4",
+                     *               "q": "3+1"
+                     *             },
+                     *             {
+                     *               "a": "5",
+                     *               "q": "4+1"
+                     *             },
+                     *             {
+                     *               "a": "6",
+                     *               "q": "5+1"
+                     *             },
+                     *             {
+                     *               "a": "7",
+                     *               "q": "6+1"
+                     *             },
+                     *             {
+                     *               "a": "8",
+                     *               "q": "7+1"
+                     *             },
+                     *             {
+                     *               "a": "9",
+                     *               "q": "8+1"
+                     *             },
+                     *             {
+                     *               "a": "10",
+                     *               "q": "9+1"
+                     *             },
+                     *             {
+                     *               "a": "11",
+                     *               "q": "10+1"
+                     *             },
+                     *             {
+                     *               "a": "12",
+                     *               "q": "11+1"
+                     *             },
+                     *             {
+                     *               "a": "13",
+                     *               "q": "12+1"
+                     *             },
+                     *             {
+                     *               "a": "14",
+                     *               "q": "13+1"
+                     *             },
+                     *             {
+                     *               "a": "15",
+                     *               "q": "14+1"
+                     *             },
+                     *             {
+                     *               "a": "16",
+                     *               "q": "15+1"
+                     *             },
+                     *             {
+                     *               "a": "17",
+                     *               "q": "16+1"
+                     *             },
+                     *             {
+                     *               "a": "18",
+                     *               "q": "17+1"
+                     *             },
+                     *             {
+                     *               "a": "19",
+                     *               "q": "18+1"
+                     *             },
+                     *             {
+                     *               "a": "20",
+                     *               "q": "19+1"
+                     *             }
+                     *           ],
+                     *           "rendered": [
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "1",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "0+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "2",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "1+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "3",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "2+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "4",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "3+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "5",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "4+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "6",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "5+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "7",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "6+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "8",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "7+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "9",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "8+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "10",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "9+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "11",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "10+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "12",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "11+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "13",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "12+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "14",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "13+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "15",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "14+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "16",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "15+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "17",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "16+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "18",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "17+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "19",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "18+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             },
+                     *             {
+                     *               "split": "train",
+                     *               "answer": "20",
+                     *               "messages": [
+                     *                 {
+                     *                   "role": "user",
+                     *                   "content": "19+1"
+                     *                 }
+                     *               ],
+                     *               "completion": null
+                     *             }
+                     *           ],
+                     *           "splits": {
+                     *             "train": 32
+                     *           },
+                     *           "duplicates": 0,
+                     *           "conflicts": 0,
+                     *           "first_conflicts": [],
+                     *           "leaks": {},
+                     *           "prompt_characters": {
+                     *             "max": 4,
+                     *             "min": 3,
+                     *             "mean": 3.6875
+                     *           },
+                     *           "delimiter": "",
+                     *           "created_at": "2026-11-22T15:47:55.538Z",
+                     *           "ended_at": "2026-11-22T15:47:55.585Z"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["DatasetValidationPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7530,6 +11784,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "upload_id": "upl_01m81z2keht8y9hawqepgjrsyw",
+                 *       "mapping": {
+                 *         "prompt_column": "q",
+                 *         "answer_column": "a"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["ValidationCreateRequest"];
             };
         };
@@ -7539,9 +11802,61 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "dsval_01m81z2vymjnyr1dd12ycsv85m",
+                     *       "state": "QUEUED",
+                     *       "message": "",
+                     *       "upload_id": "upl_01m81z2keht8y9hawqepgjrsyw",
+                     *       "filename": "f",
+                     *       "format": "jsonl",
+                     *       "compression": "",
+                     *       "config": "",
+                     *       "mapping": {
+                     *         "prompt_column": "q",
+                     *         "answer_column": "a",
+                     *         "completion_column": null,
+                     *         "split_column": null,
+                     *         "default_split": "train",
+                     *         "template": "{prompt}",
+                     *         "system": ""
+                     *       },
+                     *       "bytes": 781,
+                     *       "bytes_seen": 0,
+                     *       "rows_seen": 0,
+                     *       "isolation": "",
+                     *       "files": [],
+                     *       "rows": 0,
+                     *       "faults": 0,
+                     *       "faults_by_code": {},
+                     *       "faults_cut": false,
+                     *       "errors": [],
+                     *       "columns": [],
+                     *       "sample": [],
+                     *       "rendered": [],
+                     *       "splits": {},
+                     *       "duplicates": 0,
+                     *       "conflicts": 0,
+                     *       "first_conflicts": [],
+                     *       "leaks": {},
+                     *       "prompt_characters": {},
+                     *       "delimiter": "",
+                     *       "created_at": "2026-11-22T15:48:04.181Z",
+                     *       "ended_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["DatasetValidation"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7563,6 +11878,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example dsval_01m81z2m1b4ba6dnydkvewaqex */
                 validation_id: string;
             };
             cookie?: never;
@@ -7574,9 +11890,49 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "dsval_01m81z2m1b4ba6dnydkvewaqex",
+                     *       "state": "QUEUED",
+                     *       "message": "",
+                     *       "upload_id": "upl_01m81z2keht8y9hawqepgjrsyw",
+                     *       "filename": "f",
+                     *       "format": "jsonl",
+                     *       "compression": "",
+                     *       "config": "",
+                     *       "mapping": null,
+                     *       "bytes": 781,
+                     *       "bytes_seen": 0,
+                     *       "rows_seen": 0,
+                     *       "isolation": "",
+                     *       "files": [],
+                     *       "rows": 0,
+                     *       "faults": 0,
+                     *       "faults_by_code": {},
+                     *       "faults_cut": false,
+                     *       "errors": [],
+                     *       "columns": [],
+                     *       "sample": [],
+                     *       "rendered": [],
+                     *       "splits": {},
+                     *       "duplicates": 0,
+                     *       "conflicts": 0,
+                     *       "first_conflicts": [],
+                     *       "leaks": {},
+                     *       "prompt_characters": {},
+                     *       "delimiter": "",
+                     *       "created_at": "2026-11-22T15:47:56.075Z",
+                     *       "ended_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["DatasetValidation"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7593,6 +11949,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example dsval_01m81z2m1b4ba6dnydkvewaqex */
                 validation_id: string;
             };
             cookie?: never;
@@ -7607,6 +11964,11 @@ export interface operations {
                     "application/octet-stream": string;
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7623,6 +11985,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example dsv_01m81z2knqvg8s4datyg6xcbe9 */
                 version_id: string;
             };
             cookie?: never;
@@ -7634,9 +11997,43 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *       "dataset": {
+                     *         "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *         "name": "sums"
+                     *       },
+                     *       "number": 1,
+                     *       "ref": "sums@1",
+                     *       "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
+                     *       "bytes": 3331,
+                     *       "rows": 32,
+                     *       "splits": {
+                     *         "train": 32
+                     *       },
+                     *       "with_completion": {},
+                     *       "mapping": {
+                     *         "system": "",
+                     *         "template": "{prompt}",
+                     *         "split_column": null,
+                     *         "answer_column": "a",
+                     *         "default_split": "train",
+                     *         "prompt_column": "q",
+                     *         "completion_column": null
+                     *       },
+                     *       "derived": null,
+                     *       "created_at": "2026-11-22T15:47:55.703Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Version"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7656,12 +12053,22 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example dsv_01m81z2knqvg8s4datyg6xcbe9 */
                 version_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "ratios": {
+                 *         "train": 0.9,
+                 *         "eval": 0.1
+                 *       },
+                 *       "seed": 7
+                 *     }
+                 */
                 "application/json": components["schemas"]["DeriveRequest"];
             };
         };
@@ -7672,6 +12079,44 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "dsv_01m81z2w92efpyrgs83bmj17zm",
+                     *       "dataset": {
+                     *         "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *         "name": "sums"
+                     *       },
+                     *       "number": 2,
+                     *       "ref": "sums@2",
+                     *       "sha256": "db670028edca660481965824e9f5b45c087a4a721c9600550e25e9ac09286370",
+                     *       "bytes": 3328,
+                     *       "rows": 32,
+                     *       "splits": {
+                     *         "train": 29,
+                     *         "eval": 3
+                     *       },
+                     *       "with_completion": {},
+                     *       "mapping": {
+                     *         "system": "",
+                     *         "template": "{prompt}",
+                     *         "split_column": null,
+                     *         "answer_column": "a",
+                     *         "default_split": "train",
+                     *         "prompt_column": "q",
+                     *         "completion_column": null
+                     *       },
+                     *       "derived": {
+                     *         "from": "sums@1",
+                     *         "ratios": {
+                     *           "train": 0.9,
+                     *           "eval": 0.1
+                     *         },
+                     *         "seed": 7,
+                     *         "stratify": null
+                     *       },
+                     *       "created_at": "2026-11-22T15:48:04.514Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Version"];
                 };
             };
@@ -7680,9 +12125,56 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "dsv_01m81z2w92efpyrgs83bmj17zm",
+                     *       "dataset": {
+                     *         "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *         "name": "sums"
+                     *       },
+                     *       "number": 2,
+                     *       "ref": "sums@2",
+                     *       "sha256": "db670028edca660481965824e9f5b45c087a4a721c9600550e25e9ac09286370",
+                     *       "bytes": 3328,
+                     *       "rows": 32,
+                     *       "splits": {
+                     *         "train": 29,
+                     *         "eval": 3
+                     *       },
+                     *       "with_completion": {},
+                     *       "mapping": {
+                     *         "system": "",
+                     *         "template": "{prompt}",
+                     *         "split_column": null,
+                     *         "answer_column": "a",
+                     *         "default_split": "train",
+                     *         "prompt_column": "q",
+                     *         "completion_column": null
+                     *       },
+                     *       "derived": {
+                     *         "from": "sums@1",
+                     *         "ratios": {
+                     *           "train": 0.9,
+                     *           "eval": 0.1
+                     *         },
+                     *         "seed": 7,
+                     *         "stratify": null
+                     *       },
+                     *       "created_at": "2026-11-22T15:48:04.514Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Version"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7702,6 +12194,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example dsv_01m81z2knqvg8s4datyg6xcbe9 */
                 version_id: string;
             };
             cookie?: never;
@@ -7713,9 +12206,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "from": "sums@1",
+                     *       "to": "sums@1",
+                     *       "identical": true,
+                     *       "added": 0,
+                     *       "removed": 0,
+                     *       "changed": 0,
+                     *       "unchanged": 32,
+                     *       "added_rows": [],
+                     *       "removed_rows": [],
+                     *       "changed_rows": [],
+                     *       "splits": {
+                     *         "train": {
+                     *           "from": 32,
+                     *           "to": 32
+                     *         }
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["Difference"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7732,6 +12250,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example dsv_01m81z2knqvg8s4datyg6xcbe9 */
                 version_id: string;
             };
             cookie?: never;
@@ -7743,9 +12262,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "leaks": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["Leaks"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7771,6 +12300,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example dsv_01m81z2knqvg8s4datyg6xcbe9 */
                 version_id: string;
             };
             cookie?: never;
@@ -7782,9 +12312,406 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "row": 0,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "0+1"
+                     *             }
+                     *           ],
+                     *           "answer": "1",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 1,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "1+1"
+                     *             }
+                     *           ],
+                     *           "answer": "2",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 2,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "2+1"
+                     *             }
+                     *           ],
+                     *           "answer": "3",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 3,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "3+1"
+                     *             }
+                     *           ],
+                     *           "answer": "4",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 4,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "4+1"
+                     *             }
+                     *           ],
+                     *           "answer": "5",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 5,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "5+1"
+                     *             }
+                     *           ],
+                     *           "answer": "6",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 6,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "6+1"
+                     *             }
+                     *           ],
+                     *           "answer": "7",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 7,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "7+1"
+                     *             }
+                     *           ],
+                     *           "answer": "8",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 8,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "8+1"
+                     *             }
+                     *           ],
+                     *           "answer": "9",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 9,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "9+1"
+                     *             }
+                     *           ],
+                     *           "answer": "10",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 10,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "10+1"
+                     *             }
+                     *           ],
+                     *           "answer": "11",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 11,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "11+1"
+                     *             }
+                     *           ],
+                     *           "answer": "12",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 12,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "12+1"
+                     *             }
+                     *           ],
+                     *           "answer": "13",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 13,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "13+1"
+                     *             }
+                     *           ],
+                     *           "answer": "14",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 14,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "14+1"
+                     *             }
+                     *           ],
+                     *           "answer": "15",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 15,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "15+1"
+                     *             }
+                     *           ],
+                     *           "answer": "16",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 16,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "16+1"
+                     *             }
+                     *           ],
+                     *           "answer": "17",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 17,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "17+1"
+                     *             }
+                     *           ],
+                     *           "answer": "18",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 18,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "18+1"
+                     *             }
+                     *           ],
+                     *           "answer": "19",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 19,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "19+1"
+                     *             }
+                     *           ],
+                     *           "answer": "20",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 20,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "20+1"
+                     *             }
+                     *           ],
+                     *           "answer": "21",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 21,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "21+1"
+                     *             }
+                     *           ],
+                     *           "answer": "22",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 22,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "22+1"
+                     *             }
+                     *           ],
+                     *           "answer": "23",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 23,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "23+1"
+                     *             }
+                     *           ],
+                     *           "answer": "24",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 24,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "24+1"
+                     *             }
+                     *           ],
+                     *           "answer": "25",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 25,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "25+1"
+                     *             }
+                     *           ],
+                     *           "answer": "26",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 26,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "26+1"
+                     *             }
+                     *           ],
+                     *           "answer": "27",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 27,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "27+1"
+                     *             }
+                     *           ],
+                     *           "answer": "28",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 28,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "28+1"
+                     *             }
+                     *           ],
+                     *           "answer": "29",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 29,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "29+1"
+                     *             }
+                     *           ],
+                     *           "answer": "30",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 30,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "30+1"
+                     *             }
+                     *           ],
+                     *           "answer": "31",
+                     *           "completion": null
+                     *         },
+                     *         {
+                     *           "row": 31,
+                     *           "split": "train",
+                     *           "messages": [
+                     *             {
+                     *               "role": "user",
+                     *               "content": "31+1"
+                     *             }
+                     *           ],
+                     *           "answer": "32",
+                     *           "completion": null
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["CanonicalRowPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7808,6 +12735,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example dsv_01m81z2knqvg8s4datyg6xcbe9 */
                 version_id: string;
             };
             cookie?: never;
@@ -7819,9 +12747,21 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["MeasurementPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7841,12 +12781,18 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example dsv_01m81z2knqvg8s4datyg6xcbe9 */
                 version_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "model": "tiny"
+                 *     }
+                 */
                 "application/json": components["schemas"]["MeasurementCreateRequest"];
             };
         };
@@ -7857,6 +12803,38 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "msr_01m81y7mzx5e9rj2k3c4v5b6nb",
+                     *       "state": "DONE",
+                     *       "message": "",
+                     *       "version_id": "dsv_01m81y7mzx5e9rj2k3c4v5b6nc",
+                     *       "model": {
+                     *         "id": "mdl_01m81y7mzx5e9rj2k3c4v5b6nd",
+                     *         "name": "tiny"
+                     *       },
+                     *       "vocabulary": 151936,
+                     *       "duplicates": 0,
+                     *       "conflicts": 0,
+                     *       "without_completion": 32,
+                     *       "prompts": {
+                     *         "train": {
+                     *           "rows": 32,
+                     *           "mean": 4.5,
+                     *           "smallest": 3,
+                     *           "p50": 4,
+                     *           "p95": 6,
+                     *           "p99": 6,
+                     *           "largest": 6,
+                     *           "share_over": null,
+                     *           "histogram": []
+                     *         }
+                     *       },
+                     *       "completions": {},
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "ended_at": "2026-01-01T12:00:01Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Measurement"];
                 };
             };
@@ -7865,9 +12843,50 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "msr_01m81y7mzx5e9rj2k3c4v5b6nb",
+                     *       "state": "DONE",
+                     *       "message": "",
+                     *       "version_id": "dsv_01m81y7mzx5e9rj2k3c4v5b6nc",
+                     *       "model": {
+                     *         "id": "mdl_01m81y7mzx5e9rj2k3c4v5b6nd",
+                     *         "name": "tiny"
+                     *       },
+                     *       "vocabulary": 151936,
+                     *       "duplicates": 0,
+                     *       "conflicts": 0,
+                     *       "without_completion": 32,
+                     *       "prompts": {
+                     *         "train": {
+                     *           "rows": 32,
+                     *           "mean": 4.5,
+                     *           "smallest": 3,
+                     *           "p50": 4,
+                     *           "p95": 6,
+                     *           "p99": 6,
+                     *           "largest": 6,
+                     *           "share_over": null,
+                     *           "histogram": []
+                     *         }
+                     *       },
+                     *       "completions": {},
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "ended_at": "2026-01-01T12:00:01Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Measurement"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7896,9 +12915,43 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *       "dataset": {
+                     *         "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *         "name": "sums"
+                     *       },
+                     *       "number": 1,
+                     *       "ref": "sums@1",
+                     *       "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
+                     *       "bytes": 3331,
+                     *       "rows": 32,
+                     *       "splits": {
+                     *         "train": 32
+                     *       },
+                     *       "with_completion": {},
+                     *       "mapping": {
+                     *         "system": "",
+                     *         "template": "{prompt}",
+                     *         "split_column": null,
+                     *         "answer_column": "a",
+                     *         "default_split": "train",
+                     *         "prompt_column": "q",
+                     *         "completion_column": null
+                     *       },
+                     *       "derived": null,
+                     *       "created_at": "2026-11-22T15:47:55.703Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Version"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -7934,70 +12987,70 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ds_01m820anbcqy27900bsh878v2j",
+                     *           "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
                      *           "name": "sums",
                      *           "description": "",
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T16:09:48.140Z",
+                     *           "created_at": "2026-11-22T15:47:55.422Z",
                      *           "versions": [
                      *             {
-                     *               "id": "dsv_01m820anc1t9jct7kbzkj8kdx5",
+                     *               "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
                      *               "dataset": {
-                     *                 "id": "ds_01m820anbcqy27900bsh878v2j",
+                     *                 "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
                      *                 "name": "sums"
                      *               },
                      *               "number": 1,
                      *               "ref": "sums@1",
-                     *               "sha256": "8a50e8102a6c1175c724f849311c70247a8301021f20defddab7729b19262d26",
-                     *               "bytes": 13432,
-                     *               "rows": 128,
+                     *               "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
+                     *               "bytes": 3331,
+                     *               "rows": 32,
                      *               "splits": {
-                     *                 "eval": 64,
-                     *                 "train": 64
+                     *                 "train": 32
                      *               },
                      *               "with_completion": {},
                      *               "mapping": {
                      *                 "system": "",
                      *                 "template": "{prompt}",
-                     *                 "split_column": "split",
-                     *                 "answer_column": "answer",
+                     *                 "split_column": null,
+                     *                 "answer_column": "a",
                      *                 "default_split": "train",
-                     *                 "prompt_column": "question",
+                     *                 "prompt_column": "q",
                      *                 "completion_column": null
                      *               },
                      *               "derived": null,
-                     *               "created_at": "2026-11-22T16:09:48.162Z"
+                     *               "created_at": "2026-11-22T15:47:55.703Z"
                      *             }
                      *           ],
                      *           "latest": {
-                     *             "id": "dsv_01m820anc1t9jct7kbzkj8kdx5",
+                     *             "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
                      *             "dataset": {
-                     *               "id": "ds_01m820anbcqy27900bsh878v2j",
+                     *               "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
                      *               "name": "sums"
                      *             },
                      *             "number": 1,
                      *             "ref": "sums@1",
-                     *             "sha256": "8a50e8102a6c1175c724f849311c70247a8301021f20defddab7729b19262d26",
-                     *             "bytes": 13432,
-                     *             "rows": 128,
+                     *             "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
+                     *             "bytes": 3331,
+                     *             "rows": 32,
                      *             "splits": {
-                     *               "eval": 64,
-                     *               "train": 64
+                     *               "train": 32
                      *             },
                      *             "with_completion": {},
                      *             "mapping": {
                      *               "system": "",
                      *               "template": "{prompt}",
-                     *               "split_column": "split",
-                     *               "answer_column": "answer",
+                     *               "split_column": null,
+                     *               "answer_column": "a",
                      *               "default_split": "train",
-                     *               "prompt_column": "question",
+                     *               "prompt_column": "q",
                      *               "completion_column": null
                      *             },
                      *             "derived": null,
-                     *             "created_at": "2026-11-22T16:09:48.162Z"
+                     *             "created_at": "2026-11-22T15:47:55.703Z"
                      *           },
-                     *           "aliases": {}
+                     *           "aliases": {
+                     *             "gold": 1
+                     *           }
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -8007,6 +13060,11 @@ export interface operations {
                     "application/json": components["schemas"]["DatasetPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8030,6 +13088,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "letters",
+                 *       "description": "Sums of letters."
+                 *     }
+                 */
                 "application/json": components["schemas"]["DatasetCreateRequest"];
             };
         };
@@ -8039,9 +13103,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "ds_01m81z2wrpyrvgkfnd12c0eg7j",
+                     *       "name": "letters",
+                     *       "description": "Sums of letters.",
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:05.015Z",
+                     *       "versions": [],
+                     *       "latest": null,
+                     *       "aliases": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["Dataset"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8058,6 +13143,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example ds_01m81z2kcxv8e15t11ywkbaz2s */
                 dataset_id: string;
             };
             cookie?: never;
@@ -8069,9 +13155,82 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *       "name": "sums",
+                     *       "description": "",
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:55.422Z",
+                     *       "versions": [
+                     *         {
+                     *           "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "dataset": {
+                     *             "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *             "name": "sums"
+                     *           },
+                     *           "number": 1,
+                     *           "ref": "sums@1",
+                     *           "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
+                     *           "bytes": 3331,
+                     *           "rows": 32,
+                     *           "splits": {
+                     *             "train": 32
+                     *           },
+                     *           "with_completion": {},
+                     *           "mapping": {
+                     *             "system": "",
+                     *             "template": "{prompt}",
+                     *             "split_column": null,
+                     *             "answer_column": "a",
+                     *             "default_split": "train",
+                     *             "prompt_column": "q",
+                     *             "completion_column": null
+                     *           },
+                     *           "derived": null,
+                     *           "created_at": "2026-11-22T15:47:55.703Z"
+                     *         }
+                     *       ],
+                     *       "latest": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "dataset": {
+                     *           "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *           "name": "sums"
+                     *         },
+                     *         "number": 1,
+                     *         "ref": "sums@1",
+                     *         "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
+                     *         "bytes": 3331,
+                     *         "rows": 32,
+                     *         "splits": {
+                     *           "train": 32
+                     *         },
+                     *         "with_completion": {},
+                     *         "mapping": {
+                     *           "system": "",
+                     *           "template": "{prompt}",
+                     *           "split_column": null,
+                     *           "answer_column": "a",
+                     *           "default_split": "train",
+                     *           "prompt_column": "q",
+                     *           "completion_column": null
+                     *         },
+                     *         "derived": null,
+                     *         "created_at": "2026-11-22T15:47:55.703Z"
+                     *       },
+                     *       "aliases": {
+                     *         "gold": 1
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["Dataset"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8093,6 +13252,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example ds_01m81z2kcxv8e15t11ywkbaz2s */
                 dataset_id: string;
             };
             cookie?: never;
@@ -8104,9 +13264,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "dataset": {
+                     *             "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *             "name": "sums"
+                     *           },
+                     *           "name": "gold",
+                     *           "version_id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "number": 1,
+                     *           "ref": "sums@1",
+                     *           "updated_by": "alice",
+                     *           "updated_at": "2026-11-22T15:47:55.766Z"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["DatasetAliasPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8123,13 +13308,20 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example gold */
                 dataset_alias: string;
+                /** @example ds_01m81z2kcxv8e15t11ywkbaz2s */
                 dataset_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "version": "1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["DatasetAliasChangeRequest"];
             };
         };
@@ -8139,9 +13331,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "dataset": {
+                     *         "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *         "name": "sums"
+                     *       },
+                     *       "name": "gold",
+                     *       "version_id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *       "number": 1,
+                     *       "ref": "sums@1",
+                     *       "updated_by": "alice",
+                     *       "updated_at": "2026-11-22T15:48:05.230Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["DatasetAlias"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8158,7 +13373,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example gold */
                 dataset_alias: string;
+                /** @example ds_01m81z2kcxv8e15t11ywkbaz2s */
                 dataset_id: string;
             };
             cookie?: never;
@@ -8172,6 +13389,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8191,12 +13416,18 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example ds_01m81z2kcxv8e15t11ywkbaz2s */
                 dataset_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "validation_id": "{valid_id}"
+                 *     }
+                 */
                 "application/json": components["schemas"]["VersionCreateRequest"];
             };
         };
@@ -8207,6 +13438,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *       "dataset": {
+                     *         "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *         "name": "sums"
+                     *       },
+                     *       "number": 1,
+                     *       "ref": "sums@1",
+                     *       "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
+                     *       "bytes": 3331,
+                     *       "rows": 32,
+                     *       "splits": {
+                     *         "train": 32
+                     *       },
+                     *       "with_completion": {},
+                     *       "mapping": {
+                     *         "system": "",
+                     *         "template": "{prompt}",
+                     *         "split_column": null,
+                     *         "answer_column": "a",
+                     *         "default_split": "train",
+                     *         "prompt_column": "q",
+                     *         "completion_column": null
+                     *       },
+                     *       "derived": null,
+                     *       "created_at": "2026-11-22T15:47:55.703Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Version"];
                 };
             };
@@ -8215,9 +13475,47 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *       "dataset": {
+                     *         "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *         "name": "sums"
+                     *       },
+                     *       "number": 1,
+                     *       "ref": "sums@1",
+                     *       "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
+                     *       "bytes": 3331,
+                     *       "rows": 32,
+                     *       "splits": {
+                     *         "train": 32
+                     *       },
+                     *       "with_completion": {},
+                     *       "mapping": {
+                     *         "system": "",
+                     *         "template": "{prompt}",
+                     *         "split_column": null,
+                     *         "answer_column": "a",
+                     *         "default_split": "train",
+                     *         "prompt_column": "q",
+                     *         "completion_column": null
+                     *       },
+                     *       "derived": null,
+                     *       "created_at": "2026-11-22T15:47:55.703Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Version"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8234,6 +13532,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example fnv_01m81z2kxraj377ndxesdbxee5 */
                 function_version_id: string;
             };
             cookie?: never;
@@ -8248,6 +13547,11 @@ export interface operations {
                     "text/x-python": string;
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8276,9 +13580,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "fnv_01m81z2kxraj377ndxesdbxee5",
+                     *       "function": {
+                     *         "id": "fn_01m81z2kwqctg2rbv6ce4x3tnq",
+                     *         "name": "one"
+                     *       },
+                     *       "kind": "reward",
+                     *       "number": 1,
+                     *       "ref": "one@1",
+                     *       "sha256": "6b7ee6aa5a650f689f7de30dc0fc79622dd907b859f0686ee71d7f039a7ef1ec",
+                     *       "bytes": 54,
+                     *       "options": [],
+                     *       "any_option": false,
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:55.961Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["FunctionVersion"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8310,9 +13637,48 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "fn_01m81z2kwqctg2rbv6ce4x3tnq",
+                     *           "name": "one",
+                     *           "kind": "reward",
+                     *           "description": "",
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-11-22T15:47:55.927Z",
+                     *           "versions": [
+                     *             {
+                     *               "id": "fnv_01m81z2kxraj377ndxesdbxee5",
+                     *               "function": {
+                     *                 "id": "fn_01m81z2kwqctg2rbv6ce4x3tnq",
+                     *                 "name": "one"
+                     *               },
+                     *               "kind": "reward",
+                     *               "number": 1,
+                     *               "ref": "one@1",
+                     *               "sha256": "6b7ee6aa5a650f689f7de30dc0fc79622dd907b859f0686ee71d7f039a7ef1ec",
+                     *               "bytes": 54,
+                     *               "options": [],
+                     *               "any_option": false,
+                     *               "created_by": "alice",
+                     *               "created_at": "2026-11-22T15:47:55.961Z"
+                     *             }
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["FunctionPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8336,6 +13702,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "length",
+                 *       "kind": "reward",
+                 *       "source": "def score(prompt, completion, answer):\n    return float(len(completion) < 100)\n"
+                 *     }
+                 */
                 "application/json": components["schemas"]["FunctionUploadRequest"];
             };
         };
@@ -8346,6 +13719,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "fnv_01m81z2xahhr07dz8gzx4tsnsh",
+                     *       "function": {
+                     *         "id": "fn_01m81z2x9shg2pa2vv2frzb61h",
+                     *         "name": "length"
+                     *       },
+                     *       "kind": "reward",
+                     *       "number": 1,
+                     *       "ref": "length@1",
+                     *       "sha256": "e7bb1da447dff12977ab19730024411cbd3551afd069f6b8abe1c396bee9e0d9",
+                     *       "bytes": 79,
+                     *       "options": [],
+                     *       "any_option": false,
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:05.586Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["FunctionVersion"];
                 };
             };
@@ -8354,9 +13745,36 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "fnv_01m81z2xahhr07dz8gzx4tsnsh",
+                     *       "function": {
+                     *         "id": "fn_01m81z2x9shg2pa2vv2frzb61h",
+                     *         "name": "length"
+                     *       },
+                     *       "kind": "reward",
+                     *       "number": 1,
+                     *       "ref": "length@1",
+                     *       "sha256": "e7bb1da447dff12977ab19730024411cbd3551afd069f6b8abe1c396bee9e0d9",
+                     *       "bytes": 79,
+                     *       "options": [],
+                     *       "any_option": false,
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:05.586Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["FunctionVersion"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8373,6 +13791,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example fn_01m81z2kwqctg2rbv6ce4x3tnq */
                 function_id: string;
             };
             cookie?: never;
@@ -8384,9 +13803,42 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "fn_01m81z2kwqctg2rbv6ce4x3tnq",
+                     *       "name": "one",
+                     *       "kind": "reward",
+                     *       "description": "",
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:55.927Z",
+                     *       "versions": [
+                     *         {
+                     *           "id": "fnv_01m81z2kxraj377ndxesdbxee5",
+                     *           "function": {
+                     *             "id": "fn_01m81z2kwqctg2rbv6ce4x3tnq",
+                     *             "name": "one"
+                     *           },
+                     *           "kind": "reward",
+                     *           "number": 1,
+                     *           "ref": "one@1",
+                     *           "sha256": "6b7ee6aa5a650f689f7de30dc0fc79622dd907b859f0686ee71d7f039a7ef1ec",
+                     *           "bytes": 54,
+                     *           "options": [],
+                     *           "any_option": false,
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-11-22T15:47:55.961Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Function"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8412,9 +13864,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "db": "ok",
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:33183. Connection refused."
+                     *     }
+                     */
                     "application/json": components["schemas"]["Health"];
                 };
             };
+            422: components["responses"]["Invalid"];
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8453,9 +13912,33 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "inv_01m81z2nsyy3nt66my5d7e1ge1",
+                     *           "level": "project",
+                     *           "role": "viewer",
+                     *           "note": "",
+                     *           "status": "open",
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-11-22T15:47:57.879Z",
+                     *           "expires_at": "2026-11-29T15:47:57.879Z",
+                     *           "accepted_by": null
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["InvitationPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8479,6 +13962,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "role": "editor",
+                 *       "level": "project",
+                 *       "note": "for the new colleague",
+                 *       "days": 7
+                 *     }
+                 */
                 "application/json": components["schemas"]["InvitationCreateRequest"];
             };
         };
@@ -8488,9 +13979,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "inv_01m81z2xht5g5xe3f8es0qaajj",
+                     *       "level": "project",
+                     *       "role": "editor",
+                     *       "note": "for the new colleague",
+                     *       "status": "open",
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:05.808Z",
+                     *       "expires_at": "2026-11-29T15:48:05.808Z",
+                     *       "accepted_by": null,
+                     *       "link": "http://testserver/invite#oolinvite_…"
+                     *     }
+                     */
                     "application/json": components["schemas"]["CreatedInvitation"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8507,6 +14021,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example inv_01m81z2nsyy3nt66my5d7e1ge1 */
                 invitation_id: string;
             };
             cookie?: never;
@@ -8520,6 +14035,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8540,6 +14063,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "secret": "{invitation_secret}",
+                 *       "username": "dana",
+                 *       "password": "correct horse battery",
+                 *       "token_name": "laptop"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AcceptRequest"];
             };
         };
@@ -8549,9 +14080,33 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "team": {
+                     *         "id": "team_01m81y7mzx5e9rj2k3c4v5b6n8",
+                     *         "name": "red"
+                     *       },
+                     *       "project": {
+                     *         "id": "prj_01m81y7mzx5e9rj2k3c4v5b6n7",
+                     *         "name": "default"
+                     *       },
+                     *       "level": "project",
+                     *       "role": "editor",
+                     *       "invited_by": "alice",
+                     *       "expires_at": "2026-01-08T12:00:00Z",
+                     *       "username": "dana",
+                     *       "token": "ool_…"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Accepted"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8572,6 +14127,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "secret": "{invitation_secret}"
+                 *     }
+                 */
                 "application/json": components["schemas"]["SecretRequest"];
             };
         };
@@ -8581,9 +14141,31 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "team": {
+                     *         "id": "team_01m81y7mzx5e9rj2k3c4v5b6n8",
+                     *         "name": "red"
+                     *       },
+                     *       "project": {
+                     *         "id": "prj_01m81y7mzx5e9rj2k3c4v5b6n7",
+                     *         "name": "default"
+                     *       },
+                     *       "level": "project",
+                     *       "role": "editor",
+                     *       "invited_by": "alice",
+                     *       "expires_at": "2026-01-08T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Invited"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8612,15 +14194,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01m820an3pvagr69s155gmb3yp",
+                     *         "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01m820an3y1g90q6tecjjdx1j8",
+                     *         "id": "team_01m81z2hqwbcb310z5b54fv71p",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01m820an40gdp937xy293dkegx",
+                     *         "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -8633,6 +14215,7 @@ export interface operations {
                      *         "datasets:write",
                      *         "functions:read",
                      *         "functions:write",
+                     *         "installation:admin",
                      *         "members:admin",
                      *         "members:read",
                      *         "members:write",
@@ -8648,6 +14231,7 @@ export interface operations {
                      *         "secrets:read",
                      *         "secrets:write",
                      *         "sessions:write",
+                     *         "team:admin",
                      *         "tokens:admin",
                      *         "tokens:read",
                      *         "tokens:write",
@@ -8658,6 +14242,11 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8687,10 +14276,73 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01m820an3pvagr69s155gmb3yp",
+                     *           "id": "usr_01m81z2hsh19mk5qgcasr7g3eh",
+                     *           "username": "admin",
+                     *           "role": "admin",
+                     *           "project_role": "admin",
+                     *           "team_role": null
+                     *         },
+                     *         {
+                     *           "id": "usr_01m81z2ht2phqq917yccaj56d1",
+                     *           "username": "admin of the installation",
+                     *           "role": "admin",
+                     *           "project_role": "viewer",
+                     *           "team_role": "admin"
+                     *         },
+                     *         {
+                     *           "id": "usr_01m81z2hsw0jxxkrb81zxvs74e",
+                     *           "username": "admin of the team",
+                     *           "role": "admin",
+                     *           "project_role": null,
+                     *           "team_role": "admin"
+                     *         },
+                     *         {
+                     *           "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
+                     *           "team_role": "admin"
+                     *         },
+                     *         {
+                     *           "id": "usr_01m81z2hrvgk2gth041nkvrang",
+                     *           "username": "editor",
+                     *           "role": "editor",
+                     *           "project_role": "editor",
+                     *           "team_role": null
+                     *         },
+                     *         {
+                     *           "id": "usr_01m81z2j2ctez3q7x8mxa1ayvx",
+                     *           "username": "expired",
+                     *           "role": "admin",
+                     *           "project_role": "admin",
+                     *           "team_role": null
+                     *         },
+                     *         {
+                     *           "id": "usr_01m81z2hry1jpxfby8hrdmsm01",
+                     *           "username": "operator",
+                     *           "role": "operator",
+                     *           "project_role": "operator",
+                     *           "team_role": null
+                     *         },
+                     *         {
+                     *           "id": "usr_01m81z2j2g16dj8n7nrtsd68fh",
+                     *           "username": "revoked",
+                     *           "role": "admin",
+                     *           "project_role": "admin",
+                     *           "team_role": null
+                     *         },
+                     *         {
+                     *           "id": "usr_01m81z2j2njx9k0w0mjttjqbnk",
+                     *           "username": "switched off",
+                     *           "role": "admin",
+                     *           "project_role": "admin",
+                     *           "team_role": null
+                     *         },
+                     *         {
+                     *           "id": "usr_01m81z2hrstravbttz8ngqz7hp",
+                     *           "username": "viewer",
+                     *           "role": "viewer",
+                     *           "project_role": "viewer",
                      *           "team_role": null
                      *         }
                      *       ],
@@ -8701,6 +14353,11 @@ export interface operations {
                     "application/json": components["schemas"]["MemberPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8724,6 +14381,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "username": "viewer",
+                 *       "role": "editor"
+                 *     }
+                 */
                 "application/json": components["schemas"]["MemberAddRequest"];
             };
         };
@@ -8733,9 +14396,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "usr_01m81z2hsh19mk5qgcasr7g3eh",
+                     *       "username": "admin",
+                     *       "role": "admin",
+                     *       "project_role": "admin",
+                     *       "team_role": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Member"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8752,6 +14433,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example usr_01m81z2ht2phqq917yccaj56d1 */
                 user_id: string;
             };
             cookie?: never;
@@ -8765,6 +14447,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8781,12 +14471,18 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example usr_01m81z2ht2phqq917yccaj56d1 */
                 user_id: string;
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "role": "editor"
+                 *     }
+                 */
                 "application/json": components["schemas"]["PatchedRoleRequest"];
             };
         };
@@ -8796,9 +14492,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "usr_01m81z2ht2phqq917yccaj56d1",
+                     *       "username": "admin of the installation",
+                     *       "role": "admin",
+                     *       "project_role": "editor",
+                     *       "team_role": "admin"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Member"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8824,9 +14538,825 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "name": "reward/mean",
+                     *           "unit": "",
+                     *           "help": "mean reward of the rollouts of the batch trained on; a session counts once, however many calls it made"
+                     *         },
+                     *         {
+                     *           "name": "reward/std",
+                     *           "unit": "",
+                     *           "help": "standard deviation of those rewards"
+                     *         },
+                     *         {
+                     *           "name": "reward/min",
+                     *           "unit": "",
+                     *           "help": "smallest reward of the batch"
+                     *         },
+                     *         {
+                     *           "name": "reward/max",
+                     *           "unit": "",
+                     *           "help": "largest reward of the batch"
+                     *         },
+                     *         {
+                     *           "name": "reward/score_mean",
+                     *           "unit": "",
+                     *           "help": "mean of the reward function's own value, before scale and bias"
+                     *         },
+                     *         {
+                     *           "name": "reward/overlong_penalty_mean",
+                     *           "unit": "",
+                     *           "help": "mean overlong penalty of the batch, 0 or negative; the other reward metrics are before it"
+                     *         },
+                     *         {
+                     *           "name": "group/reward_std_mean",
+                     *           "unit": "",
+                     *           "help": "mean over groups of the standard deviation of a group's rewards: how much signal there is"
+                     *         },
+                     *         {
+                     *           "name": "group/zero_variance_share",
+                     *           "unit": "share",
+                     *           "help": "groups of the batch whose rewards are all equal: no gradient under group normalisation"
+                     *         },
+                     *         {
+                     *           "name": "group/solved_all_share",
+                     *           "unit": "share",
+                     *           "help": "groups whose every rollout has the best reward seen in the batch"
+                     *         },
+                     *         {
+                     *           "name": "group/filtered_share",
+                     *           "unit": "share",
+                     *           "help": "groups finished since the step before that rollout.filter dropped"
+                     *         },
+                     *         {
+                     *           "name": "group/solved_none_share",
+                     *           "unit": "share",
+                     *           "help": "groups whose every rollout has the worst reward seen in the batch"
+                     *         },
+                     *         {
+                     *           "name": "advantage/mean",
+                     *           "unit": "",
+                     *           "help": "mean advantage over loss tokens"
+                     *         },
+                     *         {
+                     *           "name": "advantage/std",
+                     *           "unit": "",
+                     *           "help": "its standard deviation"
+                     *         },
+                     *         {
+                     *           "name": "length/response_mean",
+                     *           "unit": "tokens",
+                     *           "help": "mean completion length of the batch, in tokens that the policy sampled"
+                     *         },
+                     *         {
+                     *           "name": "length/response_max",
+                     *           "unit": "tokens",
+                     *           "help": "longest completion of the batch, likewise"
+                     *         },
+                     *         {
+                     *           "name": "length/response_p50",
+                     *           "unit": "tokens",
+                     *           "help": "median completion length of the batch"
+                     *         },
+                     *         {
+                     *           "name": "length/response_p95",
+                     *           "unit": "tokens",
+                     *           "help": "95th percentile of those lengths"
+                     *         },
+                     *         {
+                     *           "name": "length/response_p99",
+                     *           "unit": "tokens",
+                     *           "help": "99th percentile of those lengths"
+                     *         },
+                     *         {
+                     *           "name": "length/variation",
+                     *           "unit": "",
+                     *           "help": "standard deviation of those lengths over their mean: how long the tail is"
+                     *         },
+                     *         {
+                     *           "name": "length/truncated_share",
+                     *           "unit": "share",
+                     *           "help": "completions that ended at the length limit"
+                     *         },
+                     *         {
+                     *           "name": "workflow/turns_mean",
+                     *           "unit": "",
+                     *           "help": "mean number of turns of the policy in a trajectory"
+                     *         },
+                     *         {
+                     *           "name": "workflow/turns_max",
+                     *           "unit": "",
+                     *           "help": "largest such number of the batch"
+                     *         },
+                     *         {
+                     *           "name": "workflow/tool_calls_mean",
+                     *           "unit": "",
+                     *           "help": "mean number of tool calls in a trajectory"
+                     *         },
+                     *         {
+                     *           "name": "workflow/environment_tokens_share",
+                     *           "unit": "share",
+                     *           "help": "tokens of the batch's trajectories that the environment wrote: they are read and not trained on"
+                     *         },
+                     *         {
+                     *           "name": "length/overlong_share",
+                     *           "unit": "share",
+                     *           "help": "rollouts whose longest turn has an overlong penalty"
+                     *         },
+                     *         {
+                     *           "name": "length/masked_share",
+                     *           "unit": "share",
+                     *           "help": "completions left out of the loss because they ended at the length limit"
+                     *         },
+                     *         {
+                     *           "name": "length/kept_mean",
+                     *           "unit": "tokens",
+                     *           "help": "mean sampled length of the trajectories taken for training so far"
+                     *         },
+                     *         {
+                     *           "name": "length/dropped_mean",
+                     *           "unit": "tokens",
+                     *           "help": "mean sampled length of the finished trajectories dropped as stale so far"
+                     *         },
+                     *         {
+                     *           "name": "length/kept_over_finished",
+                     *           "unit": "",
+                     *           "help": "mean length of what is trained on over that of all that was finished; below 1, drops prefer short completions"
+                     *         },
+                     *         {
+                     *           "name": "loss/policy",
+                     *           "unit": "",
+                     *           "help": "the objective's loss, token mean"
+                     *         },
+                     *         {
+                     *           "name": "loss/total",
+                     *           "unit": "",
+                     *           "help": "the policy's whole loss with KL and entropy terms, under the spec's normalisation, mean over minibatches"
+                     *         },
+                     *         {
+                     *           "name": "policy/entropy",
+                     *           "unit": "nats",
+                     *           "help": "mean entropy of the current policy on loss tokens"
+                     *         },
+                     *         {
+                     *           "name": "policy/clip_low_share",
+                     *           "unit": "share",
+                     *           "help": "loss tokens clipped from below"
+                     *         },
+                     *         {
+                     *           "name": "policy/clip_high_share",
+                     *           "unit": "share",
+                     *           "help": "loss tokens clipped from above"
+                     *         },
+                     *         {
+                     *           "name": "policy/dual_clip_share",
+                     *           "unit": "share",
+                     *           "help": "loss tokens of negative advantage whose ratio was over dual_clip"
+                     *         },
+                     *         {
+                     *           "name": "policy/ratio_mean",
+                     *           "unit": "",
+                     *           "help": "mean of the ratio that the objective clips, over the step's updates"
+                     *         },
+                     *         {
+                     *           "name": "policy/ratio_min",
+                     *           "unit": "",
+                     *           "help": "smallest such ratio"
+                     *         },
+                     *         {
+                     *           "name": "policy/ratio_max",
+                     *           "unit": "",
+                     *           "help": "largest such ratio"
+                     *         },
+                     *         {
+                     *           "name": "policy/reference_kl",
+                     *           "unit": "nats",
+                     *           "help": "k3 estimate of the KL from the policy before the step to the reference policy"
+                     *         },
+                     *         {
+                     *           "name": "policy/approx_kl",
+                     *           "unit": "nats",
+                     *           "help": "k1 estimate of the KL from the proximal to the current policy on the tokens with an advantage of the step's last minibatch, before its update"
+                     *         },
+                     *         {
+                     *           "name": "weight/mean",
+                     *           "unit": "",
+                     *           "help": "mean of w, proximal over behaviour probability"
+                     *         },
+                     *         {
+                     *           "name": "weight/std",
+                     *           "unit": "",
+                     *           "help": "standard deviation of w"
+                     *         },
+                     *         {
+                     *           "name": "weight/effective_share",
+                     *           "unit": "share",
+                     *           "help": "effective sample size of the batch's tokens under w, over their number: (sum w)^2 / (n sum w^2)"
+                     *         },
+                     *         {
+                     *           "name": "weight/max",
+                     *           "unit": "",
+                     *           "help": "largest w of the batch"
+                     *         },
+                     *         {
+                     *           "name": "weight/abs_log_mean",
+                     *           "unit": "nats",
+                     *           "help": "mean |log w|: how far staleness moved the policy"
+                     *         },
+                     *         {
+                     *           "name": "weight/masked_share",
+                     *           "unit": "share",
+                     *           "help": "loss tokens whose w was masked or capped: above behaviour_weight.limit, or below lower_limit"
+                     *         },
+                     *         {
+                     *           "name": "value/loss",
+                     *           "unit": "",
+                     *           "help": "the critic's loss, token mean"
+                     *         },
+                     *         {
+                     *           "name": "value/clip_share",
+                     *           "unit": "share",
+                     *           "help": "loss tokens whose value has left its range"
+                     *         },
+                     *         {
+                     *           "name": "value/mean",
+                     *           "unit": "",
+                     *           "help": "mean value before the step"
+                     *         },
+                     *         {
+                     *           "name": "value/return_mean",
+                     *           "unit": "",
+                     *           "help": "mean return that the values are fitted to"
+                     *         },
+                     *         {
+                     *           "name": "value/explained_variance",
+                     *           "unit": "share",
+                     *           "help": "variance of the returns that the values before the step explain; 1 is all, 0 none"
+                     *         },
+                     *         {
+                     *           "name": "mismatch/logprob_abs_mean",
+                     *           "unit": "nats",
+                     *           "help": "engine against trainer at the same weights: mean |logprob difference| on probes"
+                     *         },
+                     *         {
+                     *           "name": "mismatch/logprob_abs_max",
+                     *           "unit": "nats",
+                     *           "help": "largest such difference"
+                     *         },
+                     *         {
+                     *           "name": "mismatch/tokens",
+                     *           "unit": "tokens",
+                     *           "help": "number of tokens compared"
+                     *         },
+                     *         {
+                     *           "name": "mismatch/lag0_abs_mean",
+                     *           "unit": "nats",
+                     *           "help": "the same on training tokens of lag 0"
+                     *         },
+                     *         {
+                     *           "name": "mismatch/lag0_abs_max",
+                     *           "unit": "nats",
+                     *           "help": "largest such difference on training tokens of lag 0"
+                     *         },
+                     *         {
+                     *           "name": "mismatch/lag0_tokens",
+                     *           "unit": "tokens",
+                     *           "help": "number of training tokens of lag 0"
+                     *         },
+                     *         {
+                     *           "name": "optim/grad_norm",
+                     *           "unit": "",
+                     *           "help": "gradient norm before clipping, mean over minibatches"
+                     *         },
+                     *         {
+                     *           "name": "optim/grad_norm_clipped_share",
+                     *           "unit": "share",
+                     *           "help": "minibatches of the step whose gradient was clipped"
+                     *         },
+                     *         {
+                     *           "name": "optim/critic_grad_norm",
+                     *           "unit": "",
+                     *           "help": "the critic's gradient norm before clipping, mean over minibatches"
+                     *         },
+                     *         {
+                     *           "name": "optim/critic_learning_rate",
+                     *           "unit": "",
+                     *           "help": "the critic's learning rate of the step"
+                     *         },
+                     *         {
+                     *           "name": "optim/learning_rate",
+                     *           "unit": "",
+                     *           "help": "learning rate of the step"
+                     *         },
+                     *         {
+                     *           "name": "optim/nonfinite_skips",
+                     *           "unit": "steps",
+                     *           "help": "steps skipped so far for a non-finite loss or gradient"
+                     *         },
+                     *         {
+                     *           "name": "staleness/mean",
+                     *           "unit": "versions",
+                     *           "help": "mean staleness of the batch's trajectories at training"
+                     *         },
+                     *         {
+                     *           "name": "staleness/max",
+                     *           "unit": "versions",
+                     *           "help": "largest staleness of the batch"
+                     *         },
+                     *         {
+                     *           "name": "staleness/p95",
+                     *           "unit": "versions",
+                     *           "help": "95th percentile"
+                     *         },
+                     *         {
+                     *           "name": "staleness/token_mean",
+                     *           "unit": "versions",
+                     *           "help": "mean lag over tokens"
+                     *         },
+                     *         {
+                     *           "name": "staleness/over_bound_share",
+                     *           "unit": "share",
+                     *           "help": "trajectories older than the max staleness at the take of their batch"
+                     *         },
+                     *         {
+                     *           "name": "staleness/bound",
+                     *           "unit": "versions",
+                     *           "help": "that max staleness: a changed one counts from the batches on that are taken under it"
+                     *         },
+                     *         {
+                     *           "name": "staleness/version_span_mean",
+                     *           "unit": "versions",
+                     *           "help": "mean number of distinct versions in a trajectory"
+                     *         },
+                     *         {
+                     *           "name": "staleness/version_span_max",
+                     *           "unit": "versions",
+                     *           "help": "largest such number"
+                     *         },
+                     *         {
+                     *           "name": "staleness/interrupted_share",
+                     *           "unit": "share",
+                     *           "help": "trajectories that were interrupted at least once"
+                     *         },
+                     *         {
+                     *           "name": "staleness/dropped_token_share",
+                     *           "unit": "share",
+                     *           "help": "tokens dropped since the step before, for any reason, over those dropped or trained on"
+                     *         },
+                     *         {
+                     *           "name": "policy/version",
+                     *           "unit": "versions",
+                     *           "help": "policy version after the step"
+                     *         },
+                     *         {
+                     *           "name": "perf/trained_tokens",
+                     *           "unit": "tokens",
+                     *           "help": "loss tokens of the batch"
+                     *         },
+                     *         {
+                     *           "name": "perf/trained_tokens_per_second",
+                     *           "unit": "tokens/s",
+                     *           "help": "those over the step's wall time"
+                     *         },
+                     *         {
+                     *           "name": "perf/trajectories_per_second",
+                     *           "unit": "",
+                     *           "help": "trajectories trained on over the step's wall time"
+                     *         },
+                     *         {
+                     *           "name": "perf/generated_tokens_per_second",
+                     *           "unit": "tokens/s",
+                     *           "help": "completion tokens per second, all engines"
+                     *         },
+                     *         {
+                     *           "name": "time/step_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "wall time of the train step"
+                     *         },
+                     *         {
+                     *           "name": "time/wait_batch_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "the trainer waited for a batch"
+                     *         },
+                     *         {
+                     *           "name": "time/straggler_wait_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "part of that wait spent on stragglers"
+                     *         },
+                     *         {
+                     *           "name": "time/prepare_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "packing the batch, dealing it to the ranks and writing the step's metrics"
+                     *         },
+                     *         {
+                     *           "name": "time/proximal_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "forward pass for the proximal policy"
+                     *         },
+                     *         {
+                     *           "name": "time/reference_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "forward pass of the reference policy"
+                     *         },
+                     *         {
+                     *           "name": "time/values_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "forward pass of the critic"
+                     *         },
+                     *         {
+                     *           "name": "time/train_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "forward, backward and optimizer"
+                     *         },
+                     *         {
+                     *           "name": "time/publish_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "gather, write and announce the weights (trainer blocked)"
+                     *         },
+                     *         {
+                     *           "name": "time/gather_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "gather of the full weights"
+                     *         },
+                     *         {
+                     *           "name": "time/write_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "write of the weights"
+                     *         },
+                     *         {
+                     *           "name": "time/announce_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "the controller's answer to the announcement of a version"
+                     *         },
+                     *         {
+                     *           "name": "time/checkpoint_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "checkpoint (trainer blocked)"
+                     *         },
+                     *         {
+                     *           "name": "idle/trainer_share",
+                     *           "unit": "share",
+                     *           "help": "share of the step in which the trainer waited for a batch"
+                     *         },
+                     *         {
+                     *           "name": "idle/rollout_share",
+                     *           "unit": "share",
+                     *           "help": "share of time in which an engine had no running request"
+                     *         },
+                     *         {
+                     *           "name": "sync/paused_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "an engine was paused for a weight load"
+                     *         },
+                     *         {
+                     *           "name": "sync/load_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "the engine's load of the weights"
+                     *         },
+                     *         {
+                     *           "name": "sync/delay_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "announcement to acknowledgement"
+                     *         },
+                     *         {
+                     *           "name": "sync/engine_paused_share",
+                     *           "unit": "share",
+                     *           "help": "share of time that engines were paused for loads"
+                     *         },
+                     *         {
+                     *           "name": "pack/tokens",
+                     *           "unit": "tokens",
+                     *           "help": "tokens of the step's microbatches, prompts included"
+                     *         },
+                     *         {
+                     *           "name": "pack/microbatches",
+                     *           "unit": "",
+                     *           "help": "microbatches of the step"
+                     *         },
+                     *         {
+                     *           "name": "pack/bin_use",
+                     *           "unit": "share",
+                     *           "help": "tokens over the token budget of the microbatches used"
+                     *         },
+                     *         {
+                     *           "name": "pack/flops_imbalance",
+                     *           "unit": "",
+                     *           "help": "work that the ranks wait for, microbatch by microbatch, over the mean work of a rank; 1 is perfect"
+                     *         },
+                     *         {
+                     *           "name": "ledger/drawn_groups",
+                     *           "unit": "groups",
+                     *           "help": "groups started so far; trained, dropped and those in hand add up to it"
+                     *         },
+                     *         {
+                     *           "name": "ledger/trained_groups",
+                     *           "unit": "groups",
+                     *           "help": "groups trained on so far"
+                     *         },
+                     *         {
+                     *           "name": "ledger/dropped_groups",
+                     *           "unit": "groups",
+                     *           "help": "groups dropped so far, for whatever reason"
+                     *         },
+                     *         {
+                     *           "name": "ledger/failed_groups",
+                     *           "unit": "groups",
+                     *           "help": "of them, those whose workflow or reward failed"
+                     *         },
+                     *         {
+                     *           "name": "ledger/generated_tokens",
+                     *           "unit": "tokens",
+                     *           "help": "completion tokens made so far; trained, dropped, lost and those in hand add up to it"
+                     *         },
+                     *         {
+                     *           "name": "ledger/trained_tokens",
+                     *           "unit": "tokens",
+                     *           "help": "completion tokens trained on so far"
+                     *         },
+                     *         {
+                     *           "name": "ledger/dropped_tokens",
+                     *           "unit": "tokens",
+                     *           "help": "completion tokens of dropped groups so far"
+                     *         },
+                     *         {
+                     *           "name": "ledger/lost_tokens",
+                     *           "unit": "tokens",
+                     *           "help": "completion tokens lost to recoveries so far"
+                     *         },
+                     *         {
+                     *           "name": "buffer/groups",
+                     *           "unit": "groups",
+                     *           "help": "finished groups that wait for a train step"
+                     *         },
+                     *         {
+                     *           "name": "gate/running_groups",
+                     *           "unit": "groups",
+                     *           "help": "groups being generated"
+                     *         },
+                     *         {
+                     *           "name": "gate/live_engines",
+                     *           "unit": "",
+                     *           "help": "engines that take part in the run"
+                     *         },
+                     *         {
+                     *           "name": "gate/admissible_groups",
+                     *           "unit": "groups",
+                     *           "help": "free places of the admission gate"
+                     *         },
+                     *         {
+                     *           "name": "memory/trainer_peak_bytes",
+                     *           "unit": "bytes",
+                     *           "help": "most main memory that rank 0 of the trainer has held so far"
+                     *         },
+                     *         {
+                     *           "name": "memory/accelerator_peak_bytes",
+                     *           "unit": "bytes",
+                     *           "help": "most accelerator memory that rank 0 has allocated so far"
+                     *         },
+                     *         {
+                     *           "name": "engine/version",
+                     *           "unit": "versions",
+                     *           "help": "version that the engine has loaded"
+                     *         },
+                     *         {
+                     *           "name": "engine/running_requests",
+                     *           "unit": "requests",
+                     *           "help": "requests in the engine"
+                     *         },
+                     *         {
+                     *           "name": "engine/waiting_requests",
+                     *           "unit": "requests",
+                     *           "help": "requests that the engine took in and does not decode yet"
+                     *         },
+                     *         {
+                     *           "name": "engine/kv_share",
+                     *           "unit": "share",
+                     *           "help": "of the engine's KV cache, in use by running requests"
+                     *         },
+                     *         {
+                     *           "name": "engine/window",
+                     *           "unit": "requests",
+                     *           "help": "completions that the worker keeps in the engine at most, by what the engine says of itself"
+                     *         },
+                     *         {
+                     *           "name": "engine/retractions",
+                     *           "unit": "",
+                     *           "help": "requests taken off so far because the KV cache was full, weight loads not counted"
+                     *         },
+                     *         {
+                     *           "name": "engine/prefix_hit_share",
+                     *           "unit": "share",
+                     *           "help": "input tokens whose keys and values the engine had already"
+                     *         },
+                     *         {
+                     *           "name": "engine/restarts",
+                     *           "unit": "",
+                     *           "help": "restarts of the engine so far"
+                     *         },
+                     *         {
+                     *           "name": "reward/latency_p50_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "median time from a completion's arrival at the reward service to its score, waiting included"
+                     *         },
+                     *         {
+                     *           "name": "reward/latency_p95_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "its 95th percentile"
+                     *         },
+                     *         {
+                     *           "name": "reward/scored",
+                     *           "unit": "",
+                     *           "help": "completions scored so far"
+                     *         },
+                     *         {
+                     *           "name": "reward/verifier_errors",
+                     *           "unit": "",
+                     *           "help": "completions without a score so far because the reward function failed; never a reward of 0"
+                     *         },
+                     *         {
+                     *           "name": "reward/sandbox_errors",
+                     *           "unit": "",
+                     *           "help": "completions or tool calls without a result so far because the sandbox failed"
+                     *         },
+                     *         {
+                     *           "name": "reward/weak_share",
+                     *           "unit": "share",
+                     *           "help": "scores that the completion's own code could have forged"
+                     *         },
+                     *         {
+                     *           "name": "sandbox/runs",
+                     *           "unit": "",
+                     *           "help": "sandboxes run so far"
+                     *         },
+                     *         {
+                     *           "name": "sandbox/tests",
+                     *           "unit": "",
+                     *           "help": "programs and tests run in them so far"
+                     *         },
+                     *         {
+                     *           "name": "sandbox/timeouts",
+                     *           "unit": "",
+                     *           "help": "of those, stopped at their time limit"
+                     *         },
+                     *         {
+                     *           "name": "session/open",
+                     *           "unit": "sessions",
+                     *           "help": "agent sessions that are open at the worker"
+                     *         },
+                     *         {
+                     *           "name": "session/opened",
+                     *           "unit": "sessions",
+                     *           "help": "agent sessions opened so far"
+                     *         },
+                     *         {
+                     *           "name": "session/completions",
+                     *           "unit": "",
+                     *           "help": "completions of agent sessions so far"
+                     *         },
+                     *         {
+                     *           "name": "session/branches",
+                     *           "unit": "",
+                     *           "help": "completions so far that went on from an earlier turn, or whose history the agent had rewritten"
+                     *         },
+                     *         {
+                     *           "name": "session/timeouts",
+                     *           "unit": "groups",
+                     *           "help": "groups dropped so far because an agent left them alone"
+                     *         },
+                     *         {
+                     *           "name": "session/refused_staleness",
+                     *           "unit": "",
+                     *           "help": "requests for a session that the admission gate refused so far: too far ahead of the trainer"
+                     *         },
+                     *         {
+                     *           "name": "session/refused_concurrency",
+                     *           "unit": "",
+                     *           "help": "the same: max_concurrent_groups are running"
+                     *         },
+                     *         {
+                     *           "name": "session/refused_other",
+                     *           "unit": "",
+                     *           "help": "the same for another reason, such as a weight load or an evaluation"
+                     *         },
+                     *         {
+                     *           "name": "relay/requests",
+                     *           "unit": "",
+                     *           "help": "requests to the worker's sessions so far that came through the relay"
+                     *         },
+                     *         {
+                     *           "name": "relay/bytes",
+                     *           "unit": "bytes",
+                     *           "help": "bodies of those requests and of their answers"
+                     *         },
+                     *         {
+                     *           "name": "sft/loss",
+                     *           "unit": "nats",
+                     *           "help": "warm start: token mean loss"
+                     *         },
+                     *         {
+                     *           "name": "sft/greedy_accuracy",
+                     *           "unit": "share",
+                     *           "help": "warm start: validation rows whose every target token is the model's first choice"
+                     *         },
+                     *         {
+                     *           "name": "sft/learning_rate",
+                     *           "unit": "",
+                     *           "help": "warm start: learning rate"
+                     *         },
+                     *         {
+                     *           "name": "eval/greedy",
+                     *           "unit": "share",
+                     *           "help": "mean score of the greedy completions at a pinned version"
+                     *         },
+                     *         {
+                     *           "name": "eval/greedy_low",
+                     *           "unit": "share",
+                     *           "help": "lower end of its 95 % interval: Wilson's for scores of 0 and 1, else bootstrap over prompts"
+                     *         },
+                     *         {
+                     *           "name": "eval/greedy_high",
+                     *           "unit": "share",
+                     *           "help": "upper end of that interval"
+                     *         },
+                     *         {
+                     *           "name": "eval/sampled",
+                     *           "unit": "share",
+                     *           "help": "avg@k: mean score of the k sampled completions of each prompt at a pinned version"
+                     *         },
+                     *         {
+                     *           "name": "eval/sampled_low",
+                     *           "unit": "share",
+                     *           "help": "lower end of its 95 % interval, bootstrap over prompts"
+                     *         },
+                     *         {
+                     *           "name": "eval/sampled_high",
+                     *           "unit": "share",
+                     *           "help": "upper end of that interval"
+                     *         },
+                     *         {
+                     *           "name": "eval/pass_at_k",
+                     *           "unit": "share",
+                     *           "help": "prompts that one of the k samples solves (unbiased estimator), k = evaluation.samples"
+                     *         },
+                     *         {
+                     *           "name": "eval/pass_at_k_low",
+                     *           "unit": "share",
+                     *           "help": "lower end of its 95 % interval"
+                     *         },
+                     *         {
+                     *           "name": "eval/pass_at_k_high",
+                     *           "unit": "share",
+                     *           "help": "upper end of that interval"
+                     *         },
+                     *         {
+                     *           "name": "eval/accuracy",
+                     *           "unit": "share",
+                     *           "help": "right completions (score of evaluation.success_score or more): of the greedy ones, without them of the sampled ones"
+                     *         },
+                     *         {
+                     *           "name": "eval/accuracy_low",
+                     *           "unit": "share",
+                     *           "help": "lower end of its 95 % interval: Wilson's for one completion a prompt, else bootstrap over prompts"
+                     *         },
+                     *         {
+                     *           "name": "eval/accuracy_high",
+                     *           "unit": "share",
+                     *           "help": "upper end of that interval"
+                     *         },
+                     *         {
+                     *           "name": "eval/mean_tokens",
+                     *           "unit": "tokens",
+                     *           "help": "mean length of the evaluation's completions"
+                     *         },
+                     *         {
+                     *           "name": "eval/truncated_share",
+                     *           "unit": "share",
+                     *           "help": "of them, those that ended at the length limit"
+                     *         },
+                     *         {
+                     *           "name": "eval/seconds",
+                     *           "unit": "seconds",
+                     *           "help": "an engine was leased for the evaluation"
+                     *         },
+                     *         {
+                     *           "name": "evaluator/busy_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "since its last point, an evaluator's engine had requests; it is none of the run's engines"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["MetricCatalogue"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8857,9 +15387,38 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "imp_01m81z2nqfjsdbkjcm7mt87c35",
+                     *           "name": "secret plan",
+                     *           "hub": "https://hub.test",
+                     *           "hub_model": "a/b",
+                     *           "revision": "main",
+                     *           "commit": "",
+                     *           "message": "",
+                     *           "node_id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *           "bytes_done": 0,
+                     *           "bytes_total": 0,
+                     *           "state": "RUNNING",
+                     *           "model": null,
+                     *           "created_at": "2026-11-22T15:47:57.808Z",
+                     *           "ended_at": null
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["ModelImportPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8883,6 +15442,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "qwen",
+                 *       "model": "Qwen/Qwen3-0.6B",
+                 *       "revision": "main"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ImportCreateRequest"];
             };
         };
@@ -8893,6 +15459,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "imp_01m81z2nqfjsdbkjcm7mt87c35",
+                     *       "name": "secret plan",
+                     *       "hub": "https://hub.test",
+                     *       "hub_model": "a/b",
+                     *       "revision": "main",
+                     *       "commit": "",
+                     *       "message": "",
+                     *       "node_id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *       "bytes_done": 0,
+                     *       "bytes_total": 0,
+                     *       "state": "RUNNING",
+                     *       "model": null,
+                     *       "created_at": "2026-11-22T15:47:57.808Z",
+                     *       "ended_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["ModelImport"];
                 };
             };
@@ -8901,9 +15485,36 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "imp_01m81z2nqfjsdbkjcm7mt87c35",
+                     *       "name": "secret plan",
+                     *       "hub": "https://hub.test",
+                     *       "hub_model": "a/b",
+                     *       "revision": "main",
+                     *       "commit": "",
+                     *       "message": "",
+                     *       "node_id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *       "bytes_done": 0,
+                     *       "bytes_total": 0,
+                     *       "state": "RUNNING",
+                     *       "model": null,
+                     *       "created_at": "2026-11-22T15:47:57.808Z",
+                     *       "ended_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["ModelImport"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8920,6 +15531,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
                 import_id: string;
             };
             cookie?: never;
@@ -8931,9 +15543,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "imp_01m81z2nqfjsdbkjcm7mt87c35",
+                     *       "name": "secret plan",
+                     *       "hub": "https://hub.test",
+                     *       "hub_model": "a/b",
+                     *       "revision": "main",
+                     *       "commit": "",
+                     *       "message": "",
+                     *       "node_id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *       "bytes_done": 0,
+                     *       "bytes_total": 0,
+                     *       "state": "RUNNING",
+                     *       "model": null,
+                     *       "created_at": "2026-11-22T15:47:57.808Z",
+                     *       "ended_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["ModelImport"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8950,6 +15585,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
                 import_id: string;
             };
             cookie?: never;
@@ -8961,9 +15597,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "imp_01m81z2nqfjsdbkjcm7mt87c35",
+                     *       "name": "secret plan",
+                     *       "hub": "https://hub.test",
+                     *       "hub_model": "a/b",
+                     *       "revision": "main",
+                     *       "commit": "",
+                     *       "message": "cancelled",
+                     *       "node_id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *       "bytes_done": 0,
+                     *       "bytes_total": 0,
+                     *       "state": "CANCELLED",
+                     *       "model": null,
+                     *       "created_at": "2026-11-22T15:47:57.808Z",
+                     *       "ended_at": "2026-11-22T15:48:06.325Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["ModelImport"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -8999,7 +15661,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "bm_01m820ancdbrx6ba33vcgpnxs8",
+                     *           "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
                      *           "name": "tiny",
                      *           "source": "path",
                      *           "number": 1,
@@ -9021,7 +15683,7 @@ export interface operations {
                      *           "dtypes": {},
                      *           "tokens": null,
                      *           "prompt": "",
-                     *           "created_at": "2026-11-22T16:09:48.174Z"
+                     *           "created_at": "2026-11-22T15:47:55.866Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -9031,6 +15693,11 @@ export interface operations {
                     "application/json": components["schemas"]["ModelPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -9054,6 +15721,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "small",
+                 *       "path": "/models/small"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ModelCreateRequest"];
             };
         };
@@ -9064,6 +15737,33 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "bm_01m81z2y71wm0fpx2vx2b29r2n",
+                     *       "name": "small",
+                     *       "source": "path",
+                     *       "number": null,
+                     *       "ref": "",
+                     *       "state": "VALIDATING",
+                     *       "message": "",
+                     *       "errors": [],
+                     *       "same_as": null,
+                     *       "origin": "",
+                     *       "path": "/models/small",
+                     *       "family": "",
+                     *       "parameters": null,
+                     *       "sha256": "",
+                     *       "bytes": 0,
+                     *       "config": {},
+                     *       "manifest_sha256": "",
+                     *       "files": [],
+                     *       "tensors": null,
+                     *       "dtypes": {},
+                     *       "tokens": null,
+                     *       "prompt": "",
+                     *       "created_at": "2026-11-22T15:48:06.498Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Model"];
                 };
             };
@@ -9072,9 +15772,45 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "bm_01m81z2y71wm0fpx2vx2b29r2n",
+                     *       "name": "small",
+                     *       "source": "path",
+                     *       "number": null,
+                     *       "ref": "",
+                     *       "state": "VALIDATING",
+                     *       "message": "",
+                     *       "errors": [],
+                     *       "same_as": null,
+                     *       "origin": "",
+                     *       "path": "/models/small",
+                     *       "family": "",
+                     *       "parameters": null,
+                     *       "sha256": "",
+                     *       "bytes": 0,
+                     *       "config": {},
+                     *       "manifest_sha256": "",
+                     *       "files": [],
+                     *       "tensors": null,
+                     *       "dtypes": {},
+                     *       "tokens": null,
+                     *       "prompt": "",
+                     *       "created_at": "2026-11-22T15:48:06.498Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Model"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -9096,6 +15832,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example bm_01m81z2kts5db3vbpnmbw1xe2f */
                 model_id: string;
             };
             cookie?: never;
@@ -9107,9 +15844,41 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *       "name": "tiny",
+                     *       "source": "path",
+                     *       "number": 1,
+                     *       "ref": "tiny@1",
+                     *       "state": "READY",
+                     *       "message": "",
+                     *       "errors": [],
+                     *       "same_as": null,
+                     *       "origin": "",
+                     *       "path": "/models/tiny",
+                     *       "family": "",
+                     *       "parameters": null,
+                     *       "sha256": "",
+                     *       "bytes": 0,
+                     *       "config": {},
+                     *       "manifest_sha256": "",
+                     *       "files": [],
+                     *       "tensors": null,
+                     *       "dtypes": {},
+                     *       "tokens": null,
+                     *       "prompt": "",
+                     *       "created_at": "2026-11-22T15:47:55.866Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Model"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -9126,6 +15895,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example bm_01m81z2kts5db3vbpnmbw1xe2f */
                 model_id: string;
             };
             cookie?: never;
@@ -9139,6 +15909,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -9167,9 +15945,41 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *       "name": "tiny",
+                     *       "source": "path",
+                     *       "number": 1,
+                     *       "ref": "tiny@1",
+                     *       "state": "READY",
+                     *       "message": "",
+                     *       "errors": [],
+                     *       "same_as": null,
+                     *       "origin": "",
+                     *       "path": "/models/tiny",
+                     *       "family": "",
+                     *       "parameters": null,
+                     *       "sha256": "",
+                     *       "bytes": 0,
+                     *       "config": {},
+                     *       "manifest_sha256": "",
+                     *       "files": [],
+                     *       "tensors": null,
+                     *       "dtypes": {},
+                     *       "tokens": null,
+                     *       "prompt": "",
+                     *       "created_at": "2026-11-22T15:47:55.866Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Model"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -9200,9 +16010,44 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "pg_01m81z2n8epvchts78d02qwmye",
+                     *           "open": true,
+                     *           "sides": [
+                     *             {
+                     *               "run": "run_01m81z2n8jfb72p8b3nbvdrzfc",
+                     *               "model": {
+                     *                 "kind": "base_model",
+                     *                 "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *                 "name": "tiny"
+                     *               },
+                     *               "status": "QUEUED",
+                     *               "ready": false,
+                     *               "waiting_why": "",
+                     *               "reason": "",
+                     *               "reason_message": "",
+                     *               "base_url": "/api/v1/runs/run_01m81z2n8jfb72p8b3nbvdrzfc/playground"
+                     *             }
+                     *           ],
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-11-22T15:47:57.266Z"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["PlaygroundPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -9226,6 +16071,16 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "models": [
+                 *         {
+                 *           "base_model": "tiny"
+                 *         }
+                 *       ],
+                 *       "idle_seconds": 600
+                 *     }
+                 */
                 "application/json": components["schemas"]["PlaygroundRequestRequest"];
             };
         };
@@ -9235,9 +16090,42 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "pg_01m81z2yjn4s63reawm9crxq5r",
+                     *       "open": true,
+                     *       "sides": [
+                     *         {
+                     *           "run": "run_01m81z2yjqf0fcsrcyvsv4qb9h",
+                     *           "model": {
+                     *             "kind": "base_model",
+                     *             "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *             "name": "tiny"
+                     *           },
+                     *           "status": "QUEUED",
+                     *           "ready": false,
+                     *           "waiting_why": "",
+                     *           "reason": "",
+                     *           "reason_message": "",
+                     *           "base_url": "/api/v1/runs/run_01m81z2yjqf0fcsrcyvsv4qb9h/playground"
+                     *         }
+                     *       ],
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:06.792Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Playground"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -9254,6 +16142,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example pg_01m81z2n8epvchts78d02qwmye */
                 playground_id: string;
             };
             cookie?: never;
@@ -9265,9 +16154,38 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "pg_01m81z2n8epvchts78d02qwmye",
+                     *       "open": true,
+                     *       "sides": [
+                     *         {
+                     *           "run": "run_01m81z2n8jfb72p8b3nbvdrzfc",
+                     *           "model": {
+                     *             "kind": "base_model",
+                     *             "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *             "name": "tiny"
+                     *           },
+                     *           "status": "QUEUED",
+                     *           "ready": false,
+                     *           "waiting_why": "",
+                     *           "reason": "",
+                     *           "reason_message": "",
+                     *           "base_url": "/api/v1/runs/run_01m81z2n8jfb72p8b3nbvdrzfc/playground"
+                     *         }
+                     *       ],
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:57.266Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Playground"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -9284,6 +16202,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example pg_01m81z2n8epvchts78d02qwmye */
                 playground_id: string;
             };
             cookie?: never;
@@ -9297,6 +16216,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -9310,10 +16237,7 @@ export interface operations {
     };
     get_pool: {
         parameters: {
-            query?: {
-                /** @description its name; `default`, or the first that you see, when left out */
-                pool?: string;
-            };
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
@@ -9327,21 +16251,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "name": "default",
-                     *       "all_teams": true,
-                     *       "trainer_code": false,
-                     *       "may_manage": true,
-                     *       "blocked_reason": "",
-                     *       "pools": [
-                     *         "default"
-                     *       ],
                      *       "nodes": [
                      *         {
-                     *           "id": "node_01m820andn2hge66dpqeaxzzx5",
-                     *           "name": "node-1",
-                     *           "pool": "default",
+                     *           "id": "node_01m81z2k8p6kp3d29vsw3x37hp",
+                     *           "name": "another node",
                      *           "status": "READY",
-                     *           "hostname": "node-1",
+                     *           "hostname": "another node",
                      *           "agent_version": "0",
                      *           "cpu_count": 2,
                      *           "memory_bytes": 1,
@@ -9349,20 +16264,34 @@ export interface operations {
                      *           "model_roots": [
                      *             "/models"
                      *           ],
-                     *           "job_isolation": "uid",
-                     *           "job_isolation_reason": "",
+                     *           "slots": 0,
+                     *           "enrolled_at": "2026-11-22T15:47:55.286Z",
+                     *           "last_seen_at": "2026-11-22T15:47:55.305Z"
+                     *         },
+                     *         {
+                     *           "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *           "name": "node",
+                     *           "status": "READY",
+                     *           "hostname": "node",
+                     *           "agent_version": "0",
+                     *           "cpu_count": 2,
+                     *           "memory_bytes": 1,
+                     *           "disk_free_bytes": 1,
+                     *           "model_roots": [
+                     *             "/models"
+                     *           ],
                      *           "slots": 2,
-                     *           "enrolled_at": "2026-11-22T16:09:48.213Z",
-                     *           "last_seen_at": "2026-01-01T12:00:01.000Z"
+                     *           "enrolled_at": "2026-11-22T15:47:54.083Z",
+                     *           "last_seen_at": "2026-11-22T15:47:55.162Z"
                      *         }
                      *       ],
                      *       "slots": [
                      *         {
-                     *           "id": "node_01m820andn2hge66dpqeaxzzx5:cpu-0",
+                     *           "id": "node_01m81z2j332wqtyw4kh4fhtmnr:cpu-0",
                      *           "name": "cpu-0",
                      *           "node": {
-                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
-                     *             "name": "node-1"
+                     *             "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *             "name": "node"
                      *           },
                      *           "device": "cpu",
                      *           "model": "",
@@ -9370,17 +16299,17 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m820anwdzwrwejagyamkfzsn",
-                     *             "run_name": "letters",
+                     *             "run_id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *             "run_name": "secret plan",
                      *             "job": "trainer"
                      *           }
                      *         },
                      *         {
-                     *           "id": "node_01m820andn2hge66dpqeaxzzx5:cpu-1",
+                     *           "id": "node_01m81z2j332wqtyw4kh4fhtmnr:cpu-1",
                      *           "name": "cpu-1",
                      *           "node": {
-                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
-                     *             "name": "node-1"
+                     *             "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *             "name": "node"
                      *           },
                      *           "device": "cpu",
                      *           "model": "",
@@ -9388,26 +16317,95 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m820anwdzwrwejagyamkfzsn",
-                     *             "run_name": "letters",
+                     *             "run_id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *             "run_name": "secret plan",
                      *             "job": "rollout-0"
                      *           }
                      *         }
                      *       ],
                      *       "quota": {
                      *         "team": {
-                     *           "id": "team_01m820an3y1g90q6tecjjdx1j8",
+                     *           "id": "team_01m81z2hqwbcb310z5b54fv71p",
                      *           "name": "red"
                      *         },
                      *         "limit_slots": null,
                      *         "used_slots": 2
                      *       },
-                     *       "queue": []
+                     *       "queue": [
+                     *         {
+                     *           "run_id": "run_01m81z2n4bdzhpfcnrxe2vycxg",
+                     *           "name": "test of exact_match",
+                     *           "priority": 0,
+                     *           "slots_needed": 0,
+                     *           "why": "not looked at yet",
+                     *           "position": 1,
+                     *           "submitted_at": "2026-11-22T15:47:57.127Z"
+                     *         },
+                     *         {
+                     *           "run_id": "run_01m81z2n8jfb72p8b3nbvdrzfc",
+                     *           "name": "chat with tiny",
+                     *           "priority": 0,
+                     *           "slots_needed": 1,
+                     *           "why": "not looked at yet",
+                     *           "position": 2,
+                     *           "submitted_at": "2026-11-22T15:47:57.266Z"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["Pool"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_enrolment_token: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "token": "oolenrol_…",
+                     *       "expires_at": "2026-11-22T16:03:07.083Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["EnrolmentToken"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -9427,6 +16425,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example node_01m81z2j332wqtyw4kh4fhtmnr */
                 node_id: string;
             };
             cookie?: never;
@@ -9438,9 +16437,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *       "name": "node",
+                     *       "status": "CORDONED",
+                     *       "hostname": "node",
+                     *       "agent_version": "0",
+                     *       "cpu_count": 2,
+                     *       "memory_bytes": 1,
+                     *       "disk_free_bytes": 1,
+                     *       "model_roots": [
+                     *         "/models"
+                     *       ],
+                     *       "slots": 2,
+                     *       "enrolled_at": "2026-11-22T15:47:54.083Z",
+                     *       "last_seen_at": "2026-11-22T15:47:55.162Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Node"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -9460,6 +16485,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example node_01m81z2j332wqtyw4kh4fhtmnr */
                 node_id: string;
             };
             cookie?: never;
@@ -9471,9 +16497,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *       "name": "node",
+                     *       "status": "DRAINING",
+                     *       "hostname": "node",
+                     *       "agent_version": "0",
+                     *       "cpu_count": 2,
+                     *       "memory_bytes": 1,
+                     *       "disk_free_bytes": 1,
+                     *       "model_roots": [
+                     *         "/models"
+                     *       ],
+                     *       "slots": 2,
+                     *       "enrolled_at": "2026-11-22T15:47:54.083Z",
+                     *       "last_seen_at": "2026-11-22T15:47:55.162Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Node"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -9493,6 +16545,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example node_01m81z2j332wqtyw4kh4fhtmnr */
                 node_id: string;
             };
             cookie?: never;
@@ -9504,9 +16557,91 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *       "name": "node",
+                     *       "status": "READY",
+                     *       "hostname": "node",
+                     *       "agent_version": "0",
+                     *       "cpu_count": 2,
+                     *       "memory_bytes": 1,
+                     *       "disk_free_bytes": 1,
+                     *       "model_roots": [
+                     *         "/models"
+                     *       ],
+                     *       "slots": 2,
+                     *       "enrolled_at": "2026-11-22T15:47:54.083Z",
+                     *       "last_seen_at": "2026-11-22T15:47:55.162Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Node"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_quota: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "limit_slots": 8
+                 *     }
+                 */
+                "application/json": components["schemas"]["PatchedQuotaChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "team": {
+                     *         "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *         "name": "red"
+                     *       },
+                     *       "limit_slots": 8,
+                     *       "used_slots": 2
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -9545,22 +16680,53 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "since": "2025-12-02T12:00:01.000Z",
-                     *       "until": "2026-01-01T12:00:01.000Z",
+                     *       "since": "2026-10-23T15:48:07.350Z",
+                     *       "until": "2026-11-22T15:48:07.350Z",
                      *       "by": "run",
-                     *       "data": [],
+                     *       "data": [
+                     *         {
+                     *           "team": {
+                     *             "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *             "name": "red"
+                     *           },
+                     *           "project": {
+                     *             "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *             "name": "default"
+                     *           },
+                     *           "run": {
+                     *             "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *             "name": "secret plan"
+                     *           },
+                     *           "runs": 1,
+                     *           "slot_seconds": 22.096,
+                     *           "gpu_seconds": 0,
+                     *           "phases": {
+                     *             "generate": 0,
+                     *             "train": 4,
+                     *             "wait": 0,
+                     *             "sync": 0,
+                     *             "evaluate": 0,
+                     *             "other": 18.096
+                     *           },
+                     *           "tokens": {
+                     *             "generated": null,
+                     *             "trained": null,
+                     *             "wasted": null
+                     *           }
+                     *         }
+                     *       ],
                      *       "left_out": 0,
                      *       "total": {
-                     *         "runs": 0,
-                     *         "slot_seconds": 0,
+                     *         "runs": 1,
+                     *         "slot_seconds": 22.096,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 0,
+                     *           "train": 4,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 0
+                     *           "other": 18.096
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -9574,365 +16740,11 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    list_pools: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["PoolSettingsPage"];
-                };
-            };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    create_pool: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
-                "Idempotency-Key"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["CreatePoolRequest"];
-            };
-        };
-        responses: {
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["PoolSettings"];
-                };
-            };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    change_pool: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                pool_name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                "application/json": components["schemas"]["PatchedPoolChangeRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["PoolSettings"];
-                };
-            };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    list_pool_admins: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                pool_name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["PoolAdminPage"];
-                };
-            };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    appoint_pool_admin: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
-                "Idempotency-Key"?: string;
-            };
-            path: {
-                pool_name: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["AppointRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["PoolAdmin"];
-                };
-            };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    remove_pool_admin: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                pool_name: string;
-                user_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description done; there is nothing to show */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    create_enrolment_token: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
-                "Idempotency-Key"?: string;
-            };
-            path: {
-                pool_name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["EnrolmentToken"];
-                };
-            };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    list_pool_teams: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                pool_name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["QuotaPage"];
-                };
-            };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    bind_pool_team: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
-                "Idempotency-Key"?: string;
-            };
-            path: {
-                pool_name: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["BindTeamRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Quota"];
-                };
-            };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    unbind_pool_team: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                pool_name: string;
-                team_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description done; there is nothing to show */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    set_pool_quota: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                pool_name: string;
-                team_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["QuotaChangeRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Quota"];
-                };
-            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -9958,9 +16770,789 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "name": "letter-sum-sft",
+                     *           "title": "Letter sum: warm start",
+                     *           "description": "Teaches a tiny model to add digits from noisy demonstrations; about a minute on one core.",
+                     *           "paper": "",
+                     *           "spec": {
+                     *             "kind": "sft",
+                     *             "name": "letter-sum warm start",
+                     *             "model": {
+                     *               "base_model": "letter-sum-tiny"
+                     *             },
+                     *             "dataset": {
+                     *               "version": "letter-sum@latest",
+                     *               "split": "sft"
+                     *             },
+                     *             "sft": {
+                     *               "steps": 2000,
+                     *               "batch_size": 16,
+                     *               "learning_rate": 0.005,
+                     *               "validation_split": "validation",
+                     *               "validate_from_step": 800
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "letter-sum-rl",
+                     *           "title": "Letter sum: asynchronous RL",
+                     *           "description": "Goes on from a letter-sum warm start at max staleness 4; minutes on two cores.",
+                     *           "paper": "",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "letter-sum asynchronous RL",
+                     *             "model": {
+                     *               "checkpoint": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "letter-sum@latest",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "exact_match",
+                     *               "options": {
+                     *                 "extract": "boxed_at_end"
+                     *               }
+                     *             },
+                     *             "rollout": {
+                     *               "engines": 1,
+                     *               "group_size": 8,
+                     *               "max_new_tokens": 112
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4
+                     *             },
+                     *             "trainer": {
+                     *               "total_train_steps": 60,
+                     *               "groups_per_step": 32,
+                     *               "minibatches": 4,
+                     *               "learning_rate": 0.0002
+                     *             },
+                     *             "weight_sync": {
+                     *               "probe_first_versions": 60
+                     *             },
+                     *             "evaluation": {
+                     *               "split": "eval",
+                     *               "prompts": 256
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "areal-paper",
+                     *           "title": "AReaL, the paper's recipe",
+                     *           "description": "Rewards of +5 and -5 on the last token, gamma = lambda = 1 without a critic, advantages normalised over the batch, no KL, four minibatches, decoupled PPO. The sizes are the paper's: make them smaller on a small pool.",
+                     *           "paper": "https://arxiv.org/abs/2505.24298",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "areal-paper",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "math",
+                     *               "scale": 10,
+                     *               "bias": -5
+                     *             },
+                     *             "rollout": {
+                     *               "group_size": 16,
+                     *               "max_concurrent_groups": 1024,
+                     *               "max_new_tokens": 27648,
+                     *               "max_prompt_tokens": 1024,
+                     *               "engine_max_running_requests": 64,
+                     *               "engine_max_total_tokens": 524288
+                     *             },
+                     *             "staleness": {
+                     *               "max": 8
+                     *             },
+                     *             "trainer": {
+                     *               "total_train_steps": 250,
+                     *               "groups_per_step": 512,
+                     *               "minibatches": 4,
+                     *               "learning_rate": 0.00002,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.95
+                     *               ],
+                     *               "adam_epsilon": 0.00001,
+                     *               "weight_decay": 0.05,
+                     *               "max_grad_norm": 1,
+                     *               "microbatch_tokens": 32768,
+                     *               "dtype": "bfloat16"
+                     *             },
+                     *             "algorithm": {
+                     *               "objective": "decoupled_ppo",
+                     *               "proximal": "recompute",
+                     *               "clip_low": 0.2,
+                     *               "clip_high": 0.2,
+                     *               "behaviour_weight": {
+                     *                 "mode": "mask",
+                     *                 "level": "token",
+                     *                 "limit": 5
+                     *               },
+                     *               "advantage": {
+                     *                 "estimator": "gae",
+                     *                 "mean": "batch",
+                     *                 "std": "batch",
+                     *                 "gamma": 1,
+                     *                 "gae_lambda": 1
+                     *               },
+                     *               "loss_normalisation": "tokens"
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "grpo",
+                     *           "title": "GRPO",
+                     *           "description": "Group-relative advantages, KL to the initial model as a loss term, the mean over sequences of their token means. As in all presets of RL, the behaviour weight makes up for staleness; at staleness 0 it is 1 and the objective is the paper's.",
+                     *           "paper": "https://arxiv.org/abs/2402.03300",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "grpo",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "math"
+                     *             },
+                     *             "rollout": {
+                     *               "group_size": 64,
+                     *               "max_concurrent_groups": 80,
+                     *               "max_new_tokens": 1024,
+                     *               "max_prompt_tokens": 1024,
+                     *               "engine_max_total_tokens": 131072
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4
+                     *             },
+                     *             "trainer": {
+                     *               "total_train_steps": 200,
+                     *               "groups_per_step": 16,
+                     *               "minibatches": 1,
+                     *               "learning_rate": 0.000001,
+                     *               "microbatch_tokens": 16384,
+                     *               "dtype": "bfloat16"
+                     *             },
+                     *             "algorithm": {
+                     *               "advantage": {
+                     *                 "mean": "group",
+                     *                 "std": "group"
+                     *               },
+                     *               "kl": {
+                     *                 "coefficient": 0.04,
+                     *                 "estimator": "k3",
+                     *                 "place": "loss",
+                     *                 "importance_correction": true
+                     *               },
+                     *               "loss_normalisation": "sequences"
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "dr-grpo",
+                     *           "title": "Dr. GRPO",
+                     *           "description": "GRPO without its two biases: advantages are not divided by the group's spread, losses not by the completion's length. No KL.",
+                     *           "paper": "https://arxiv.org/abs/2503.20783",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "dr-grpo",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "math"
+                     *             },
+                     *             "rollout": {
+                     *               "group_size": 8,
+                     *               "max_concurrent_groups": 80,
+                     *               "max_new_tokens": 3000,
+                     *               "max_prompt_tokens": 1024,
+                     *               "engine_max_total_tokens": 131072
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4
+                     *             },
+                     *             "trainer": {
+                     *               "total_train_steps": 200,
+                     *               "groups_per_step": 16,
+                     *               "minibatches": 1,
+                     *               "learning_rate": 0.000001,
+                     *               "microbatch_tokens": 16384,
+                     *               "dtype": "bfloat16"
+                     *             },
+                     *             "algorithm": {
+                     *               "advantage": {
+                     *                 "mean": "group",
+                     *                 "std": "none"
+                     *               },
+                     *               "loss_normalisation": "constant"
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "rloo",
+                     *           "title": "RLOO",
+                     *           "description": "REINFORCE on whole completions; the baseline of each is the mean reward of the group's others. One optimizer step per batch, so the ratio is 1 and nothing is clipped. The paper's KL in the reward is left out, as verifiable rewards allow; add algorithm.kl for it.",
+                     *           "paper": "https://arxiv.org/abs/2402.14740",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "rloo",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "math"
+                     *             },
+                     *             "rollout": {
+                     *               "group_size": 4,
+                     *               "max_concurrent_groups": 128,
+                     *               "max_new_tokens": 1024,
+                     *               "max_prompt_tokens": 1024,
+                     *               "engine_max_total_tokens": 131072
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4
+                     *             },
+                     *             "trainer": {
+                     *               "total_train_steps": 200,
+                     *               "groups_per_step": 128,
+                     *               "minibatches": 1,
+                     *               "learning_rate": 0.000001,
+                     *               "microbatch_tokens": 16384,
+                     *               "dtype": "bfloat16"
+                     *             },
+                     *             "algorithm": {
+                     *               "advantage": {
+                     *                 "mean": "group",
+                     *                 "std": "none",
+                     *                 "leave_one_out": true
+                     *               },
+                     *               "loss_normalisation": "constant"
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "reinforce-plus-plus",
+                     *           "title": "REINFORCE++",
+                     *           "description": "One completion per prompt, no critic: each token's return is the reward minus the KL that follows it, normalised over all tokens of the batch. The paper ties the KL coefficient to the task; 0.001 suits verifiable rewards.",
+                     *           "paper": "https://arxiv.org/abs/2501.03262",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "reinforce-plus-plus",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "math"
+                     *             },
+                     *             "rollout": {
+                     *               "group_size": 1,
+                     *               "max_concurrent_groups": 512,
+                     *               "max_new_tokens": 1024,
+                     *               "max_prompt_tokens": 1024,
+                     *               "engine_max_total_tokens": 131072
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4
+                     *             },
+                     *             "trainer": {
+                     *               "total_train_steps": 200,
+                     *               "groups_per_step": 512,
+                     *               "minibatches": 4,
+                     *               "learning_rate": 0.000001,
+                     *               "microbatch_tokens": 16384,
+                     *               "dtype": "bfloat16"
+                     *             },
+                     *             "algorithm": {
+                     *               "advantage": {
+                     *                 "estimator": "gae",
+                     *                 "mean": "batch",
+                     *                 "std": "batch",
+                     *                 "gamma": 1,
+                     *                 "gae_lambda": 1
+                     *               },
+                     *               "kl": {
+                     *                 "coefficient": 0.001,
+                     *                 "estimator": "k1",
+                     *                 "place": "reward"
+                     *               }
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "ppo",
+                     *           "title": "PPO with a critic",
+                     *           "description": "Clipped PPO, generalised advantages from a value model with an optimizer of its own, values clipped too. The paper's lambda; gamma is 1, because the reward comes at the end.",
+                     *           "paper": "https://arxiv.org/abs/1707.06347",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "ppo",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "math"
+                     *             },
+                     *             "rollout": {
+                     *               "group_size": 4,
+                     *               "max_concurrent_groups": 128,
+                     *               "max_new_tokens": 1024,
+                     *               "max_prompt_tokens": 1024,
+                     *               "engine_max_total_tokens": 131072
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4
+                     *             },
+                     *             "trainer": {
+                     *               "total_train_steps": 200,
+                     *               "groups_per_step": 128,
+                     *               "minibatches": 4,
+                     *               "learning_rate": 0.000001,
+                     *               "microbatch_tokens": 16384,
+                     *               "dtype": "bfloat16",
+                     *               "warmup_steps": 10
+                     *             },
+                     *             "algorithm": {
+                     *               "advantage": {
+                     *                 "estimator": "gae",
+                     *                 "mean": "batch",
+                     *                 "std": "batch",
+                     *                 "gamma": 1,
+                     *                 "gae_lambda": 0.95
+                     *               },
+                     *               "critic": {
+                     *                 "learning_rate": 0.00001,
+                     *                 "clip": 0.2,
+                     *                 "alone_steps": 10
+                     *               }
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "dapo",
+                     *           "title": "DAPO",
+                     *           "description": "GRPO with a higher upper clip, the loss as a mean over tokens, a soft penalty before the length limit, rewards of +1 and -1, and dynamic sampling: groups that are all right or all wrong are replaced. No KL.",
+                     *           "paper": "https://arxiv.org/abs/2503.14476",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "dapo",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "math",
+                     *               "scale": 2,
+                     *               "bias": -1
+                     *             },
+                     *             "rollout": {
+                     *               "group_size": 16,
+                     *               "max_concurrent_groups": 1024,
+                     *               "max_new_tokens": 20480,
+                     *               "max_prompt_tokens": 2048,
+                     *               "engine_max_running_requests": 96,
+                     *               "engine_max_total_tokens": 524288,
+                     *               "filter": {
+                     *                 "kind": "success_rate",
+                     *                 "low": 0,
+                     *                 "high": 1
+                     *               }
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4
+                     *             },
+                     *             "trainer": {
+                     *               "total_train_steps": 200,
+                     *               "groups_per_step": 512,
+                     *               "minibatches": 16,
+                     *               "learning_rate": 0.000001,
+                     *               "warmup_steps": 20,
+                     *               "microbatch_tokens": 32768,
+                     *               "dtype": "bfloat16"
+                     *             },
+                     *             "algorithm": {
+                     *               "clip_low": 0.2,
+                     *               "clip_high": 0.28,
+                     *               "advantage": {
+                     *                 "mean": "group",
+                     *                 "std": "group"
+                     *               },
+                     *               "overlong": {
+                     *                 "margin_tokens": 4096,
+                     *                 "penalty": 1
+                     *               },
+                     *               "loss_normalisation": "tokens"
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "gspo",
+                     *           "title": "GSPO",
+                     *           "description": "Ratios and clipping of whole sequences, four minibatches. The importance weight is the sequence's geometric mean too; its band of 0.5 to 2 is ours.",
+                     *           "paper": "https://arxiv.org/abs/2507.18071",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "gspo",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "math"
+                     *             },
+                     *             "rollout": {
+                     *               "group_size": 8,
+                     *               "max_concurrent_groups": 128,
+                     *               "max_new_tokens": 8192,
+                     *               "max_prompt_tokens": 1024,
+                     *               "engine_max_total_tokens": 131072
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4
+                     *             },
+                     *             "trainer": {
+                     *               "total_train_steps": 200,
+                     *               "groups_per_step": 64,
+                     *               "minibatches": 4,
+                     *               "learning_rate": 0.000001,
+                     *               "microbatch_tokens": 16384,
+                     *               "dtype": "bfloat16"
+                     *             },
+                     *             "algorithm": {
+                     *               "objective": "gspo",
+                     *               "clip_low": 0.0003,
+                     *               "clip_high": 0.0004,
+                     *               "behaviour_weight": {
+                     *                 "mode": "mask",
+                     *                 "level": "sequence_mean",
+                     *                 "limit": 2,
+                     *                 "lower_limit": 0.5
+                     *               },
+                     *               "advantage": {
+                     *                 "mean": "group",
+                     *                 "std": "group"
+                     *               },
+                     *               "loss_normalisation": "sequences"
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "cispo",
+                     *           "title": "CISPO",
+                     *           "description": "The ratio is clipped as a weight, so that every token keeps a gradient; no lower bound. The paper gives no upper bound; 5 is ours. Its optimizer settings are here.",
+                     *           "paper": "https://arxiv.org/abs/2506.13585",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "cispo",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "math"
+                     *             },
+                     *             "rollout": {
+                     *               "group_size": 16,
+                     *               "max_concurrent_groups": 128,
+                     *               "max_new_tokens": 8192,
+                     *               "max_prompt_tokens": 1024,
+                     *               "engine_max_total_tokens": 131072
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4
+                     *             },
+                     *             "trainer": {
+                     *               "total_train_steps": 200,
+                     *               "groups_per_step": 64,
+                     *               "minibatches": 4,
+                     *               "learning_rate": 0.000001,
+                     *               "microbatch_tokens": 16384,
+                     *               "dtype": "bfloat16",
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.95
+                     *               ],
+                     *               "adam_epsilon": 1e-15
+                     *             },
+                     *             "algorithm": {
+                     *               "objective": "cispo",
+                     *               "clip_low": 1,
+                     *               "clip_high": 4,
+                     *               "advantage": {
+                     *                 "mean": "group",
+                     *                 "std": "group"
+                     *               },
+                     *               "loss_normalisation": "tokens"
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "lite-ppo",
+                     *           "title": "LitePPO",
+                     *           "description": "The group's mean, the batch's spread, the mean over tokens.",
+                     *           "paper": "https://arxiv.org/abs/2508.08221",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "lite-ppo",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "math"
+                     *             },
+                     *             "rollout": {
+                     *               "group_size": 8,
+                     *               "max_concurrent_groups": 128,
+                     *               "max_new_tokens": 8192,
+                     *               "max_prompt_tokens": 1024,
+                     *               "engine_max_total_tokens": 131072
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4
+                     *             },
+                     *             "trainer": {
+                     *               "total_train_steps": 200,
+                     *               "groups_per_step": 64,
+                     *               "minibatches": 4,
+                     *               "learning_rate": 0.000001,
+                     *               "microbatch_tokens": 16384,
+                     *               "dtype": "bfloat16"
+                     *             },
+                     *             "algorithm": {
+                     *               "advantage": {
+                     *                 "mean": "group",
+                     *                 "std": "batch"
+                     *               },
+                     *               "loss_normalisation": "tokens"
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "sapo",
+                     *           "title": "SAPO",
+                     *           "description": "A soft gate in place of the clip; it closes faster for tokens of negative advantage.",
+                     *           "paper": "https://arxiv.org/abs/2511.20347",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "sapo",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "math"
+                     *             },
+                     *             "rollout": {
+                     *               "group_size": 8,
+                     *               "max_concurrent_groups": 128,
+                     *               "max_new_tokens": 8192,
+                     *               "max_prompt_tokens": 1024,
+                     *               "engine_max_total_tokens": 131072
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4
+                     *             },
+                     *             "trainer": {
+                     *               "total_train_steps": 200,
+                     *               "groups_per_step": 64,
+                     *               "minibatches": 4,
+                     *               "learning_rate": 0.000001,
+                     *               "microbatch_tokens": 16384,
+                     *               "dtype": "bfloat16"
+                     *             },
+                     *             "algorithm": {
+                     *               "objective": "sapo",
+                     *               "options": {
+                     *                 "temperature_positive": 1,
+                     *                 "temperature_negative": 1.05
+                     *               },
+                     *               "advantage": {
+                     *                 "mean": "group",
+                     *                 "std": "group"
+                     *               },
+                     *               "loss_normalisation": "sequences"
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "m2po",
+                     *           "title": "M2PO",
+                     *           "description": "For stale data: the fewest tokens are left out that bring the second moment of log w under its bound.",
+                     *           "paper": "https://arxiv.org/abs/2510.01161",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "m2po",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "math"
+                     *             },
+                     *             "rollout": {
+                     *               "group_size": 8,
+                     *               "max_concurrent_groups": 128,
+                     *               "max_new_tokens": 8192,
+                     *               "max_prompt_tokens": 1024,
+                     *               "engine_max_total_tokens": 131072
+                     *             },
+                     *             "staleness": {
+                     *               "max": 16
+                     *             },
+                     *             "trainer": {
+                     *               "total_train_steps": 200,
+                     *               "groups_per_step": 64,
+                     *               "minibatches": 4,
+                     *               "learning_rate": 0.000001,
+                     *               "microbatch_tokens": 16384,
+                     *               "dtype": "bfloat16"
+                     *             },
+                     *             "algorithm": {
+                     *               "behaviour_weight": {
+                     *                 "mode": "second_moment",
+                     *                 "limit": 0.04
+                     *               },
+                     *               "advantage": {
+                     *                 "mean": "group",
+                     *                 "std": "group"
+                     *               }
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "a-3po",
+                     *           "title": "A-3PO",
+                     *           "description": "Decoupled PPO without the proximal forward pass: the proximal policy is placed between behaviour and current policy by the token's lag.",
+                     *           "paper": "https://arxiv.org/abs/2512.06547",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "a-3po",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "math"
+                     *             },
+                     *             "rollout": {
+                     *               "group_size": 8,
+                     *               "max_concurrent_groups": 128,
+                     *               "max_new_tokens": 8192,
+                     *               "max_prompt_tokens": 1024,
+                     *               "engine_max_total_tokens": 131072
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4
+                     *             },
+                     *             "trainer": {
+                     *               "total_train_steps": 200,
+                     *               "groups_per_step": 64,
+                     *               "minibatches": 4,
+                     *               "learning_rate": 0.000001,
+                     *               "microbatch_tokens": 16384,
+                     *               "dtype": "bfloat16"
+                     *             },
+                     *             "algorithm": {
+                     *               "objective": "a3po",
+                     *               "proximal": "none",
+                     *               "advantage": {
+                     *                 "mean": "group",
+                     *                 "std": "group"
+                     *               }
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "sft",
+                     *           "title": "Supervised fine-tuning",
+                     *           "description": "Trains on the completion column of a dataset.",
+                     *           "paper": "",
+                     *           "spec": {
+                     *             "kind": "sft",
+                     *             "name": "sft",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "trainer": {
+                     *               "microbatch_tokens": 16384,
+                     *               "dtype": "bfloat16"
+                     *             },
+                     *             "sft": {
+                     *               "steps": 1000,
+                     *               "batch_size": 32,
+                     *               "learning_rate": 0.00001,
+                     *               "validation_split": null,
+                     *               "stop_at_greedy_accuracy": null,
+                     *               "required_greedy_accuracy": null
+                     *             }
+                     *           }
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["PresetPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -9986,9 +17578,26 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *       "name": "default",
+                     *       "team": {
+                     *         "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *         "name": "red"
+                     *       },
+                     *       "trainer_code": false,
+                     *       "tested_rewards": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["Project"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10012,6 +17621,12 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "letters",
+                 *       "tested_rewards": false
+                 *     }
+                 */
                 "application/json": components["schemas"]["PatchedProjectChangeRequest"];
             };
         };
@@ -10021,9 +17636,31 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *       "name": "letters",
+                     *       "team": {
+                     *         "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *         "name": "red"
+                     *       },
+                     *       "trainer_code": false,
+                     *       "tested_rewards": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["Project"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10054,9 +17691,145 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "pevt_000000000059",
+                     *           "at": "2026-11-22T15:47:57.052Z",
+                     *           "actor": "alice",
+                     *           "kind": "checkpoint_gate",
+                     *           "message": "gate of prod: eval/accuracy >= 0.8",
+                     *           "data": {
+                     *             "spec": {
+                     *               "seed": 1,
+                     *               "budget": {
+                     *                 "max_attempts": 3,
+                     *                 "max_wall_seconds": null
+                     *               },
+                     *               "reward": {
+                     *                 "bias": 0,
+                     *                 "name": "exact_match",
+                     *                 "scale": 1,
+                     *                 "options": {},
+                     *                 "function": null,
+                     *                 "max_error_share": 0.01,
+                     *                 "timeout_seconds": 15
+                     *               },
+                     *               "dataset": {
+                     *                 "split": "train",
+                     *                 "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *               },
+                     *               "rollout": {
+                     *                 "min_p": 0,
+                     *                 "top_k": -1,
+                     *                 "top_p": 1,
+                     *                 "filter": {
+                     *                   "low": 0,
+                     *                   "high": 1,
+                     *                   "kind": "none",
+                     *                   "max_in_a_row": 512,
+                     *                   "success_score": 1
+                     *                 },
+                     *                 "engines": 1,
+                     *                 "group_size": 8,
+                     *                 "logit_bias": {},
+                     *                 "temperature": 1,
+                     *                 "interruption": "retract",
+                     *                 "interruptible": true,
+                     *                 "max_new_tokens": 112,
+                     *                 "presence_penalty": 0,
+                     *                 "frequency_penalty": 0,
+                     *                 "max_prompt_tokens": 512,
+                     *                 "group_wall_seconds": null,
+                     *                 "repetition_penalty": 1,
+                     *                 "max_concurrent_groups": 64,
+                     *                 "engine_memory_fraction": null,
+                     *                 "engine_max_total_tokens": 32768,
+                     *                 "engine_max_running_requests": 64
+                     *               },
+                     *               "workflow": {
+                     *                 "name": "single_turn",
+                     *                 "options": {},
+                     *                 "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *                 "function": null,
+                     *                 "max_turns": 3,
+                     *                 "retry_below": 1,
+                     *                 "tool_format": "tool_call",
+                     *                 "tool_seconds": 5,
+                     *                 "turn_discount": 1,
+                     *                 "max_tool_calls": 4,
+                     *                 "session_export": "concatenated",
+                     *                 "tool_output_tokens": 256,
+                     *                 "max_trajectory_tokens": null,
+                     *                 "session_timeout_seconds": 600
+                     *               },
+                     *               "placement": {
+                     *                 "pool": "default",
+                     *                 "priority": 500
+                     *               },
+                     *               "evaluation": {
+                     *                 "split": "eval",
+                     *                 "at_end": true,
+                     *                 "greedy": true,
+                     *                 "reward": null,
+                     *                 "dataset": null,
+                     *                 "prompts": 8,
+                     *                 "samples": 1,
+                     *                 "at_start": true,
+                     *                 "every_steps": null,
+                     *                 "temperature": 1,
+                     *                 "success_score": 1,
+                     *                 "max_new_tokens": null,
+                     *                 "on_only_engine": false
+                     *               }
+                     *             },
+                     *             "alias": "prod",
+                     *             "assertions": [
+                     *               "eval/accuracy >= 0.8"
+                     *             ]
+                     *           }
+                     *         },
+                     *         {
+                     *           "id": "pevt_000000000058",
+                     *           "at": "2026-11-22T15:47:56.968Z",
+                     *           "actor": "alice",
+                     *           "kind": "checkpoint_alias",
+                     *           "message": "prod → secret plan step 1 (ckpt_01m81z2md1w99a0f1wt7vxggyb)",
+                     *           "data": {
+                     *             "to": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *             "from": null,
+                     *             "alias": "prod",
+                     *             "evidence": null,
+                     *             "protected": false
+                     *           }
+                     *         },
+                     *         {
+                     *           "id": "pevt_000000000055",
+                     *           "at": "2026-11-22T15:47:55.766Z",
+                     *           "actor": "alice",
+                     *           "kind": "dataset_alias",
+                     *           "message": "sums@gold → sums@1",
+                     *           "data": {
+                     *             "to": 1,
+                     *             "from": null,
+                     *             "alias": "gold",
+                     *             "dataset": "ds_01m81z2kcxv8e15t11ywkbaz2s"
+                     *           }
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["ProjectEventPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10091,12 +17864,23 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "prj_01m820an40gdp937xy293dkegx",
-                     *           "name": "default",
+                     *           "id": "prj_01m81z2hr34kgnn812v6ydeb3a",
+                     *           "name": "other",
                      *           "team": {
-                     *             "id": "team_01m820an3y1g90q6tecjjdx1j8",
+                     *             "id": "team_01m81z2hqwbcb310z5b54fv71p",
                      *             "name": "red"
                      *           },
+                     *           "trainer_code": false,
+                     *           "tested_rewards": false
+                     *         },
+                     *         {
+                     *           "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *           "name": "default",
+                     *           "team": {
+                     *             "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *             "name": "red"
+                     *           },
+                     *           "trainer_code": false,
                      *           "tested_rewards": false
                      *         }
                      *       ],
@@ -10107,6 +17891,11 @@ export interface operations {
                     "application/json": components["schemas"]["ProjectPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10130,6 +17919,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "research"
+                 *     }
+                 */
                 "application/json": components["schemas"]["NameRequest"];
             };
         };
@@ -10139,9 +17933,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "prj_01m81z309etdswhd389ke1cphy",
+                     *       "name": "research",
+                     *       "team": {
+                     *         "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *         "name": "red"
+                     *       },
+                     *       "trainer_code": false,
+                     *       "tested_rewards": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["Project"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10175,9 +17990,42 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "rwt_01m81z2n5t01n98fst9zr53eac",
+                     *           "run": "run_01m81z2n4bdzhpfcnrxe2vycxg",
+                     *           "status": "QUEUED",
+                     *           "reason": "",
+                     *           "reason_message": "",
+                     *           "waiting_why": "",
+                     *           "reward": "exact_match",
+                     *           "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
+                     *           "dataset": {
+                     *             "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *             "ref": "sums@1"
+                     *           },
+                     *           "verdict": "",
+                     *           "whole": true,
+                     *           "report": null,
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-11-22T15:47:57.127Z",
+                     *           "ended_at": null
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["RewardTestPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10201,6 +18049,16 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "dataset": "sums@1",
+                 *       "split": "train",
+                 *       "model": "tiny",
+                 *       "reward": {
+                 *         "name": "exact_match"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["RewardTestRequestRequest"];
             };
         };
@@ -10210,9 +18068,40 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "rwt_01m81z30jfgtqm6pn2t07t8n6j",
+                     *       "run": "run_01m81z30gvhkjgh4zf65wet5hk",
+                     *       "status": "QUEUED",
+                     *       "reason": "",
+                     *       "reason_message": "",
+                     *       "waiting_why": "",
+                     *       "reward": "exact_match",
+                     *       "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
+                     *       "dataset": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "verdict": "",
+                     *       "whole": true,
+                     *       "report": null,
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:08.764Z",
+                     *       "ended_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["RewardTest"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10229,6 +18118,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example rwt_01m81z2n5t01n98fst9zr53eac */
                 reward_test_id: string;
             };
             cookie?: never;
@@ -10240,9 +18130,36 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "rwt_01m81z2n5t01n98fst9zr53eac",
+                     *       "run": "run_01m81z2n4bdzhpfcnrxe2vycxg",
+                     *       "status": "QUEUED",
+                     *       "reason": "",
+                     *       "reason_message": "",
+                     *       "waiting_why": "",
+                     *       "reward": "exact_match",
+                     *       "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
+                     *       "dataset": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "verdict": "",
+                     *       "whole": true,
+                     *       "report": null,
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:57.127Z",
+                     *       "ended_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["RewardTest"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10273,9 +18190,43 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "tpl_01m81z2nhs557jvz6jwaypg9m5",
+                     *           "name": "red-template",
+                     *           "ref": "red-template@1",
+                     *           "description": "",
+                     *           "of_team": false,
+                     *           "spec": {
+                     *             "seed": 7
+                     *           },
+                     *           "versions": [
+                     *             {
+                     *               "number": 1,
+                     *               "spec": {
+                     *                 "seed": 7
+                     *               },
+                     *               "created_at": "2026-11-22T15:47:57.622Z"
+                     *             }
+                     *           ],
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-11-22T15:47:57.622Z"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["TemplatePage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10299,6 +18250,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "small-grpo",
+                 *       "description": "A short run for trying things out.",
+                 *       "spec": {
+                 *         "seed": 7
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["TemplateFormRequest"];
             };
         };
@@ -10308,9 +18268,41 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "tpl_01m81z30qqr1fw5c6ms52czf7k",
+                     *       "name": "small-grpo",
+                     *       "ref": "small-grpo@1",
+                     *       "description": "A short run for trying things out.",
+                     *       "of_team": false,
+                     *       "spec": {
+                     *         "seed": 7
+                     *       },
+                     *       "versions": [
+                     *         {
+                     *           "number": 1,
+                     *           "spec": {
+                     *             "seed": 7
+                     *           },
+                     *           "created_at": "2026-11-22T15:48:09.078Z"
+                     *         }
+                     *       ],
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:09.078Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Template"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10327,6 +18319,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example tpl_01m81z2nhs557jvz6jwaypg9m5 */
                 template_id: string;
             };
             cookie?: never;
@@ -10338,9 +18331,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "tpl_01m81z2nhs557jvz6jwaypg9m5",
+                     *       "name": "red-template",
+                     *       "ref": "red-template@1",
+                     *       "description": "",
+                     *       "of_team": false,
+                     *       "spec": {
+                     *         "seed": 7
+                     *       },
+                     *       "versions": [
+                     *         {
+                     *           "number": 1,
+                     *           "spec": {
+                     *             "seed": 7
+                     *           },
+                     *           "created_at": "2026-11-22T15:47:57.622Z"
+                     *         }
+                     *       ],
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:57.622Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Template"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10357,6 +18378,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example tpl_01m81z2nhs557jvz6jwaypg9m5 */
                 template_id: string;
             };
             cookie?: never;
@@ -10370,6 +18392,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10389,12 +18419,20 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example tpl_01m81z2nhs557jvz6jwaypg9m5 */
                 template_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "spec": {
+                 *         "seed": 8
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["TemplateVersionFormRequest"];
             };
         };
@@ -10404,9 +18442,48 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "tpl_01m81z2nhs557jvz6jwaypg9m5",
+                     *       "name": "red-template",
+                     *       "ref": "red-template@2",
+                     *       "description": "",
+                     *       "of_team": false,
+                     *       "spec": {
+                     *         "seed": 8
+                     *       },
+                     *       "versions": [
+                     *         {
+                     *           "number": 1,
+                     *           "spec": {
+                     *             "seed": 7
+                     *           },
+                     *           "created_at": "2026-11-22T15:47:57.622Z"
+                     *         },
+                     *         {
+                     *           "number": 2,
+                     *           "spec": {
+                     *             "seed": 8
+                     *           },
+                     *           "created_at": "2026-11-22T15:48:09.195Z"
+                     *         }
+                     *       ],
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:57.622Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Template"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10437,9 +18514,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "view_01m81z2ngd91tymdztfvtwz1j0",
+                     *           "name": "red view",
+                     *           "query": {
+                     *             "tag": [
+                     *               "x"
+                     *             ]
+                     *           },
+                     *           "shared": false,
+                     *           "owner": "alice",
+                     *           "created_at": "2026-11-22T15:47:57.566Z",
+                     *           "updated_at": "2026-11-22T15:47:57.566Z"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunViewPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10463,6 +18566,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Running",
+                 *       "query": {
+                 *         "status": "RUNNING"
+                 *       },
+                 *       "shared": true
+                 *     }
+                 */
                 "application/json": components["schemas"]["RunViewFormRequest"];
             };
         };
@@ -10472,9 +18584,33 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "view_01m81z30zqra5rtz2p3v3jbs3a",
+                     *       "name": "Running",
+                     *       "query": {
+                     *         "status": [
+                     *           "RUNNING"
+                     *         ]
+                     *       },
+                     *       "shared": true,
+                     *       "owner": "alice",
+                     *       "created_at": "2026-11-22T15:48:09.321Z",
+                     *       "updated_at": "2026-11-22T15:48:09.321Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunView"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10491,6 +18627,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example view_01m81z2ngd91tymdztfvtwz1j0 */
                 view_id: string;
             };
             cookie?: never;
@@ -10502,9 +18639,29 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "view_01m81z2ngd91tymdztfvtwz1j0",
+                     *       "name": "red view",
+                     *       "query": {
+                     *         "tag": [
+                     *           "x"
+                     *         ]
+                     *       },
+                     *       "shared": false,
+                     *       "owner": "alice",
+                     *       "created_at": "2026-11-22T15:47:57.566Z",
+                     *       "updated_at": "2026-11-22T15:47:57.566Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunView"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10521,6 +18678,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example view_01m81z2ngd91tymdztfvtwz1j0 */
                 view_id: string;
             };
             cookie?: never;
@@ -10534,6 +18692,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10550,12 +18716,18 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example view_01m81z2ngd91tymdztfvtwz1j0 */
                 view_id: string;
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Running now"
+                 *     }
+                 */
                 "application/json": components["schemas"]["PatchedRunViewPatchRequest"];
             };
         };
@@ -10565,9 +18737,33 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "view_01m81z2ngd91tymdztfvtwz1j0",
+                     *       "name": "Running now",
+                     *       "query": {
+                     *         "tag": [
+                     *           "x"
+                     *         ]
+                     *       },
+                     *       "shared": false,
+                     *       "owner": "alice",
+                     *       "created_at": "2026-11-22T15:47:57.566Z",
+                     *       "updated_at": "2026-11-22T15:48:09.417Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunView"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10584,8 +18780,6 @@ export interface operations {
             query?: {
                 /** @description user name of who submitted it */
                 author?: string;
-                /** @description runs with one of DEGRADED, NEEDS_ATTENTION, UNRESPONSIVE, ENGINES_WAITING, GAP, comma-separated */
-                condition?: string;
                 /** @description RFC 3339, inclusive */
                 created_after?: string;
                 /** @description RFC 3339, exclusive */
@@ -10634,11 +18828,11 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "run_01m820anwdzwrwejagyamkfzsn",
-                     *           "name": "letters",
-                     *           "kind": "rl",
-                     *           "status": "RUNNING",
-                     *           "status_at": "2026-01-01T12:00:01.000Z",
+                     *           "id": "run_01m81z2n8jfb72p8b3nbvdrzfc",
+                     *           "name": "chat with tiny",
+                     *           "kind": "playground",
+                     *           "status": "QUEUED",
+                     *           "status_at": "2026-11-22T15:47:57.266Z",
                      *           "reason": "",
                      *           "reason_message": "",
                      *           "advice": "",
@@ -10646,42 +18840,42 @@ export interface operations {
                      *           "conditions": [],
                      *           "waiting_why": "",
                      *           "queue_position": null,
-                     *           "priority": 500,
-                     *           "slots_needed": 2,
-                     *           "attempt_number": 1,
-                     *           "train_step": 2,
-                     *           "total_train_steps": 60,
+                     *           "priority": 0,
+                     *           "slots_needed": 1,
+                     *           "attempt_number": 0,
+                     *           "train_step": 0,
+                     *           "total_train_steps": 0,
                      *           "policy_version": 0,
                      *           "progress": null,
-                     *           "reward_mean": 0.5,
+                     *           "reward_mean": null,
                      *           "staleness_mean": null,
                      *           "spec": {
                      *             "sft": {
-                     *               "steps": 1000,
+                     *               "steps": 1250,
                      *               "adam_betas": [
                      *                 0.9,
                      *                 0.95
                      *               ],
-                     *               "batch_size": 32,
+                     *               "batch_size": 16,
                      *               "seed_retries": 1,
                      *               "warmup_steps": 20,
                      *               "weight_decay": 0,
-                     *               "learning_rate": 0.00001,
+                     *               "learning_rate": 0.005,
                      *               "max_grad_norm": 1,
                      *               "validation_rows": 128,
-                     *               "validation_split": null,
-                     *               "validate_from_step": 200,
+                     *               "validation_split": "validation",
+                     *               "validate_from_step": 1000,
                      *               "validate_every_steps": 200,
-                     *               "stop_at_greedy_accuracy": null,
-                     *               "required_greedy_accuracy": null,
+                     *               "stop_at_greedy_accuracy": 0.95,
+                     *               "required_greedy_accuracy": 0.85,
                      *               "final_learning_rate_fraction": 0.1
                      *             },
-                     *             "kind": "rl",
-                     *             "name": "letters",
+                     *             "kind": "playground",
+                     *             "name": "chat with tiny",
                      *             "seed": 1,
                      *             "bench": null,
                      *             "model": {
-                     *               "base_model": "bm_01m820ancdbrx6ba33vcgpnxs8",
+                     *               "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -10700,7 +18894,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01m820anc1t9jct7kbzkj8kdx5"
+                     *               "version": ""
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -10725,7 +18919,238 @@ export interface operations {
                      *               "max_prompt_tokens": 512,
                      *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
-                     *               "repeatable_sampling": false,
+                     *               "max_concurrent_groups": 64,
+                     *               "engine_memory_fraction": null,
+                     *               "engine_max_total_tokens": 32768,
+                     *               "engine_max_running_requests": 8
+                     *             },
+                     *             "secrets": [],
+                     *             "trainer": {
+                     *               "dtype": "float32",
+                     *               "ranks": 1,
+                     *               "compile": false,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.99
+                     *               ],
+                     *               "minibatches": 4,
+                     *               "adam_epsilon": 1e-8,
+                     *               "warmup_steps": 0,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 0.0002,
+                     *               "max_grad_norm": 1,
+                     *               "groups_per_step": 32,
+                     *               "microbatch_tokens": 4096,
+                     *               "offload_optimizer": false,
+                     *               "total_train_steps": 60,
+                     *               "reshard_after_forward": true,
+                     *               "activation_checkpointing": "none"
+                     *             },
+                     *             "workflow": {
+                     *               "name": "single_turn",
+                     *               "options": {},
+                     *               "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *               "function": null,
+                     *               "max_turns": 3,
+                     *               "retry_below": 1,
+                     *               "tool_format": "tool_call",
+                     *               "tool_seconds": 5,
+                     *               "turn_discount": 1,
+                     *               "max_tool_calls": 4,
+                     *               "session_export": "concatenated",
+                     *               "tool_output_tokens": 256,
+                     *               "max_trajectory_tokens": null,
+                     *               "session_timeout_seconds": 600
+                     *             },
+                     *             "algorithm": {
+                     *               "kl": null,
+                     *               "critic": null,
+                     *               "options": {},
+                     *               "clip_low": 0.2,
+                     *               "overlong": null,
+                     *               "proximal": "recompute",
+                     *               "advantage": {
+                     *                 "std": "group",
+                     *                 "mean": "group",
+                     *                 "gamma": 1,
+                     *                 "std_of": "population",
+                     *                 "epsilon": 0.0001,
+                     *                 "estimator": "outcome",
+                     *                 "gae_lambda": 1,
+                     *                 "leave_one_out": false
+                     *               },
+                     *               "clip_high": 0.2,
+                     *               "dual_clip": null,
+                     *               "objective": "decoupled_ppo",
+                     *               "entropy_bonus": 0,
+                     *               "loss_function": null,
+                     *               "mask_truncated": false,
+                     *               "behaviour_weight": {
+                     *                 "mode": "mask",
+                     *                 "level": "token",
+                     *                 "limit": 5,
+                     *                 "lower_limit": null
+                     *               },
+                     *               "loss_normalisation": "tokens",
+                     *               "loss_constant_tokens": null
+                     *             },
+                     *             "placement": {
+                     *               "pool": "default",
+                     *               "priority": 0
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4,
+                     *               "on_straggler": null
+                     *             },
+                     *             "checkpoint": {
+                     *               "keep_last": 2,
+                     *               "every_steps": 20
+                     *             },
+                     *             "evaluation": null,
+                     *             "playground": {
+                     *               "scores": false,
+                     *               "idle_seconds": 600
+                     *             },
+                     *             "weight_sync": {
+                     *               "transport": "disk",
+                     *               "probe_every": 10,
+                     *               "probe_tolerance": null,
+                     *               "probe_first_versions": 20
+                     *             }
+                     *           },
+                     *           "dataset": {
+                     *             "id": "",
+                     *             "ref": ""
+                     *           },
+                     *           "model": {
+                     *             "kind": "base_model",
+                     *             "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *             "name": "tiny"
+                     *           },
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-11-22T15:47:57.266Z",
+                     *           "started_at": null,
+                     *           "ended_at": null,
+                     *           "live": {
+                     *             "max_staleness": null,
+                     *             "max_concurrent_groups": null,
+                     *             "learning_rate": null,
+                     *             "engines": null
+                     *           },
+                     *           "notes": "",
+                     *           "tags": [],
+                     *           "parent": null,
+                     *           "latest_checkpoint": null,
+                     *           "summary": {}
+                     *         },
+                     *         {
+                     *           "id": "run_01m81z2n4bdzhpfcnrxe2vycxg",
+                     *           "name": "test of exact_match",
+                     *           "kind": "bench",
+                     *           "status": "QUEUED",
+                     *           "status_at": "2026-11-22T15:47:57.127Z",
+                     *           "reason": "",
+                     *           "reason_message": "",
+                     *           "advice": "",
+                     *           "fault": "",
+                     *           "conditions": [],
+                     *           "waiting_why": "",
+                     *           "queue_position": null,
+                     *           "priority": 0,
+                     *           "slots_needed": 0,
+                     *           "attempt_number": 0,
+                     *           "train_step": 0,
+                     *           "total_train_steps": 0,
+                     *           "policy_version": 0,
+                     *           "progress": null,
+                     *           "reward_mean": null,
+                     *           "staleness_mean": null,
+                     *           "spec": {
+                     *             "sft": {
+                     *               "steps": 1250,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.95
+                     *               ],
+                     *               "batch_size": 16,
+                     *               "seed_retries": 1,
+                     *               "warmup_steps": 20,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 0.005,
+                     *               "max_grad_norm": 1,
+                     *               "validation_rows": 128,
+                     *               "validation_split": "validation",
+                     *               "validate_from_step": 1000,
+                     *               "validate_every_steps": 200,
+                     *               "stop_at_greedy_accuracy": 0.95,
+                     *               "required_greedy_accuracy": 0.85,
+                     *               "final_learning_rate_fraction": 0.1
+                     *             },
+                     *             "kind": "bench",
+                     *             "name": "test of exact_match",
+                     *             "seed": 1,
+                     *             "bench": {
+                     *               "rows": 32,
+                     *               "cheats": [
+                     *                 "empty",
+                     *                 "repeated",
+                     *                 "echo",
+                     *                 "leaked_answer",
+                     *                 "all_answers",
+                     *                 "longest"
+                     *               ],
+                     *               "stored": null,
+                     *               "samples": 0,
+                     *               "temperature": 1,
+                     *               "success_score": 1,
+                     *               "max_new_tokens": 112,
+                     *               "max_error_share": 0.01
+                     *             },
+                     *             "model": {
+                     *               "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *               "checkpoint": null
+                     *             },
+                     *             "notes": "",
+                     *             "budget": {
+                     *               "max_attempts": 3,
+                     *               "max_wall_seconds": null
+                     *             },
+                     *             "reward": {
+                     *               "bias": 0,
+                     *               "name": "exact_match",
+                     *               "scale": 1,
+                     *               "options": {},
+                     *               "function": null,
+                     *               "max_error_share": 0.01,
+                     *               "timeout_seconds": 15
+                     *             },
+                     *             "dataset": {
+                     *               "split": "train",
+                     *               "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *             },
+                     *             "rollout": {
+                     *               "min_p": 0,
+                     *               "top_k": -1,
+                     *               "top_p": 1,
+                     *               "filter": {
+                     *                 "low": 0,
+                     *                 "high": 1,
+                     *                 "kind": "none",
+                     *                 "max_in_a_row": 512,
+                     *                 "success_score": 1
+                     *               },
+                     *               "engines": 1,
+                     *               "group_size": 8,
+                     *               "logit_bias": {},
+                     *               "temperature": 1,
+                     *               "interruption": "retract",
+                     *               "interruptible": true,
+                     *               "max_new_tokens": 112,
+                     *               "presence_penalty": 0,
+                     *               "frequency_penalty": 0,
+                     *               "max_prompt_tokens": 512,
+                     *               "group_wall_seconds": null,
+                     *               "repetition_penalty": 1,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
                      *               "engine_max_total_tokens": 32768,
@@ -10803,9 +19228,7 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "default",
-                     *               "device": null,
-                     *               "priority": 500,
-                     *               "min_gpu_memory_gib": null
+                     *               "priority": 0
                      *             },
                      *             "staleness": {
                      *               "max": 4,
@@ -10825,19 +19248,18 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "id": "dsv_01m820anc1t9jct7kbzkj8kdx5",
+                     *             "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m820ancdbrx6ba33vcgpnxs8",
+                     *             "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
-                     *           "created_at": "2026-01-01T12:00:00.000Z",
-                     *           "started_at": "2026-01-01T12:00:01.000Z",
+                     *           "created_at": "2026-11-22T15:47:57.127Z",
+                     *           "started_at": null,
                      *           "ended_at": null,
-                     *           "paused_seconds": 0,
                      *           "live": {
                      *             "max_staleness": null,
                      *             "max_concurrent_groups": null,
@@ -10849,6 +19271,222 @@ export interface operations {
                      *           "parent": null,
                      *           "latest_checkpoint": null,
                      *           "summary": {}
+                     *         },
+                     *         {
+                     *           "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *           "name": "secret plan",
+                     *           "kind": "rl",
+                     *           "status": "STARTING",
+                     *           "status_at": "2026-11-22T15:47:56.303Z",
+                     *           "reason": "",
+                     *           "reason_message": "",
+                     *           "advice": "",
+                     *           "fault": "",
+                     *           "conditions": [],
+                     *           "waiting_why": "",
+                     *           "queue_position": null,
+                     *           "priority": 500,
+                     *           "slots_needed": 2,
+                     *           "attempt_number": 1,
+                     *           "train_step": 2,
+                     *           "total_train_steps": 60,
+                     *           "policy_version": 0,
+                     *           "progress": null,
+                     *           "reward_mean": 0.5,
+                     *           "staleness_mean": null,
+                     *           "spec": {
+                     *             "sft": {
+                     *               "steps": 1250,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.95
+                     *               ],
+                     *               "batch_size": 16,
+                     *               "seed_retries": 1,
+                     *               "warmup_steps": 20,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 0.005,
+                     *               "max_grad_norm": 1,
+                     *               "validation_rows": 128,
+                     *               "validation_split": "validation",
+                     *               "validate_from_step": 1000,
+                     *               "validate_every_steps": 200,
+                     *               "stop_at_greedy_accuracy": 0.95,
+                     *               "required_greedy_accuracy": 0.85,
+                     *               "final_learning_rate_fraction": 0.1
+                     *             },
+                     *             "kind": "rl",
+                     *             "name": "secret plan",
+                     *             "seed": 1,
+                     *             "bench": null,
+                     *             "model": {
+                     *               "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *               "checkpoint": null
+                     *             },
+                     *             "notes": "",
+                     *             "budget": {
+                     *               "max_attempts": 3,
+                     *               "max_wall_seconds": null
+                     *             },
+                     *             "reward": {
+                     *               "bias": 0,
+                     *               "name": "exact_match",
+                     *               "scale": 1,
+                     *               "options": {},
+                     *               "function": null,
+                     *               "max_error_share": 0.01,
+                     *               "timeout_seconds": 15
+                     *             },
+                     *             "dataset": {
+                     *               "split": "train",
+                     *               "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *             },
+                     *             "rollout": {
+                     *               "min_p": 0,
+                     *               "top_k": -1,
+                     *               "top_p": 1,
+                     *               "filter": {
+                     *                 "low": 0,
+                     *                 "high": 1,
+                     *                 "kind": "none",
+                     *                 "max_in_a_row": 512,
+                     *                 "success_score": 1
+                     *               },
+                     *               "engines": 1,
+                     *               "group_size": 8,
+                     *               "logit_bias": {},
+                     *               "temperature": 1,
+                     *               "interruption": "retract",
+                     *               "interruptible": true,
+                     *               "max_new_tokens": 112,
+                     *               "presence_penalty": 0,
+                     *               "frequency_penalty": 0,
+                     *               "max_prompt_tokens": 512,
+                     *               "group_wall_seconds": null,
+                     *               "repetition_penalty": 1,
+                     *               "max_concurrent_groups": 64,
+                     *               "engine_memory_fraction": null,
+                     *               "engine_max_total_tokens": 32768,
+                     *               "engine_max_running_requests": 64
+                     *             },
+                     *             "secrets": [],
+                     *             "trainer": {
+                     *               "dtype": "float32",
+                     *               "ranks": 1,
+                     *               "compile": false,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.99
+                     *               ],
+                     *               "minibatches": 4,
+                     *               "adam_epsilon": 1e-8,
+                     *               "warmup_steps": 0,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 0.0002,
+                     *               "max_grad_norm": 1,
+                     *               "groups_per_step": 32,
+                     *               "microbatch_tokens": 4096,
+                     *               "offload_optimizer": false,
+                     *               "total_train_steps": 60,
+                     *               "reshard_after_forward": true,
+                     *               "activation_checkpointing": "none"
+                     *             },
+                     *             "workflow": {
+                     *               "name": "single_turn",
+                     *               "options": {},
+                     *               "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *               "function": null,
+                     *               "max_turns": 3,
+                     *               "retry_below": 1,
+                     *               "tool_format": "tool_call",
+                     *               "tool_seconds": 5,
+                     *               "turn_discount": 1,
+                     *               "max_tool_calls": 4,
+                     *               "session_export": "concatenated",
+                     *               "tool_output_tokens": 256,
+                     *               "max_trajectory_tokens": null,
+                     *               "session_timeout_seconds": 600
+                     *             },
+                     *             "algorithm": {
+                     *               "kl": null,
+                     *               "critic": null,
+                     *               "options": {},
+                     *               "clip_low": 0.2,
+                     *               "overlong": null,
+                     *               "proximal": "recompute",
+                     *               "advantage": {
+                     *                 "std": "group",
+                     *                 "mean": "group",
+                     *                 "gamma": 1,
+                     *                 "std_of": "population",
+                     *                 "epsilon": 0.0001,
+                     *                 "estimator": "outcome",
+                     *                 "gae_lambda": 1,
+                     *                 "leave_one_out": false
+                     *               },
+                     *               "clip_high": 0.2,
+                     *               "dual_clip": null,
+                     *               "objective": "decoupled_ppo",
+                     *               "entropy_bonus": 0,
+                     *               "loss_function": null,
+                     *               "mask_truncated": false,
+                     *               "behaviour_weight": {
+                     *                 "mode": "mask",
+                     *                 "level": "token",
+                     *                 "limit": 5,
+                     *                 "lower_limit": null
+                     *               },
+                     *               "loss_normalisation": "tokens",
+                     *               "loss_constant_tokens": null
+                     *             },
+                     *             "placement": {
+                     *               "pool": "default",
+                     *               "priority": 500
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4,
+                     *               "on_straggler": null
+                     *             },
+                     *             "checkpoint": {
+                     *               "keep_last": 2,
+                     *               "every_steps": 20
+                     *             },
+                     *             "evaluation": null,
+                     *             "playground": null,
+                     *             "weight_sync": {
+                     *               "transport": "disk",
+                     *               "probe_every": 10,
+                     *               "probe_tolerance": null,
+                     *               "probe_first_versions": 20
+                     *             }
+                     *           },
+                     *           "dataset": {
+                     *             "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *             "ref": "sums@1"
+                     *           },
+                     *           "model": {
+                     *             "kind": "base_model",
+                     *             "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *             "name": "tiny"
+                     *           },
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-11-22T15:47:56.168Z",
+                     *           "started_at": "2026-11-22T15:47:56.303Z",
+                     *           "ended_at": null,
+                     *           "live": {
+                     *             "max_staleness": null,
+                     *             "max_concurrent_groups": null,
+                     *             "learning_rate": null,
+                     *             "engines": null
+                     *           },
+                     *           "notes": "",
+                     *           "tags": [],
+                     *           "parent": null,
+                     *           "latest_checkpoint": {
+                     *             "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *             "step": 1
+                     *           },
+                     *           "summary": {}
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -10858,6 +19496,11 @@ export interface operations {
                     "application/json": components["schemas"]["RunPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10881,6 +19524,20 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "spec": {
+                 *         "kind": "rl",
+                 *         "name": "letters",
+                 *         "model": {
+                 *           "base_model": "tiny"
+                 *         },
+                 *         "dataset": {
+                 *           "version": "sums@1"
+                 *         }
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["CreateRunRequest"];
             };
         };
@@ -10890,6 +19547,222 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "metrics_seq": 2,
+                     *       "id": "run_01m81z31a9wq38z5gaktnq40m9",
+                     *       "name": "letters",
+                     *       "kind": "rl",
+                     *       "status": "QUEUED",
+                     *       "status_at": "2026-11-22T15:48:09.602Z",
+                     *       "reason": "",
+                     *       "reason_message": "",
+                     *       "advice": "",
+                     *       "fault": "",
+                     *       "conditions": [],
+                     *       "waiting_why": "",
+                     *       "queue_position": null,
+                     *       "priority": 500,
+                     *       "slots_needed": 2,
+                     *       "attempt_number": 0,
+                     *       "train_step": 0,
+                     *       "total_train_steps": 60,
+                     *       "policy_version": 0,
+                     *       "progress": null,
+                     *       "reward_mean": null,
+                     *       "staleness_mean": null,
+                     *       "spec": {
+                     *         "kind": "rl",
+                     *         "name": "letters",
+                     *         "model": {
+                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "checkpoint": null
+                     *         },
+                     *         "dataset": {
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "split": "train"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "max_trajectory_tokens": null,
+                     *           "function": null,
+                     *           "options": {},
+                     *           "max_turns": 3,
+                     *           "turn_discount": 1,
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "max_tool_calls": 4,
+                     *           "tool_output_tokens": 256,
+                     *           "tool_seconds": 5,
+                     *           "session_timeout_seconds": 600,
+                     *           "session_export": "concatenated"
+                     *         },
+                     *         "reward": {
+                     *           "name": "exact_match",
+                     *           "function": null,
+                     *           "options": {},
+                     *           "scale": 1,
+                     *           "bias": 0,
+                     *           "timeout_seconds": 15,
+                     *           "max_error_share": 0.01
+                     *         },
+                     *         "rollout": {
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "max_concurrent_groups": 64,
+                     *           "temperature": 1,
+                     *           "top_p": 1,
+                     *           "top_k": -1,
+                     *           "min_p": 0,
+                     *           "frequency_penalty": 0,
+                     *           "presence_penalty": 0,
+                     *           "repetition_penalty": 1,
+                     *           "logit_bias": {},
+                     *           "max_new_tokens": 112,
+                     *           "max_prompt_tokens": 512,
+                     *           "interruptible": true,
+                     *           "interruption": "retract",
+                     *           "filter": {
+                     *             "kind": "none",
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "success_score": 1,
+                     *             "max_in_a_row": 512
+                     *           },
+                     *           "group_wall_seconds": null,
+                     *           "engine_max_running_requests": 64,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_memory_fraction": null
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "trainer": {
+                     *           "ranks": 1,
+                     *           "total_train_steps": 60,
+                     *           "groups_per_step": 32,
+                     *           "minibatches": 4,
+                     *           "microbatch_tokens": 4096,
+                     *           "learning_rate": 0.0002,
+                     *           "warmup_steps": 0,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "adam_epsilon": 1e-8,
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "dtype": "float32",
+                     *           "activation_checkpointing": "none",
+                     *           "offload_optimizer": false,
+                     *           "reshard_after_forward": true,
+                     *           "compile": false
+                     *         },
+                     *         "algorithm": {
+                     *           "objective": "decoupled_ppo",
+                     *           "options": {},
+                     *           "loss_function": null,
+                     *           "proximal": "recompute",
+                     *           "clip_low": 0.2,
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5,
+                     *             "lower_limit": null
+                     *           },
+                     *           "advantage": {
+                     *             "estimator": "outcome",
+                     *             "mean": "group",
+                     *             "std": "group",
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "leave_one_out": false,
+                     *             "gamma": 1,
+                     *             "gae_lambda": 1
+                     *           },
+                     *           "critic": null,
+                     *           "kl": null,
+                     *           "entropy_bonus": 0,
+                     *           "overlong": null,
+                     *           "mask_truncated": false,
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_first_versions": 20,
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "every_steps": 20,
+                     *           "keep_last": 2
+                     *         },
+                     *         "evaluation": null,
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "batch_size": 16,
+                     *           "learning_rate": 0.005,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": "validation",
+                     *           "validation_rows": 128,
+                     *           "validate_every_steps": 200,
+                     *           "validate_from_step": 1000,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "seed_retries": 1
+                     *         },
+                     *         "bench": null,
+                     *         "playground": null,
+                     *         "budget": {
+                     *           "max_wall_seconds": null,
+                     *           "max_attempts": 3
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "secrets": [],
+                     *         "seed": 1,
+                     *         "notes": ""
+                     *       },
+                     *       "dataset": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "model": {
+                     *         "kind": "base_model",
+                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "name": "tiny"
+                     *       },
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:09.602Z",
+                     *       "started_at": null,
+                     *       "ended_at": null,
+                     *       "live": {
+                     *         "max_staleness": null,
+                     *         "max_concurrent_groups": null,
+                     *         "learning_rate": null,
+                     *         "engines": null
+                     *       },
+                     *       "notes": "",
+                     *       "tags": [],
+                     *       "parent": null,
+                     *       "latest_checkpoint": null,
+                     *       "summary": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunDetail"];
                 };
             };
@@ -10898,9 +19771,234 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "metrics_seq": 2,
+                     *       "id": "run_01m81z31a9wq38z5gaktnq40m9",
+                     *       "name": "letters",
+                     *       "kind": "rl",
+                     *       "status": "QUEUED",
+                     *       "status_at": "2026-11-22T15:48:09.602Z",
+                     *       "reason": "",
+                     *       "reason_message": "",
+                     *       "advice": "",
+                     *       "fault": "",
+                     *       "conditions": [],
+                     *       "waiting_why": "",
+                     *       "queue_position": null,
+                     *       "priority": 500,
+                     *       "slots_needed": 2,
+                     *       "attempt_number": 0,
+                     *       "train_step": 0,
+                     *       "total_train_steps": 60,
+                     *       "policy_version": 0,
+                     *       "progress": null,
+                     *       "reward_mean": null,
+                     *       "staleness_mean": null,
+                     *       "spec": {
+                     *         "kind": "rl",
+                     *         "name": "letters",
+                     *         "model": {
+                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "checkpoint": null
+                     *         },
+                     *         "dataset": {
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "split": "train"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "max_trajectory_tokens": null,
+                     *           "function": null,
+                     *           "options": {},
+                     *           "max_turns": 3,
+                     *           "turn_discount": 1,
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "max_tool_calls": 4,
+                     *           "tool_output_tokens": 256,
+                     *           "tool_seconds": 5,
+                     *           "session_timeout_seconds": 600,
+                     *           "session_export": "concatenated"
+                     *         },
+                     *         "reward": {
+                     *           "name": "exact_match",
+                     *           "function": null,
+                     *           "options": {},
+                     *           "scale": 1,
+                     *           "bias": 0,
+                     *           "timeout_seconds": 15,
+                     *           "max_error_share": 0.01
+                     *         },
+                     *         "rollout": {
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "max_concurrent_groups": 64,
+                     *           "temperature": 1,
+                     *           "top_p": 1,
+                     *           "top_k": -1,
+                     *           "min_p": 0,
+                     *           "frequency_penalty": 0,
+                     *           "presence_penalty": 0,
+                     *           "repetition_penalty": 1,
+                     *           "logit_bias": {},
+                     *           "max_new_tokens": 112,
+                     *           "max_prompt_tokens": 512,
+                     *           "interruptible": true,
+                     *           "interruption": "retract",
+                     *           "filter": {
+                     *             "kind": "none",
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "success_score": 1,
+                     *             "max_in_a_row": 512
+                     *           },
+                     *           "group_wall_seconds": null,
+                     *           "engine_max_running_requests": 64,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_memory_fraction": null
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "trainer": {
+                     *           "ranks": 1,
+                     *           "total_train_steps": 60,
+                     *           "groups_per_step": 32,
+                     *           "minibatches": 4,
+                     *           "microbatch_tokens": 4096,
+                     *           "learning_rate": 0.0002,
+                     *           "warmup_steps": 0,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "adam_epsilon": 1e-8,
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "dtype": "float32",
+                     *           "activation_checkpointing": "none",
+                     *           "offload_optimizer": false,
+                     *           "reshard_after_forward": true,
+                     *           "compile": false
+                     *         },
+                     *         "algorithm": {
+                     *           "objective": "decoupled_ppo",
+                     *           "options": {},
+                     *           "loss_function": null,
+                     *           "proximal": "recompute",
+                     *           "clip_low": 0.2,
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5,
+                     *             "lower_limit": null
+                     *           },
+                     *           "advantage": {
+                     *             "estimator": "outcome",
+                     *             "mean": "group",
+                     *             "std": "group",
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "leave_one_out": false,
+                     *             "gamma": 1,
+                     *             "gae_lambda": 1
+                     *           },
+                     *           "critic": null,
+                     *           "kl": null,
+                     *           "entropy_bonus": 0,
+                     *           "overlong": null,
+                     *           "mask_truncated": false,
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_first_versions": 20,
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "every_steps": 20,
+                     *           "keep_last": 2
+                     *         },
+                     *         "evaluation": null,
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "batch_size": 16,
+                     *           "learning_rate": 0.005,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": "validation",
+                     *           "validation_rows": 128,
+                     *           "validate_every_steps": 200,
+                     *           "validate_from_step": 1000,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "seed_retries": 1
+                     *         },
+                     *         "bench": null,
+                     *         "playground": null,
+                     *         "budget": {
+                     *           "max_wall_seconds": null,
+                     *           "max_attempts": 3
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "secrets": [],
+                     *         "seed": 1,
+                     *         "notes": ""
+                     *       },
+                     *       "dataset": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "model": {
+                     *         "kind": "base_model",
+                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "name": "tiny"
+                     *       },
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:09.602Z",
+                     *       "started_at": null,
+                     *       "ended_at": null,
+                     *       "live": {
+                     *         "max_staleness": null,
+                     *         "max_concurrent_groups": null,
+                     *         "learning_rate": null,
+                     *         "engines": null
+                     *       },
+                     *       "notes": "",
+                     *       "tags": [],
+                     *       "parent": null,
+                     *       "latest_checkpoint": null,
+                     *       "summary": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunDetail"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -10922,6 +20020,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -10935,12 +20034,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "metrics_seq": 14,
-                     *       "id": "run_01m820anwdzwrwejagyamkfzsn",
-                     *       "name": "letters",
+                     *       "metrics_seq": 13,
+                     *       "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *       "name": "secret plan",
                      *       "kind": "rl",
-                     *       "status": "RUNNING",
-                     *       "status_at": "2026-01-01T12:00:01.000Z",
+                     *       "status": "STARTING",
+                     *       "status_at": "2026-11-22T15:47:56.303Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -10959,31 +20058,31 @@ export interface operations {
                      *       "staleness_mean": null,
                      *       "spec": {
                      *         "sft": {
-                     *           "steps": 1000,
+                     *           "steps": 1250,
                      *           "adam_betas": [
                      *             0.9,
                      *             0.95
                      *           ],
-                     *           "batch_size": 32,
+                     *           "batch_size": 16,
                      *           "seed_retries": 1,
                      *           "warmup_steps": 20,
                      *           "weight_decay": 0,
-                     *           "learning_rate": 0.00001,
+                     *           "learning_rate": 0.005,
                      *           "max_grad_norm": 1,
                      *           "validation_rows": 128,
-                     *           "validation_split": null,
-                     *           "validate_from_step": 200,
+                     *           "validation_split": "validation",
+                     *           "validate_from_step": 1000,
                      *           "validate_every_steps": 200,
-                     *           "stop_at_greedy_accuracy": null,
-                     *           "required_greedy_accuracy": null,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
                      *           "final_learning_rate_fraction": 0.1
                      *         },
                      *         "kind": "rl",
-                     *         "name": "letters",
+                     *         "name": "secret plan",
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m820ancdbrx6ba33vcgpnxs8",
+                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -11002,7 +20101,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m820anc1t9jct7kbzkj8kdx5"
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -11027,7 +20126,6 @@ export interface operations {
                      *           "max_prompt_tokens": 512,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
-                     *           "repeatable_sampling": false,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 32768,
@@ -11105,9 +20203,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
-                     *           "device": null,
-                     *           "priority": 500,
-                     *           "min_gpu_memory_gib": null
+                     *           "priority": 500
                      *         },
                      *         "staleness": {
                      *           "max": 4,
@@ -11127,19 +20223,18 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m820anc1t9jct7kbzkj8kdx5",
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m820ancdbrx6ba33vcgpnxs8",
+                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-01-01T12:00:00.000Z",
-                     *       "started_at": "2026-01-01T12:00:01.000Z",
+                     *       "created_at": "2026-11-22T15:47:56.168Z",
+                     *       "started_at": "2026-11-22T15:47:56.303Z",
                      *       "ended_at": null,
-                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,
@@ -11149,84 +20244,21 @@ export interface operations {
                      *       "notes": "",
                      *       "tags": [],
                      *       "parent": null,
-                     *       "latest_checkpoint": null,
-                     *       "summary": {},
-                     *       "boot": {
-                     *         "attempt_number": 1,
-                     *         "done": true,
-                     *         "stages": [
-                     *           {
-                     *             "name": "queue",
-                     *             "title": "Wait for slots",
-                     *             "state": "done",
-                     *             "started_at": "2026-01-01T12:00:00.000Z",
-                     *             "ended_at": "2026-01-01T12:00:01.000Z",
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "node",
-                     *             "title": "Node takes the run",
-                     *             "state": "done",
-                     *             "started_at": "2026-01-01T12:00:01.000Z",
-                     *             "ended_at": "2026-01-01T12:00:01.000Z",
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "inputs",
-                     *             "title": "Fetch inputs",
-                     *             "state": "done",
-                     *             "started_at": "2026-01-01T12:00:01.000Z",
-                     *             "ended_at": "2026-01-01T12:00:01.000Z",
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "engine",
-                     *             "title": "Load the model into the engine",
-                     *             "state": "done",
-                     *             "started_at": "2026-01-01T12:00:01.000Z",
-                     *             "ended_at": "2026-01-01T12:00:01.000Z",
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "rollouts",
-                     *             "title": "Generate the first group",
-                     *             "state": "done",
-                     *             "started_at": "2026-01-01T12:00:01.000Z",
-                     *             "ended_at": "2026-01-01T12:00:01.000Z",
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "batch",
-                     *             "title": "Collect the first batch",
-                     *             "state": "done",
-                     *             "started_at": "2026-01-01T12:00:01.000Z",
-                     *             "ended_at": "2026-01-01T12:00:01.000Z",
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "step",
-                     *             "title": "Train the first step",
-                     *             "state": "done",
-                     *             "started_at": "2026-01-01T12:00:01.000Z",
-                     *             "ended_at": "2026-01-01T12:00:01.000Z",
-                     *             "detail": ""
-                     *           }
-                     *         ]
+                     *       "latest_checkpoint": {
+                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "step": 1
                      *       },
-                     *       "staleness": {
-                     *         "max": 4,
-                     *         "on_straggler": "keep",
-                     *         "mean": null,
-                     *         "realized_max": null,
-                     *         "exceeded_groups": null,
-                     *         "trained_groups": 0,
-                     *         "message": ""
-                     *       }
+                     *       "summary": {}
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11243,6 +20275,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -11256,6 +20289,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11275,12 +20316,22 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "letters, longer",
+                 *       "tags": [
+                 *         "baseline"
+                 *       ],
+                 *       "priority": 600
+                 *     }
+                 */
                 "application/json": components["schemas"]["PatchedRunPatchRequest"];
             };
         };
@@ -11290,9 +20341,235 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "metrics_seq": 2,
+                     *       "id": "run_01m81z31a9wq38z5gaktnq40m9",
+                     *       "name": "letters",
+                     *       "kind": "rl",
+                     *       "status": "QUEUED",
+                     *       "status_at": "2026-11-22T15:48:09.602Z",
+                     *       "reason": "",
+                     *       "reason_message": "",
+                     *       "advice": "",
+                     *       "fault": "",
+                     *       "conditions": [],
+                     *       "waiting_why": "",
+                     *       "queue_position": null,
+                     *       "priority": 500,
+                     *       "slots_needed": 2,
+                     *       "attempt_number": 0,
+                     *       "train_step": 0,
+                     *       "total_train_steps": 60,
+                     *       "policy_version": 0,
+                     *       "progress": null,
+                     *       "reward_mean": null,
+                     *       "staleness_mean": null,
+                     *       "spec": {
+                     *         "kind": "rl",
+                     *         "name": "letters",
+                     *         "model": {
+                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "checkpoint": null
+                     *         },
+                     *         "dataset": {
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "split": "train"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "max_trajectory_tokens": null,
+                     *           "function": null,
+                     *           "options": {},
+                     *           "max_turns": 3,
+                     *           "turn_discount": 1,
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "max_tool_calls": 4,
+                     *           "tool_output_tokens": 256,
+                     *           "tool_seconds": 5,
+                     *           "session_timeout_seconds": 600,
+                     *           "session_export": "concatenated"
+                     *         },
+                     *         "reward": {
+                     *           "name": "exact_match",
+                     *           "function": null,
+                     *           "options": {},
+                     *           "scale": 1,
+                     *           "bias": 0,
+                     *           "timeout_seconds": 15,
+                     *           "max_error_share": 0.01
+                     *         },
+                     *         "rollout": {
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "max_concurrent_groups": 64,
+                     *           "temperature": 1,
+                     *           "top_p": 1,
+                     *           "top_k": -1,
+                     *           "min_p": 0,
+                     *           "frequency_penalty": 0,
+                     *           "presence_penalty": 0,
+                     *           "repetition_penalty": 1,
+                     *           "logit_bias": {},
+                     *           "max_new_tokens": 112,
+                     *           "max_prompt_tokens": 512,
+                     *           "interruptible": true,
+                     *           "interruption": "retract",
+                     *           "filter": {
+                     *             "kind": "none",
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "success_score": 1,
+                     *             "max_in_a_row": 512
+                     *           },
+                     *           "group_wall_seconds": null,
+                     *           "engine_max_running_requests": 64,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_memory_fraction": null
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "trainer": {
+                     *           "ranks": 1,
+                     *           "total_train_steps": 60,
+                     *           "groups_per_step": 32,
+                     *           "minibatches": 4,
+                     *           "microbatch_tokens": 4096,
+                     *           "learning_rate": 0.0002,
+                     *           "warmup_steps": 0,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "adam_epsilon": 1e-8,
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "dtype": "float32",
+                     *           "activation_checkpointing": "none",
+                     *           "offload_optimizer": false,
+                     *           "reshard_after_forward": true,
+                     *           "compile": false
+                     *         },
+                     *         "algorithm": {
+                     *           "objective": "decoupled_ppo",
+                     *           "options": {},
+                     *           "loss_function": null,
+                     *           "proximal": "recompute",
+                     *           "clip_low": 0.2,
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5,
+                     *             "lower_limit": null
+                     *           },
+                     *           "advantage": {
+                     *             "estimator": "outcome",
+                     *             "mean": "group",
+                     *             "std": "group",
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "leave_one_out": false,
+                     *             "gamma": 1,
+                     *             "gae_lambda": 1
+                     *           },
+                     *           "critic": null,
+                     *           "kl": null,
+                     *           "entropy_bonus": 0,
+                     *           "overlong": null,
+                     *           "mask_truncated": false,
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_first_versions": 20,
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "every_steps": 20,
+                     *           "keep_last": 2
+                     *         },
+                     *         "evaluation": null,
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "batch_size": 16,
+                     *           "learning_rate": 0.005,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": "validation",
+                     *           "validation_rows": 128,
+                     *           "validate_every_steps": 200,
+                     *           "validate_from_step": 1000,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "seed_retries": 1
+                     *         },
+                     *         "bench": null,
+                     *         "playground": null,
+                     *         "budget": {
+                     *           "max_wall_seconds": null,
+                     *           "max_attempts": 3
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "secrets": [],
+                     *         "seed": 1,
+                     *         "notes": ""
+                     *       },
+                     *       "dataset": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "model": {
+                     *         "kind": "base_model",
+                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "name": "tiny"
+                     *       },
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:09.602Z",
+                     *       "started_at": null,
+                     *       "ended_at": null,
+                     *       "live": {
+                     *         "max_staleness": null,
+                     *         "max_concurrent_groups": null,
+                     *         "learning_rate": null,
+                     *         "engines": null
+                     *       },
+                     *       "notes": "",
+                     *       "tags": [],
+                     *       "parent": null,
+                     *       "latest_checkpoint": null,
+                     *       "summary": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunDetail"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11316,6 +20593,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -11327,9 +20605,21 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["AlertPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11346,6 +20636,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -11361,19 +20652,19 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "att_01m820ap5mwgyd0hswh5hmbmwh",
+                     *           "id": "att_01m81z2maz1t60h3agj7c5rgkz",
                      *           "number": 1,
                      *           "epoch": 1,
-                     *           "status": "RUNNING",
+                     *           "status": "PLACED",
                      *           "node": {
-                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
-                     *             "name": "node-1"
+                     *             "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *             "name": "node"
                      *           },
                      *           "reason": "",
                      *           "message": "",
                      *           "resume_checkpoint": null,
-                     *           "created_at": "2026-01-01T12:00:01.000Z",
-                     *           "running_at": "2026-01-01T12:00:01.000Z",
+                     *           "created_at": "2026-11-22T15:47:56.303Z",
+                     *           "running_at": null,
                      *           "ended_at": null
                      *         }
                      *       ],
@@ -11384,6 +20675,11 @@ export interface operations {
                     "application/json": components["schemas"]["AttemptPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11403,6 +20699,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -11415,9 +20712,236 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "metrics_seq": 15,
+                     *       "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *       "name": "secret plan",
+                     *       "kind": "rl",
+                     *       "status": "STOPPING",
+                     *       "status_at": "2026-11-22T15:48:10.235Z",
+                     *       "reason": "cancelled_by_user",
+                     *       "reason_message": "alice cancelled it",
+                     *       "advice": "It ended without a last checkpoint; retry goes on from the newest one before, if there is one.",
+                     *       "fault": "none",
+                     *       "conditions": [],
+                     *       "waiting_why": "",
+                     *       "queue_position": null,
+                     *       "priority": 500,
+                     *       "slots_needed": 2,
+                     *       "attempt_number": 1,
+                     *       "train_step": 2,
+                     *       "total_train_steps": 60,
+                     *       "policy_version": 0,
+                     *       "progress": null,
+                     *       "reward_mean": 0.5,
+                     *       "staleness_mean": null,
+                     *       "spec": {
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 16,
+                     *           "seed_retries": 1,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 0.005,
+                     *           "max_grad_norm": 1,
+                     *           "validation_rows": 128,
+                     *           "validation_split": "validation",
+                     *           "validate_from_step": 1000,
+                     *           "validate_every_steps": 200,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "seed": 1,
+                     *         "bench": null,
+                     *         "model": {
+                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "checkpoint": null
+                     *         },
+                     *         "notes": "",
+                     *         "budget": {
+                     *           "max_attempts": 3,
+                     *           "max_wall_seconds": null
+                     *         },
+                     *         "reward": {
+                     *           "bias": 0,
+                     *           "name": "exact_match",
+                     *           "scale": 1,
+                     *           "options": {},
+                     *           "function": null,
+                     *           "max_error_share": 0.01,
+                     *           "timeout_seconds": 15
+                     *         },
+                     *         "dataset": {
+                     *           "split": "train",
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *         },
+                     *         "rollout": {
+                     *           "min_p": 0,
+                     *           "top_k": -1,
+                     *           "top_p": 1,
+                     *           "filter": {
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "kind": "none",
+                     *             "max_in_a_row": 512,
+                     *             "success_score": 1
+                     *           },
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "logit_bias": {},
+                     *           "temperature": 1,
+                     *           "interruption": "retract",
+                     *           "interruptible": true,
+                     *           "max_new_tokens": 112,
+                     *           "presence_penalty": 0,
+                     *           "frequency_penalty": 0,
+                     *           "max_prompt_tokens": 512,
+                     *           "group_wall_seconds": null,
+                     *           "repetition_penalty": 1,
+                     *           "max_concurrent_groups": 64,
+                     *           "engine_memory_fraction": null,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_running_requests": 64
+                     *         },
+                     *         "secrets": [],
+                     *         "trainer": {
+                     *           "dtype": "float32",
+                     *           "ranks": 1,
+                     *           "compile": false,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "minibatches": 4,
+                     *           "adam_epsilon": 1e-8,
+                     *           "warmup_steps": 0,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 0.0002,
+                     *           "max_grad_norm": 1,
+                     *           "groups_per_step": 32,
+                     *           "microbatch_tokens": 4096,
+                     *           "offload_optimizer": false,
+                     *           "total_train_steps": 60,
+                     *           "reshard_after_forward": true,
+                     *           "activation_checkpointing": "none"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "options": {},
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "function": null,
+                     *           "max_turns": 3,
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "tool_seconds": 5,
+                     *           "turn_discount": 1,
+                     *           "max_tool_calls": 4,
+                     *           "session_export": "concatenated",
+                     *           "tool_output_tokens": 256,
+                     *           "max_trajectory_tokens": null,
+                     *           "session_timeout_seconds": 600
+                     *         },
+                     *         "algorithm": {
+                     *           "kl": null,
+                     *           "critic": null,
+                     *           "options": {},
+                     *           "clip_low": 0.2,
+                     *           "overlong": null,
+                     *           "proximal": "recompute",
+                     *           "advantage": {
+                     *             "std": "group",
+                     *             "mean": "group",
+                     *             "gamma": 1,
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "estimator": "outcome",
+                     *             "gae_lambda": 1,
+                     *             "leave_one_out": false
+                     *           },
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "objective": "decoupled_ppo",
+                     *           "entropy_bonus": 0,
+                     *           "loss_function": null,
+                     *           "mask_truncated": false,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5,
+                     *             "lower_limit": null
+                     *           },
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "keep_last": 2,
+                     *           "every_steps": 20
+                     *         },
+                     *         "evaluation": null,
+                     *         "playground": null,
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null,
+                     *           "probe_first_versions": 20
+                     *         }
+                     *       },
+                     *       "dataset": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "model": {
+                     *         "kind": "base_model",
+                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "name": "tiny"
+                     *       },
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:56.168Z",
+                     *       "started_at": "2026-11-22T15:47:56.303Z",
+                     *       "ended_at": null,
+                     *       "live": {
+                     *         "max_staleness": null,
+                     *         "max_concurrent_groups": null,
+                     *         "learning_rate": null,
+                     *         "engines": null
+                     *       },
+                     *       "notes": "",
+                     *       "tags": [],
+                     *       "parent": null,
+                     *       "latest_checkpoint": {
+                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "step": 1
+                     *       },
+                     *       "summary": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunDetail"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11437,12 +20961,22 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "changes": {
+                 *         "staleness": {
+                 *           "max": 2
+                 *         }
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["ChangeRequest"];
             };
         };
@@ -11452,9 +20986,237 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "metrics_seq": 15,
+                     *       "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *       "name": "secret plan",
+                     *       "kind": "rl",
+                     *       "status": "STARTING",
+                     *       "status_at": "2026-11-22T15:47:56.303Z",
+                     *       "reason": "",
+                     *       "reason_message": "",
+                     *       "advice": "",
+                     *       "fault": "",
+                     *       "conditions": [],
+                     *       "waiting_why": "",
+                     *       "queue_position": null,
+                     *       "priority": 500,
+                     *       "slots_needed": 2,
+                     *       "attempt_number": 1,
+                     *       "train_step": 2,
+                     *       "total_train_steps": 60,
+                     *       "policy_version": 0,
+                     *       "progress": null,
+                     *       "reward_mean": 0.5,
+                     *       "staleness_mean": null,
+                     *       "spec": {
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 16,
+                     *           "seed_retries": 1,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 0.005,
+                     *           "max_grad_norm": 1,
+                     *           "validation_rows": 128,
+                     *           "validation_split": "validation",
+                     *           "validate_from_step": 1000,
+                     *           "validate_every_steps": 200,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "seed": 1,
+                     *         "bench": null,
+                     *         "model": {
+                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "checkpoint": null
+                     *         },
+                     *         "notes": "",
+                     *         "budget": {
+                     *           "max_attempts": 3,
+                     *           "max_wall_seconds": null
+                     *         },
+                     *         "reward": {
+                     *           "bias": 0,
+                     *           "name": "exact_match",
+                     *           "scale": 1,
+                     *           "options": {},
+                     *           "function": null,
+                     *           "max_error_share": 0.01,
+                     *           "timeout_seconds": 15
+                     *         },
+                     *         "dataset": {
+                     *           "split": "train",
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *         },
+                     *         "rollout": {
+                     *           "min_p": 0,
+                     *           "top_k": -1,
+                     *           "top_p": 1,
+                     *           "filter": {
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "kind": "none",
+                     *             "max_in_a_row": 512,
+                     *             "success_score": 1
+                     *           },
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "logit_bias": {},
+                     *           "temperature": 1,
+                     *           "interruption": "retract",
+                     *           "interruptible": true,
+                     *           "max_new_tokens": 112,
+                     *           "presence_penalty": 0,
+                     *           "frequency_penalty": 0,
+                     *           "max_prompt_tokens": 512,
+                     *           "group_wall_seconds": null,
+                     *           "repetition_penalty": 1,
+                     *           "max_concurrent_groups": 64,
+                     *           "engine_memory_fraction": null,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_running_requests": 64
+                     *         },
+                     *         "secrets": [],
+                     *         "trainer": {
+                     *           "dtype": "float32",
+                     *           "ranks": 1,
+                     *           "compile": false,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "minibatches": 4,
+                     *           "adam_epsilon": 1e-8,
+                     *           "warmup_steps": 0,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 0.0002,
+                     *           "max_grad_norm": 1,
+                     *           "groups_per_step": 32,
+                     *           "microbatch_tokens": 4096,
+                     *           "offload_optimizer": false,
+                     *           "total_train_steps": 60,
+                     *           "reshard_after_forward": true,
+                     *           "activation_checkpointing": "none"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "options": {},
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "function": null,
+                     *           "max_turns": 3,
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "tool_seconds": 5,
+                     *           "turn_discount": 1,
+                     *           "max_tool_calls": 4,
+                     *           "session_export": "concatenated",
+                     *           "tool_output_tokens": 256,
+                     *           "max_trajectory_tokens": null,
+                     *           "session_timeout_seconds": 600
+                     *         },
+                     *         "algorithm": {
+                     *           "kl": null,
+                     *           "critic": null,
+                     *           "options": {},
+                     *           "clip_low": 0.2,
+                     *           "overlong": null,
+                     *           "proximal": "recompute",
+                     *           "advantage": {
+                     *             "std": "group",
+                     *             "mean": "group",
+                     *             "gamma": 1,
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "estimator": "outcome",
+                     *             "gae_lambda": 1,
+                     *             "leave_one_out": false
+                     *           },
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "objective": "decoupled_ppo",
+                     *           "entropy_bonus": 0,
+                     *           "loss_function": null,
+                     *           "mask_truncated": false,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5,
+                     *             "lower_limit": null
+                     *           },
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "keep_last": 2,
+                     *           "every_steps": 20
+                     *         },
+                     *         "evaluation": null,
+                     *         "playground": null,
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null,
+                     *           "probe_first_versions": 20
+                     *         }
+                     *       },
+                     *       "dataset": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "model": {
+                     *         "kind": "base_model",
+                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "name": "tiny"
+                     *       },
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:56.168Z",
+                     *       "started_at": "2026-11-22T15:47:56.303Z",
+                     *       "ended_at": null,
+                     *       "live": {
+                     *         "max_staleness": 2,
+                     *         "max_concurrent_groups": null,
+                     *         "learning_rate": null,
+                     *         "engines": null
+                     *       },
+                     *       "notes": "",
+                     *       "tags": [],
+                     *       "parent": null,
+                     *       "latest_checkpoint": {
+                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "step": 1
+                     *       },
+                     *       "summary": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunDetail"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11474,12 +21236,20 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "changes": {
+                 *         "seed": 8
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["CloneRequest"];
             };
         };
@@ -11489,9 +21259,238 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "metrics_seq": 3,
+                     *       "id": "run_01m81z32hn3bz2pdc5emyfdcmg",
+                     *       "name": "secret plan",
+                     *       "kind": "rl",
+                     *       "status": "QUEUED",
+                     *       "status_at": "2026-11-22T15:48:10.841Z",
+                     *       "reason": "",
+                     *       "reason_message": "",
+                     *       "advice": "",
+                     *       "fault": "",
+                     *       "conditions": [],
+                     *       "waiting_why": "",
+                     *       "queue_position": null,
+                     *       "priority": 500,
+                     *       "slots_needed": 2,
+                     *       "attempt_number": 0,
+                     *       "train_step": 0,
+                     *       "total_train_steps": 60,
+                     *       "policy_version": 0,
+                     *       "progress": null,
+                     *       "reward_mean": null,
+                     *       "staleness_mean": null,
+                     *       "spec": {
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "model": {
+                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "checkpoint": null
+                     *         },
+                     *         "dataset": {
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "split": "train"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "max_trajectory_tokens": null,
+                     *           "function": null,
+                     *           "options": {},
+                     *           "max_turns": 3,
+                     *           "turn_discount": 1,
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "max_tool_calls": 4,
+                     *           "tool_output_tokens": 256,
+                     *           "tool_seconds": 5,
+                     *           "session_timeout_seconds": 600,
+                     *           "session_export": "concatenated"
+                     *         },
+                     *         "reward": {
+                     *           "name": "exact_match",
+                     *           "function": null,
+                     *           "options": {},
+                     *           "scale": 1,
+                     *           "bias": 0,
+                     *           "timeout_seconds": 15,
+                     *           "max_error_share": 0.01
+                     *         },
+                     *         "rollout": {
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "max_concurrent_groups": 64,
+                     *           "temperature": 1,
+                     *           "top_p": 1,
+                     *           "top_k": -1,
+                     *           "min_p": 0,
+                     *           "frequency_penalty": 0,
+                     *           "presence_penalty": 0,
+                     *           "repetition_penalty": 1,
+                     *           "logit_bias": {},
+                     *           "max_new_tokens": 112,
+                     *           "max_prompt_tokens": 512,
+                     *           "interruptible": true,
+                     *           "interruption": "retract",
+                     *           "filter": {
+                     *             "kind": "none",
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "success_score": 1,
+                     *             "max_in_a_row": 512
+                     *           },
+                     *           "group_wall_seconds": null,
+                     *           "engine_max_running_requests": 64,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_memory_fraction": null
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "trainer": {
+                     *           "ranks": 1,
+                     *           "total_train_steps": 60,
+                     *           "groups_per_step": 32,
+                     *           "minibatches": 4,
+                     *           "microbatch_tokens": 4096,
+                     *           "learning_rate": 0.0002,
+                     *           "warmup_steps": 0,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "adam_epsilon": 1e-8,
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "dtype": "float32",
+                     *           "activation_checkpointing": "none",
+                     *           "offload_optimizer": false,
+                     *           "reshard_after_forward": true,
+                     *           "compile": false
+                     *         },
+                     *         "algorithm": {
+                     *           "objective": "decoupled_ppo",
+                     *           "options": {},
+                     *           "loss_function": null,
+                     *           "proximal": "recompute",
+                     *           "clip_low": 0.2,
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5,
+                     *             "lower_limit": null
+                     *           },
+                     *           "advantage": {
+                     *             "estimator": "outcome",
+                     *             "mean": "group",
+                     *             "std": "group",
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "leave_one_out": false,
+                     *             "gamma": 1,
+                     *             "gae_lambda": 1
+                     *           },
+                     *           "critic": null,
+                     *           "kl": null,
+                     *           "entropy_bonus": 0,
+                     *           "overlong": null,
+                     *           "mask_truncated": false,
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_first_versions": 20,
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "every_steps": 20,
+                     *           "keep_last": 2
+                     *         },
+                     *         "evaluation": null,
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "batch_size": 16,
+                     *           "learning_rate": 0.005,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": "validation",
+                     *           "validation_rows": 128,
+                     *           "validate_every_steps": 200,
+                     *           "validate_from_step": 1000,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "seed_retries": 1
+                     *         },
+                     *         "bench": null,
+                     *         "playground": null,
+                     *         "budget": {
+                     *           "max_wall_seconds": null,
+                     *           "max_attempts": 3
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "secrets": [],
+                     *         "seed": 8,
+                     *         "notes": ""
+                     *       },
+                     *       "dataset": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "model": {
+                     *         "kind": "base_model",
+                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "name": "tiny"
+                     *       },
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:10.841Z",
+                     *       "started_at": null,
+                     *       "ended_at": null,
+                     *       "live": {
+                     *         "max_staleness": null,
+                     *         "max_concurrent_groups": null,
+                     *         "learning_rate": null,
+                     *         "engines": null
+                     *       },
+                     *       "notes": "",
+                     *       "tags": [],
+                     *       "parent": {
+                     *         "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *         "name": "secret plan",
+                     *         "relation": "clone"
+                     *       },
+                     *       "latest_checkpoint": null,
+                     *       "summary": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunDetail"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11511,6 +21510,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -11522,9 +21522,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": []
+                     *     }
+                     */
                     "application/json": components["schemas"]["Documents"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11542,6 +21552,7 @@ export interface operations {
             header?: never;
             path: {
                 name: string;
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -11553,9 +21564,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "name": "ledger",
+                     *       "at": 1767225600,
+                     *       "value": {
+                     *         "admitted_groups": 64,
+                     *         "trained_groups": 48
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["Document"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11577,6 +21603,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -11592,7 +21619,15 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "evt_000000000008",
+                     *           "id": "evt_000000000005",
+                     *           "kind": "checkpoint_stored",
+                     *           "message": "checkpoint of step 1 stored",
+                     *           "attempt_number": 1,
+                     *           "at": "2026-11-22T15:47:56.691Z",
+                     *           "data": {}
+                     *         },
+                     *         {
+                     *           "id": "evt_000000000004",
                      *           "kind": "checkpoint_local",
                      *           "message": "checkpoint of step 2 committed on the node",
                      *           "attempt_number": 1,
@@ -11600,82 +21635,19 @@ export interface operations {
                      *           "data": {}
                      *         },
                      *         {
-                     *           "id": "evt_000000000007",
-                     *           "kind": "status",
-                     *           "message": "every job of attempt 1 runs",
-                     *           "attempt_number": 1,
-                     *           "at": "2026-01-01T12:00:01.000Z",
-                     *           "data": {
-                     *             "after": "RUNNING",
-                     *             "before": "STARTING"
-                     *           }
-                     *         },
-                     *         {
-                     *           "id": "evt_000000000006",
-                     *           "kind": "job",
-                     *           "message": "trainer runs",
-                     *           "attempt_number": 1,
-                     *           "at": "2026-01-01T12:00:01.000Z",
-                     *           "data": {
-                     *             "job": {
-                     *               "id": "job_01m820ap5xrgkdyqb9z4sm5wgk",
-                     *               "name": "trainer",
-                     *               "state": "running",
-                     *               "incarnation": 0
-                     *             }
-                     *           }
-                     *         },
-                     *         {
-                     *           "id": "evt_000000000005",
-                     *           "kind": "job",
-                     *           "message": "rollout-0 runs",
-                     *           "attempt_number": 1,
-                     *           "at": "2026-01-01T12:00:01.000Z",
-                     *           "data": {
-                     *             "job": {
-                     *               "id": "job_01m820ap5wdjp31g6nw1awsrm9",
-                     *               "name": "rollout-0",
-                     *               "state": "running",
-                     *               "incarnation": 0
-                     *             }
-                     *           }
-                     *         },
-                     *         {
-                     *           "id": "evt_000000000004",
-                     *           "kind": "job",
-                     *           "message": "reward runs",
-                     *           "attempt_number": 1,
-                     *           "at": "2026-01-01T12:00:01.000Z",
-                     *           "data": {
-                     *             "job": {
-                     *               "id": "job_01m820ap5vwess59ys8qdzdy78",
-                     *               "name": "reward",
-                     *               "state": "running",
-                     *               "incarnation": 0
-                     *             }
-                     *           }
-                     *         },
-                     *         {
                      *           "id": "evt_000000000003",
-                     *           "kind": "job",
-                     *           "message": "controller runs",
+                     *           "kind": "checkpoint_local",
+                     *           "message": "checkpoint of step 1 committed on the node",
                      *           "attempt_number": 1,
-                     *           "at": "2026-01-01T12:00:01.000Z",
-                     *           "data": {
-                     *             "job": {
-                     *               "id": "job_01m820ap5syrvn7zq6p4ja5778",
-                     *               "name": "controller",
-                     *               "state": "running",
-                     *               "incarnation": 0
-                     *             }
-                     *           }
+                     *           "at": "1970-01-01T00:00:00.000Z",
+                     *           "data": {}
                      *         },
                      *         {
                      *           "id": "evt_000000000002",
                      *           "kind": "status",
-                     *           "message": "attempt 1 on node-1",
+                     *           "message": "attempt 1 on node",
                      *           "attempt_number": 1,
-                     *           "at": "2026-01-01T12:00:01.000Z",
+                     *           "at": "2026-11-22T15:47:56.303Z",
                      *           "data": {
                      *             "after": "STARTING",
                      *             "before": "QUEUED"
@@ -11686,7 +21658,7 @@ export interface operations {
                      *           "kind": "created",
                      *           "message": "submitted by alice",
                      *           "attempt_number": 0,
-                     *           "at": "2026-01-01T12:00:00.000Z",
+                     *           "at": "2026-11-22T15:47:56.168Z",
                      *           "data": {}
                      *         }
                      *       ],
@@ -11697,6 +21669,11 @@ export interface operations {
                     "application/json": components["schemas"]["EventPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11716,6 +21693,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -11728,9 +21706,236 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "metrics_seq": 15,
+                     *       "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *       "name": "secret plan",
+                     *       "kind": "rl",
+                     *       "status": "STOPPED",
+                     *       "status_at": "2026-11-22T15:48:11.298Z",
+                     *       "reason": "forced_by_operator",
+                     *       "reason_message": "alice ended it at once; 2 slots stay leased until node has ended its jobs",
+                     *       "advice": "It was ended at once; its slots come free when its node says that its jobs are dead.",
+                     *       "fault": "none",
+                     *       "conditions": [],
+                     *       "waiting_why": "",
+                     *       "queue_position": null,
+                     *       "priority": 500,
+                     *       "slots_needed": 2,
+                     *       "attempt_number": 1,
+                     *       "train_step": 2,
+                     *       "total_train_steps": 60,
+                     *       "policy_version": 0,
+                     *       "progress": null,
+                     *       "reward_mean": 0.5,
+                     *       "staleness_mean": null,
+                     *       "spec": {
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 16,
+                     *           "seed_retries": 1,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 0.005,
+                     *           "max_grad_norm": 1,
+                     *           "validation_rows": 128,
+                     *           "validation_split": "validation",
+                     *           "validate_from_step": 1000,
+                     *           "validate_every_steps": 200,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "seed": 1,
+                     *         "bench": null,
+                     *         "model": {
+                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "checkpoint": null
+                     *         },
+                     *         "notes": "",
+                     *         "budget": {
+                     *           "max_attempts": 3,
+                     *           "max_wall_seconds": null
+                     *         },
+                     *         "reward": {
+                     *           "bias": 0,
+                     *           "name": "exact_match",
+                     *           "scale": 1,
+                     *           "options": {},
+                     *           "function": null,
+                     *           "max_error_share": 0.01,
+                     *           "timeout_seconds": 15
+                     *         },
+                     *         "dataset": {
+                     *           "split": "train",
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *         },
+                     *         "rollout": {
+                     *           "min_p": 0,
+                     *           "top_k": -1,
+                     *           "top_p": 1,
+                     *           "filter": {
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "kind": "none",
+                     *             "max_in_a_row": 512,
+                     *             "success_score": 1
+                     *           },
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "logit_bias": {},
+                     *           "temperature": 1,
+                     *           "interruption": "retract",
+                     *           "interruptible": true,
+                     *           "max_new_tokens": 112,
+                     *           "presence_penalty": 0,
+                     *           "frequency_penalty": 0,
+                     *           "max_prompt_tokens": 512,
+                     *           "group_wall_seconds": null,
+                     *           "repetition_penalty": 1,
+                     *           "max_concurrent_groups": 64,
+                     *           "engine_memory_fraction": null,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_running_requests": 64
+                     *         },
+                     *         "secrets": [],
+                     *         "trainer": {
+                     *           "dtype": "float32",
+                     *           "ranks": 1,
+                     *           "compile": false,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "minibatches": 4,
+                     *           "adam_epsilon": 1e-8,
+                     *           "warmup_steps": 0,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 0.0002,
+                     *           "max_grad_norm": 1,
+                     *           "groups_per_step": 32,
+                     *           "microbatch_tokens": 4096,
+                     *           "offload_optimizer": false,
+                     *           "total_train_steps": 60,
+                     *           "reshard_after_forward": true,
+                     *           "activation_checkpointing": "none"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "options": {},
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "function": null,
+                     *           "max_turns": 3,
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "tool_seconds": 5,
+                     *           "turn_discount": 1,
+                     *           "max_tool_calls": 4,
+                     *           "session_export": "concatenated",
+                     *           "tool_output_tokens": 256,
+                     *           "max_trajectory_tokens": null,
+                     *           "session_timeout_seconds": 600
+                     *         },
+                     *         "algorithm": {
+                     *           "kl": null,
+                     *           "critic": null,
+                     *           "options": {},
+                     *           "clip_low": 0.2,
+                     *           "overlong": null,
+                     *           "proximal": "recompute",
+                     *           "advantage": {
+                     *             "std": "group",
+                     *             "mean": "group",
+                     *             "gamma": 1,
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "estimator": "outcome",
+                     *             "gae_lambda": 1,
+                     *             "leave_one_out": false
+                     *           },
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "objective": "decoupled_ppo",
+                     *           "entropy_bonus": 0,
+                     *           "loss_function": null,
+                     *           "mask_truncated": false,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5,
+                     *             "lower_limit": null
+                     *           },
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "keep_last": 2,
+                     *           "every_steps": 20
+                     *         },
+                     *         "evaluation": null,
+                     *         "playground": null,
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null,
+                     *           "probe_first_versions": 20
+                     *         }
+                     *       },
+                     *       "dataset": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "model": {
+                     *         "kind": "base_model",
+                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "name": "tiny"
+                     *       },
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:56.168Z",
+                     *       "started_at": "2026-11-22T15:47:56.303Z",
+                     *       "ended_at": "2026-11-22T15:48:11.298Z",
+                     *       "live": {
+                     *         "max_staleness": null,
+                     *         "max_concurrent_groups": null,
+                     *         "learning_rate": null,
+                     *         "engines": null
+                     *       },
+                     *       "notes": "",
+                     *       "tags": [],
+                     *       "parent": null,
+                     *       "latest_checkpoint": {
+                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "step": 1
+                     *       },
+                     *       "summary": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunDetail"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11752,6 +21957,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -11763,9 +21969,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": []
+                     *     }
+                     */
                     "application/json": components["schemas"]["Histograms"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11782,6 +21998,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -11797,87 +22014,87 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "job_01m820ap5syrvn7zq6p4ja5778",
+                     *           "id": "job_01m81z2mb2nvs6q20ngt27vt2d",
                      *           "name": "controller",
                      *           "kind": "controller",
                      *           "attempt_number": 1,
-                     *           "state": "running",
+                     *           "state": "pending",
                      *           "node": {
-                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
-                     *             "name": "node-1"
+                     *             "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *             "name": "node"
                      *           },
                      *           "slots": [],
                      *           "evaluates": null,
                      *           "incarnation": 0,
-                     *           "pid": 1,
+                     *           "pid": 0,
                      *           "exit_code": null,
                      *           "reason": "",
                      *           "message": "",
-                     *           "started_at": "2026-01-01T12:00:01.000Z",
+                     *           "started_at": null,
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m820ap5vwess59ys8qdzdy78",
+                     *           "id": "job_01m81z2mb4ak7zdkp1phqqzfqn",
                      *           "name": "reward",
                      *           "kind": "reward",
                      *           "attempt_number": 1,
-                     *           "state": "running",
+                     *           "state": "pending",
                      *           "node": {
-                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
-                     *             "name": "node-1"
+                     *             "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *             "name": "node"
                      *           },
                      *           "slots": [],
                      *           "evaluates": null,
                      *           "incarnation": 0,
-                     *           "pid": 1,
+                     *           "pid": 0,
                      *           "exit_code": null,
                      *           "reason": "",
                      *           "message": "",
-                     *           "started_at": "2026-01-01T12:00:01.000Z",
+                     *           "started_at": null,
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m820ap5wdjp31g6nw1awsrm9",
+                     *           "id": "job_01m81z2mb539vya46enrevbmrz",
                      *           "name": "rollout-0",
                      *           "kind": "rollout",
                      *           "attempt_number": 1,
-                     *           "state": "running",
+                     *           "state": "pending",
                      *           "node": {
-                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
-                     *             "name": "node-1"
+                     *             "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *             "name": "node"
                      *           },
                      *           "slots": [
                      *             "cpu-1"
                      *           ],
                      *           "evaluates": null,
                      *           "incarnation": 0,
-                     *           "pid": 1,
+                     *           "pid": 0,
                      *           "exit_code": null,
                      *           "reason": "",
                      *           "message": "",
-                     *           "started_at": "2026-01-01T12:00:01.000Z",
+                     *           "started_at": null,
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m820ap5xrgkdyqb9z4sm5wgk",
+                     *           "id": "job_01m81z2mb8d0zg14f6g1tjvg3j",
                      *           "name": "trainer",
                      *           "kind": "trainer",
                      *           "attempt_number": 1,
-                     *           "state": "running",
+                     *           "state": "pending",
                      *           "node": {
-                     *             "id": "node_01m820andn2hge66dpqeaxzzx5",
-                     *             "name": "node-1"
+                     *             "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *             "name": "node"
                      *           },
                      *           "slots": [
                      *             "cpu-0"
                      *           ],
                      *           "evaluates": null,
                      *           "incarnation": 0,
-                     *           "pid": 1,
+                     *           "pid": 0,
                      *           "exit_code": null,
                      *           "reason": "",
                      *           "message": "",
-                     *           "started_at": "2026-01-01T12:00:01.000Z",
+                     *           "started_at": null,
                      *           "ended_at": null
                      *         }
                      *       ],
@@ -11888,6 +22105,11 @@ export interface operations {
                     "application/json": components["schemas"]["JobPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11913,6 +22135,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -11924,9 +22147,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": []
+                     *     }
+                     */
                     "application/json": components["schemas"]["Logs"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11948,6 +22181,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -11962,6 +22196,11 @@ export interface operations {
                     "text/plain": string;
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -11993,6 +22232,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -12004,9 +22244,22 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [],
+                     *       "scanned_bytes": 0,
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["FoundLines"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12023,6 +22276,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -12034,9 +22288,42 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "name": "reward/mean",
+                     *           "unit": "",
+                     *           "help": "mean reward of the rollouts of the batch trained on; a session counts once, however many calls it made",
+                     *           "axis": "step",
+                     *           "sources": [
+                     *             "trainer"
+                     *           ],
+                     *           "last_x": 2,
+                     *           "conflicts": 0
+                     *         },
+                     *         {
+                     *           "name": "time/train_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "forward, backward and optimizer",
+                     *           "axis": "step",
+                     *           "sources": [
+                     *             "trainer"
+                     *           ],
+                     *           "last_x": 2,
+                     *           "conflicts": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["MetricNames"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12076,6 +22363,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -12115,40 +22403,19 @@ export interface operations {
                      *           "nonfinite": null,
                      *           "against": null,
                      *           "parts": null
-                     *         },
-                     *         {
-                     *           "name": "time/train_seconds",
-                     *           "unit": "seconds",
-                     *           "axis": "step",
-                     *           "source": "trainer",
-                     *           "attempt": 1,
-                     *           "x": [
-                     *             1,
-                     *             2
-                     *           ],
-                     *           "value": [
-                     *             2,
-                     *             2
-                     *           ],
-                     *           "at": [
-                     *             1700000001,
-                     *             1700000002
-                     *           ],
-                     *           "min": null,
-                     *           "max": null,
-                     *           "last": null,
-                     *           "count": null,
-                     *           "nonfinite": null,
-                     *           "against": null,
-                     *           "parts": null
                      *         }
                      *       ],
-                     *       "seq": 14
+                     *       "seq": 13
                      *     }
                      */
                     "application/json": components["schemas"]["Metrics"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12168,6 +22435,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -12179,9 +22447,236 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "metrics_seq": 15,
+                     *       "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *       "name": "secret plan",
+                     *       "kind": "rl",
+                     *       "status": "PAUSING",
+                     *       "status_at": "2026-11-22T15:48:12.081Z",
+                     *       "reason": "paused_by_user",
+                     *       "reason_message": "pause was asked for",
+                     *       "advice": "Resume it: it goes on from its last checkpoint.",
+                     *       "fault": "none",
+                     *       "conditions": [],
+                     *       "waiting_why": "",
+                     *       "queue_position": null,
+                     *       "priority": 500,
+                     *       "slots_needed": 2,
+                     *       "attempt_number": 1,
+                     *       "train_step": 2,
+                     *       "total_train_steps": 60,
+                     *       "policy_version": 0,
+                     *       "progress": null,
+                     *       "reward_mean": 0.5,
+                     *       "staleness_mean": null,
+                     *       "spec": {
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 16,
+                     *           "seed_retries": 1,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 0.005,
+                     *           "max_grad_norm": 1,
+                     *           "validation_rows": 128,
+                     *           "validation_split": "validation",
+                     *           "validate_from_step": 1000,
+                     *           "validate_every_steps": 200,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "seed": 1,
+                     *         "bench": null,
+                     *         "model": {
+                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "checkpoint": null
+                     *         },
+                     *         "notes": "",
+                     *         "budget": {
+                     *           "max_attempts": 3,
+                     *           "max_wall_seconds": null
+                     *         },
+                     *         "reward": {
+                     *           "bias": 0,
+                     *           "name": "exact_match",
+                     *           "scale": 1,
+                     *           "options": {},
+                     *           "function": null,
+                     *           "max_error_share": 0.01,
+                     *           "timeout_seconds": 15
+                     *         },
+                     *         "dataset": {
+                     *           "split": "train",
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *         },
+                     *         "rollout": {
+                     *           "min_p": 0,
+                     *           "top_k": -1,
+                     *           "top_p": 1,
+                     *           "filter": {
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "kind": "none",
+                     *             "max_in_a_row": 512,
+                     *             "success_score": 1
+                     *           },
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "logit_bias": {},
+                     *           "temperature": 1,
+                     *           "interruption": "retract",
+                     *           "interruptible": true,
+                     *           "max_new_tokens": 112,
+                     *           "presence_penalty": 0,
+                     *           "frequency_penalty": 0,
+                     *           "max_prompt_tokens": 512,
+                     *           "group_wall_seconds": null,
+                     *           "repetition_penalty": 1,
+                     *           "max_concurrent_groups": 64,
+                     *           "engine_memory_fraction": null,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_running_requests": 64
+                     *         },
+                     *         "secrets": [],
+                     *         "trainer": {
+                     *           "dtype": "float32",
+                     *           "ranks": 1,
+                     *           "compile": false,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "minibatches": 4,
+                     *           "adam_epsilon": 1e-8,
+                     *           "warmup_steps": 0,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 0.0002,
+                     *           "max_grad_norm": 1,
+                     *           "groups_per_step": 32,
+                     *           "microbatch_tokens": 4096,
+                     *           "offload_optimizer": false,
+                     *           "total_train_steps": 60,
+                     *           "reshard_after_forward": true,
+                     *           "activation_checkpointing": "none"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "options": {},
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "function": null,
+                     *           "max_turns": 3,
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "tool_seconds": 5,
+                     *           "turn_discount": 1,
+                     *           "max_tool_calls": 4,
+                     *           "session_export": "concatenated",
+                     *           "tool_output_tokens": 256,
+                     *           "max_trajectory_tokens": null,
+                     *           "session_timeout_seconds": 600
+                     *         },
+                     *         "algorithm": {
+                     *           "kl": null,
+                     *           "critic": null,
+                     *           "options": {},
+                     *           "clip_low": 0.2,
+                     *           "overlong": null,
+                     *           "proximal": "recompute",
+                     *           "advantage": {
+                     *             "std": "group",
+                     *             "mean": "group",
+                     *             "gamma": 1,
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "estimator": "outcome",
+                     *             "gae_lambda": 1,
+                     *             "leave_one_out": false
+                     *           },
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "objective": "decoupled_ppo",
+                     *           "entropy_bonus": 0,
+                     *           "loss_function": null,
+                     *           "mask_truncated": false,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5,
+                     *             "lower_limit": null
+                     *           },
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "keep_last": 2,
+                     *           "every_steps": 20
+                     *         },
+                     *         "evaluation": null,
+                     *         "playground": null,
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null,
+                     *           "probe_first_versions": 20
+                     *         }
+                     *       },
+                     *       "dataset": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "model": {
+                     *         "kind": "base_model",
+                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "name": "tiny"
+                     *       },
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:56.168Z",
+                     *       "started_at": "2026-11-22T15:47:56.303Z",
+                     *       "ended_at": null,
+                     *       "live": {
+                     *         "max_staleness": null,
+                     *         "max_concurrent_groups": null,
+                     *         "learning_rate": null,
+                     *         "engines": null
+                     *       },
+                     *       "notes": "",
+                     *       "tags": [],
+                     *       "parent": null,
+                     *       "latest_checkpoint": {
+                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "step": 1
+                     *       },
+                     *       "summary": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunDetail"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12201,6 +22696,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -12212,9 +22708,233 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "metrics_seq": 2,
+                     *       "id": "run_01m81z31a9wq38z5gaktnq40m9",
+                     *       "name": "letters",
+                     *       "kind": "rl",
+                     *       "status": "QUEUED",
+                     *       "status_at": "2026-11-22T15:48:09.602Z",
+                     *       "reason": "",
+                     *       "reason_message": "",
+                     *       "advice": "",
+                     *       "fault": "",
+                     *       "conditions": [],
+                     *       "waiting_why": "",
+                     *       "queue_position": null,
+                     *       "priority": 500,
+                     *       "slots_needed": 2,
+                     *       "attempt_number": 0,
+                     *       "train_step": 0,
+                     *       "total_train_steps": 60,
+                     *       "policy_version": 0,
+                     *       "progress": null,
+                     *       "reward_mean": null,
+                     *       "staleness_mean": null,
+                     *       "spec": {
+                     *         "kind": "rl",
+                     *         "name": "letters",
+                     *         "model": {
+                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "checkpoint": null
+                     *         },
+                     *         "dataset": {
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "split": "train"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "max_trajectory_tokens": null,
+                     *           "function": null,
+                     *           "options": {},
+                     *           "max_turns": 3,
+                     *           "turn_discount": 1,
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "max_tool_calls": 4,
+                     *           "tool_output_tokens": 256,
+                     *           "tool_seconds": 5,
+                     *           "session_timeout_seconds": 600,
+                     *           "session_export": "concatenated"
+                     *         },
+                     *         "reward": {
+                     *           "name": "exact_match",
+                     *           "function": null,
+                     *           "options": {},
+                     *           "scale": 1,
+                     *           "bias": 0,
+                     *           "timeout_seconds": 15,
+                     *           "max_error_share": 0.01
+                     *         },
+                     *         "rollout": {
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "max_concurrent_groups": 64,
+                     *           "temperature": 1,
+                     *           "top_p": 1,
+                     *           "top_k": -1,
+                     *           "min_p": 0,
+                     *           "frequency_penalty": 0,
+                     *           "presence_penalty": 0,
+                     *           "repetition_penalty": 1,
+                     *           "logit_bias": {},
+                     *           "max_new_tokens": 112,
+                     *           "max_prompt_tokens": 512,
+                     *           "interruptible": true,
+                     *           "interruption": "retract",
+                     *           "filter": {
+                     *             "kind": "none",
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "success_score": 1,
+                     *             "max_in_a_row": 512
+                     *           },
+                     *           "group_wall_seconds": null,
+                     *           "engine_max_running_requests": 64,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_memory_fraction": null
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "trainer": {
+                     *           "ranks": 1,
+                     *           "total_train_steps": 60,
+                     *           "groups_per_step": 32,
+                     *           "minibatches": 4,
+                     *           "microbatch_tokens": 4096,
+                     *           "learning_rate": 0.0002,
+                     *           "warmup_steps": 0,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "adam_epsilon": 1e-8,
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "dtype": "float32",
+                     *           "activation_checkpointing": "none",
+                     *           "offload_optimizer": false,
+                     *           "reshard_after_forward": true,
+                     *           "compile": false
+                     *         },
+                     *         "algorithm": {
+                     *           "objective": "decoupled_ppo",
+                     *           "options": {},
+                     *           "loss_function": null,
+                     *           "proximal": "recompute",
+                     *           "clip_low": 0.2,
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5,
+                     *             "lower_limit": null
+                     *           },
+                     *           "advantage": {
+                     *             "estimator": "outcome",
+                     *             "mean": "group",
+                     *             "std": "group",
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "leave_one_out": false,
+                     *             "gamma": 1,
+                     *             "gae_lambda": 1
+                     *           },
+                     *           "critic": null,
+                     *           "kl": null,
+                     *           "entropy_bonus": 0,
+                     *           "overlong": null,
+                     *           "mask_truncated": false,
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_first_versions": 20,
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "every_steps": 20,
+                     *           "keep_last": 2
+                     *         },
+                     *         "evaluation": null,
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "batch_size": 16,
+                     *           "learning_rate": 0.005,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": "validation",
+                     *           "validation_rows": 128,
+                     *           "validate_every_steps": 200,
+                     *           "validate_from_step": 1000,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "seed_retries": 1
+                     *         },
+                     *         "bench": null,
+                     *         "playground": null,
+                     *         "budget": {
+                     *           "max_wall_seconds": null,
+                     *           "max_attempts": 3
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "secrets": [],
+                     *         "seed": 1,
+                     *         "notes": ""
+                     *       },
+                     *       "dataset": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "model": {
+                     *         "kind": "base_model",
+                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "name": "tiny"
+                     *       },
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:09.602Z",
+                     *       "started_at": null,
+                     *       "ended_at": null,
+                     *       "live": {
+                     *         "max_staleness": null,
+                     *         "max_concurrent_groups": null,
+                     *         "learning_rate": null,
+                     *         "engines": null
+                     *       },
+                     *       "notes": "",
+                     *       "tags": [],
+                     *       "parent": null,
+                     *       "latest_checkpoint": null,
+                     *       "summary": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunDetail"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12234,6 +22954,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -12245,9 +22966,233 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "metrics_seq": 2,
+                     *       "id": "run_01m81z31a9wq38z5gaktnq40m9",
+                     *       "name": "letters",
+                     *       "kind": "rl",
+                     *       "status": "QUEUED",
+                     *       "status_at": "2026-11-22T15:48:09.602Z",
+                     *       "reason": "",
+                     *       "reason_message": "",
+                     *       "advice": "",
+                     *       "fault": "",
+                     *       "conditions": [],
+                     *       "waiting_why": "",
+                     *       "queue_position": null,
+                     *       "priority": 500,
+                     *       "slots_needed": 2,
+                     *       "attempt_number": 0,
+                     *       "train_step": 0,
+                     *       "total_train_steps": 60,
+                     *       "policy_version": 0,
+                     *       "progress": null,
+                     *       "reward_mean": null,
+                     *       "staleness_mean": null,
+                     *       "spec": {
+                     *         "kind": "rl",
+                     *         "name": "letters",
+                     *         "model": {
+                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "checkpoint": null
+                     *         },
+                     *         "dataset": {
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "split": "train"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "max_trajectory_tokens": null,
+                     *           "function": null,
+                     *           "options": {},
+                     *           "max_turns": 3,
+                     *           "turn_discount": 1,
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "max_tool_calls": 4,
+                     *           "tool_output_tokens": 256,
+                     *           "tool_seconds": 5,
+                     *           "session_timeout_seconds": 600,
+                     *           "session_export": "concatenated"
+                     *         },
+                     *         "reward": {
+                     *           "name": "exact_match",
+                     *           "function": null,
+                     *           "options": {},
+                     *           "scale": 1,
+                     *           "bias": 0,
+                     *           "timeout_seconds": 15,
+                     *           "max_error_share": 0.01
+                     *         },
+                     *         "rollout": {
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "max_concurrent_groups": 64,
+                     *           "temperature": 1,
+                     *           "top_p": 1,
+                     *           "top_k": -1,
+                     *           "min_p": 0,
+                     *           "frequency_penalty": 0,
+                     *           "presence_penalty": 0,
+                     *           "repetition_penalty": 1,
+                     *           "logit_bias": {},
+                     *           "max_new_tokens": 112,
+                     *           "max_prompt_tokens": 512,
+                     *           "interruptible": true,
+                     *           "interruption": "retract",
+                     *           "filter": {
+                     *             "kind": "none",
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "success_score": 1,
+                     *             "max_in_a_row": 512
+                     *           },
+                     *           "group_wall_seconds": null,
+                     *           "engine_max_running_requests": 64,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_memory_fraction": null
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "trainer": {
+                     *           "ranks": 1,
+                     *           "total_train_steps": 60,
+                     *           "groups_per_step": 32,
+                     *           "minibatches": 4,
+                     *           "microbatch_tokens": 4096,
+                     *           "learning_rate": 0.0002,
+                     *           "warmup_steps": 0,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "adam_epsilon": 1e-8,
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "dtype": "float32",
+                     *           "activation_checkpointing": "none",
+                     *           "offload_optimizer": false,
+                     *           "reshard_after_forward": true,
+                     *           "compile": false
+                     *         },
+                     *         "algorithm": {
+                     *           "objective": "decoupled_ppo",
+                     *           "options": {},
+                     *           "loss_function": null,
+                     *           "proximal": "recompute",
+                     *           "clip_low": 0.2,
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5,
+                     *             "lower_limit": null
+                     *           },
+                     *           "advantage": {
+                     *             "estimator": "outcome",
+                     *             "mean": "group",
+                     *             "std": "group",
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "leave_one_out": false,
+                     *             "gamma": 1,
+                     *             "gae_lambda": 1
+                     *           },
+                     *           "critic": null,
+                     *           "kl": null,
+                     *           "entropy_bonus": 0,
+                     *           "overlong": null,
+                     *           "mask_truncated": false,
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_first_versions": 20,
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "every_steps": 20,
+                     *           "keep_last": 2
+                     *         },
+                     *         "evaluation": null,
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "batch_size": 16,
+                     *           "learning_rate": 0.005,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": "validation",
+                     *           "validation_rows": 128,
+                     *           "validate_every_steps": 200,
+                     *           "validate_from_step": 1000,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "seed_retries": 1
+                     *         },
+                     *         "bench": null,
+                     *         "playground": null,
+                     *         "budget": {
+                     *           "max_wall_seconds": null,
+                     *           "max_attempts": 3
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "secrets": [],
+                     *         "seed": 1,
+                     *         "notes": ""
+                     *       },
+                     *       "dataset": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "model": {
+                     *         "kind": "base_model",
+                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "name": "tiny"
+                     *       },
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:09.602Z",
+                     *       "started_at": null,
+                     *       "ended_at": null,
+                     *       "live": {
+                     *         "max_staleness": null,
+                     *         "max_concurrent_groups": null,
+                     *         "learning_rate": null,
+                     *         "engines": null
+                     *       },
+                     *       "notes": "",
+                     *       "tags": [],
+                     *       "parent": null,
+                     *       "latest_checkpoint": null,
+                     *       "summary": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunDetail"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12267,6 +23212,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -12278,9 +23224,236 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "metrics_seq": 15,
+                     *       "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *       "name": "secret plan",
+                     *       "kind": "rl",
+                     *       "status": "STOPPING",
+                     *       "status_at": "2026-11-22T15:48:12.390Z",
+                     *       "reason": "stopped_by_user",
+                     *       "reason_message": "stop was asked for",
+                     *       "advice": "Start a new run from its last checkpoint to go on.",
+                     *       "fault": "none",
+                     *       "conditions": [],
+                     *       "waiting_why": "",
+                     *       "queue_position": null,
+                     *       "priority": 500,
+                     *       "slots_needed": 2,
+                     *       "attempt_number": 1,
+                     *       "train_step": 2,
+                     *       "total_train_steps": 60,
+                     *       "policy_version": 0,
+                     *       "progress": null,
+                     *       "reward_mean": 0.5,
+                     *       "staleness_mean": null,
+                     *       "spec": {
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 16,
+                     *           "seed_retries": 1,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 0.005,
+                     *           "max_grad_norm": 1,
+                     *           "validation_rows": 128,
+                     *           "validation_split": "validation",
+                     *           "validate_from_step": 1000,
+                     *           "validate_every_steps": 200,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "seed": 1,
+                     *         "bench": null,
+                     *         "model": {
+                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "checkpoint": null
+                     *         },
+                     *         "notes": "",
+                     *         "budget": {
+                     *           "max_attempts": 3,
+                     *           "max_wall_seconds": null
+                     *         },
+                     *         "reward": {
+                     *           "bias": 0,
+                     *           "name": "exact_match",
+                     *           "scale": 1,
+                     *           "options": {},
+                     *           "function": null,
+                     *           "max_error_share": 0.01,
+                     *           "timeout_seconds": 15
+                     *         },
+                     *         "dataset": {
+                     *           "split": "train",
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *         },
+                     *         "rollout": {
+                     *           "min_p": 0,
+                     *           "top_k": -1,
+                     *           "top_p": 1,
+                     *           "filter": {
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "kind": "none",
+                     *             "max_in_a_row": 512,
+                     *             "success_score": 1
+                     *           },
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "logit_bias": {},
+                     *           "temperature": 1,
+                     *           "interruption": "retract",
+                     *           "interruptible": true,
+                     *           "max_new_tokens": 112,
+                     *           "presence_penalty": 0,
+                     *           "frequency_penalty": 0,
+                     *           "max_prompt_tokens": 512,
+                     *           "group_wall_seconds": null,
+                     *           "repetition_penalty": 1,
+                     *           "max_concurrent_groups": 64,
+                     *           "engine_memory_fraction": null,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_running_requests": 64
+                     *         },
+                     *         "secrets": [],
+                     *         "trainer": {
+                     *           "dtype": "float32",
+                     *           "ranks": 1,
+                     *           "compile": false,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "minibatches": 4,
+                     *           "adam_epsilon": 1e-8,
+                     *           "warmup_steps": 0,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 0.0002,
+                     *           "max_grad_norm": 1,
+                     *           "groups_per_step": 32,
+                     *           "microbatch_tokens": 4096,
+                     *           "offload_optimizer": false,
+                     *           "total_train_steps": 60,
+                     *           "reshard_after_forward": true,
+                     *           "activation_checkpointing": "none"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "options": {},
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "function": null,
+                     *           "max_turns": 3,
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "tool_seconds": 5,
+                     *           "turn_discount": 1,
+                     *           "max_tool_calls": 4,
+                     *           "session_export": "concatenated",
+                     *           "tool_output_tokens": 256,
+                     *           "max_trajectory_tokens": null,
+                     *           "session_timeout_seconds": 600
+                     *         },
+                     *         "algorithm": {
+                     *           "kl": null,
+                     *           "critic": null,
+                     *           "options": {},
+                     *           "clip_low": 0.2,
+                     *           "overlong": null,
+                     *           "proximal": "recompute",
+                     *           "advantage": {
+                     *             "std": "group",
+                     *             "mean": "group",
+                     *             "gamma": 1,
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "estimator": "outcome",
+                     *             "gae_lambda": 1,
+                     *             "leave_one_out": false
+                     *           },
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "objective": "decoupled_ppo",
+                     *           "entropy_bonus": 0,
+                     *           "loss_function": null,
+                     *           "mask_truncated": false,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5,
+                     *             "lower_limit": null
+                     *           },
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "keep_last": 2,
+                     *           "every_steps": 20
+                     *         },
+                     *         "evaluation": null,
+                     *         "playground": null,
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null,
+                     *           "probe_first_versions": 20
+                     *         }
+                     *       },
+                     *       "dataset": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "model": {
+                     *         "kind": "base_model",
+                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "name": "tiny"
+                     *       },
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:56.168Z",
+                     *       "started_at": "2026-11-22T15:47:56.303Z",
+                     *       "ended_at": null,
+                     *       "live": {
+                     *         "max_staleness": null,
+                     *         "max_concurrent_groups": null,
+                     *         "learning_rate": null,
+                     *         "engines": null
+                     *       },
+                     *       "notes": "",
+                     *       "tags": [],
+                     *       "parent": null,
+                     *       "latest_checkpoint": {
+                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "step": 1
+                     *       },
+                     *       "summary": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunDetail"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12300,6 +23473,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -12311,9 +23485,233 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "metrics_seq": 2,
+                     *       "id": "run_01m81z31a9wq38z5gaktnq40m9",
+                     *       "name": "letters",
+                     *       "kind": "rl",
+                     *       "status": "QUEUED",
+                     *       "status_at": "2026-11-22T15:48:09.602Z",
+                     *       "reason": "",
+                     *       "reason_message": "",
+                     *       "advice": "",
+                     *       "fault": "",
+                     *       "conditions": [],
+                     *       "waiting_why": "",
+                     *       "queue_position": null,
+                     *       "priority": 500,
+                     *       "slots_needed": 2,
+                     *       "attempt_number": 0,
+                     *       "train_step": 0,
+                     *       "total_train_steps": 60,
+                     *       "policy_version": 0,
+                     *       "progress": null,
+                     *       "reward_mean": null,
+                     *       "staleness_mean": null,
+                     *       "spec": {
+                     *         "kind": "rl",
+                     *         "name": "letters",
+                     *         "model": {
+                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "checkpoint": null
+                     *         },
+                     *         "dataset": {
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "split": "train"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "max_trajectory_tokens": null,
+                     *           "function": null,
+                     *           "options": {},
+                     *           "max_turns": 3,
+                     *           "turn_discount": 1,
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "max_tool_calls": 4,
+                     *           "tool_output_tokens": 256,
+                     *           "tool_seconds": 5,
+                     *           "session_timeout_seconds": 600,
+                     *           "session_export": "concatenated"
+                     *         },
+                     *         "reward": {
+                     *           "name": "exact_match",
+                     *           "function": null,
+                     *           "options": {},
+                     *           "scale": 1,
+                     *           "bias": 0,
+                     *           "timeout_seconds": 15,
+                     *           "max_error_share": 0.01
+                     *         },
+                     *         "rollout": {
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "max_concurrent_groups": 64,
+                     *           "temperature": 1,
+                     *           "top_p": 1,
+                     *           "top_k": -1,
+                     *           "min_p": 0,
+                     *           "frequency_penalty": 0,
+                     *           "presence_penalty": 0,
+                     *           "repetition_penalty": 1,
+                     *           "logit_bias": {},
+                     *           "max_new_tokens": 112,
+                     *           "max_prompt_tokens": 512,
+                     *           "interruptible": true,
+                     *           "interruption": "retract",
+                     *           "filter": {
+                     *             "kind": "none",
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "success_score": 1,
+                     *             "max_in_a_row": 512
+                     *           },
+                     *           "group_wall_seconds": null,
+                     *           "engine_max_running_requests": 64,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_memory_fraction": null
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "trainer": {
+                     *           "ranks": 1,
+                     *           "total_train_steps": 60,
+                     *           "groups_per_step": 32,
+                     *           "minibatches": 4,
+                     *           "microbatch_tokens": 4096,
+                     *           "learning_rate": 0.0002,
+                     *           "warmup_steps": 0,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "adam_epsilon": 1e-8,
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "dtype": "float32",
+                     *           "activation_checkpointing": "none",
+                     *           "offload_optimizer": false,
+                     *           "reshard_after_forward": true,
+                     *           "compile": false
+                     *         },
+                     *         "algorithm": {
+                     *           "objective": "decoupled_ppo",
+                     *           "options": {},
+                     *           "loss_function": null,
+                     *           "proximal": "recompute",
+                     *           "clip_low": 0.2,
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5,
+                     *             "lower_limit": null
+                     *           },
+                     *           "advantage": {
+                     *             "estimator": "outcome",
+                     *             "mean": "group",
+                     *             "std": "group",
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "leave_one_out": false,
+                     *             "gamma": 1,
+                     *             "gae_lambda": 1
+                     *           },
+                     *           "critic": null,
+                     *           "kl": null,
+                     *           "entropy_bonus": 0,
+                     *           "overlong": null,
+                     *           "mask_truncated": false,
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_first_versions": 20,
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "every_steps": 20,
+                     *           "keep_last": 2
+                     *         },
+                     *         "evaluation": null,
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "batch_size": 16,
+                     *           "learning_rate": 0.005,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": "validation",
+                     *           "validation_rows": 128,
+                     *           "validate_every_steps": 200,
+                     *           "validate_from_step": 1000,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "seed_retries": 1
+                     *         },
+                     *         "bench": null,
+                     *         "playground": null,
+                     *         "budget": {
+                     *           "max_wall_seconds": null,
+                     *           "max_attempts": 3
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "secrets": [],
+                     *         "seed": 1,
+                     *         "notes": ""
+                     *       },
+                     *       "dataset": {
+                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "model": {
+                     *         "kind": "base_model",
+                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "name": "tiny"
+                     *       },
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:09.602Z",
+                     *       "started_at": null,
+                     *       "ended_at": null,
+                     *       "live": {
+                     *         "max_staleness": null,
+                     *         "max_concurrent_groups": null,
+                     *         "learning_rate": null,
+                     *         "engines": null
+                     *       },
+                     *       "notes": "",
+                     *       "tags": [],
+                     *       "parent": null,
+                     *       "latest_checkpoint": null,
+                     *       "summary": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunDetail"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12352,6 +23750,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
             };
             cookie?: never;
@@ -12363,9 +23762,46 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": 1,
+                     *           "step": 1,
+                     *           "group_id": "0-0-0",
+                     *           "attempt": 1,
+                     *           "at": 1795362477.110671,
+                     *           "prompt": "p",
+                     *           "answer": "a",
+                     *           "completion": "c",
+                     *           "reward": 1,
+                     *           "policy_versions": [],
+                     *           "version_texts": [],
+                     *           "finish_reason": "stop",
+                     *           "reward_parts": {},
+                     *           "verdict": "",
+                     *           "sampled_because": [],
+                     *           "row": null,
+                     *           "member": null,
+                     *           "score": null,
+                     *           "tokens": null,
+                     *           "low_version": null,
+                     *           "high_version": null,
+                     *           "timeline": {}
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["TrajectoryPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12382,7 +23818,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
                 run_id: string;
+                /** @example 1 */
                 trajectory_id: string;
             };
             cookie?: never;
@@ -12394,9 +23832,43 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": 1,
+                     *       "step": 1,
+                     *       "group_id": "0-0-0",
+                     *       "attempt": 1,
+                     *       "at": 1795362477.110671,
+                     *       "prompt": "p",
+                     *       "answer": "a",
+                     *       "completion": "c",
+                     *       "reward": 1,
+                     *       "policy_versions": [],
+                     *       "version_texts": [],
+                     *       "finish_reason": "stop",
+                     *       "reward_parts": {},
+                     *       "verdict": "",
+                     *       "sampled_because": [],
+                     *       "row": null,
+                     *       "member": null,
+                     *       "score": null,
+                     *       "tokens": null,
+                     *       "low_version": null,
+                     *       "high_version": null,
+                     *       "timeline": {},
+                     *       "token_ids": null,
+                     *       "logprobs": null,
+                     *       "versions": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["WholeTrajectory"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12417,6 +23889,20 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "spec": {
+                 *         "kind": "rl",
+                 *         "name": "letters",
+                 *         "model": {
+                 *           "base_model": "tiny"
+                 *         },
+                 *         "dataset": {
+                 *           "version": "sums@1"
+                 *         }
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["SpecRequest"];
             };
         };
@@ -12426,9 +23912,238 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "valid": true,
+                     *       "errors": [],
+                     *       "warnings": [
+                     *         {
+                     *           "severity": "warning",
+                     *           "code": "many_epochs",
+                     *           "pointer": "/trainer/total_train_steps",
+                     *           "message": "every row is trained on 60 times (32 rows)",
+                     *           "advice": "Fewer steps or more rows; watch the evaluation for overfitting."
+                     *         }
+                     *       ],
+                     *       "resolved": {
+                     *         "kind": "rl",
+                     *         "name": "letters",
+                     *         "model": {
+                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "checkpoint": null
+                     *         },
+                     *         "dataset": {
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "split": "train"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "max_trajectory_tokens": null,
+                     *           "function": null,
+                     *           "options": {},
+                     *           "max_turns": 3,
+                     *           "turn_discount": 1,
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "max_tool_calls": 4,
+                     *           "tool_output_tokens": 256,
+                     *           "tool_seconds": 5,
+                     *           "session_timeout_seconds": 600,
+                     *           "session_export": "concatenated"
+                     *         },
+                     *         "reward": {
+                     *           "name": "exact_match",
+                     *           "function": null,
+                     *           "options": {},
+                     *           "scale": 1,
+                     *           "bias": 0,
+                     *           "timeout_seconds": 15,
+                     *           "max_error_share": 0.01
+                     *         },
+                     *         "rollout": {
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "max_concurrent_groups": 64,
+                     *           "temperature": 1,
+                     *           "top_p": 1,
+                     *           "top_k": -1,
+                     *           "min_p": 0,
+                     *           "frequency_penalty": 0,
+                     *           "presence_penalty": 0,
+                     *           "repetition_penalty": 1,
+                     *           "logit_bias": {},
+                     *           "max_new_tokens": 112,
+                     *           "max_prompt_tokens": 512,
+                     *           "interruptible": true,
+                     *           "interruption": "retract",
+                     *           "filter": {
+                     *             "kind": "none",
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "success_score": 1,
+                     *             "max_in_a_row": 512
+                     *           },
+                     *           "group_wall_seconds": null,
+                     *           "engine_max_running_requests": 64,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_memory_fraction": null
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "trainer": {
+                     *           "ranks": 1,
+                     *           "total_train_steps": 60,
+                     *           "groups_per_step": 32,
+                     *           "minibatches": 4,
+                     *           "microbatch_tokens": 4096,
+                     *           "learning_rate": 0.0002,
+                     *           "warmup_steps": 0,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "adam_epsilon": 1e-8,
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "dtype": "float32",
+                     *           "activation_checkpointing": "none",
+                     *           "offload_optimizer": false,
+                     *           "reshard_after_forward": true,
+                     *           "compile": false
+                     *         },
+                     *         "algorithm": {
+                     *           "objective": "decoupled_ppo",
+                     *           "options": {},
+                     *           "loss_function": null,
+                     *           "proximal": "recompute",
+                     *           "clip_low": 0.2,
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5,
+                     *             "lower_limit": null
+                     *           },
+                     *           "advantage": {
+                     *             "estimator": "outcome",
+                     *             "mean": "group",
+                     *             "std": "group",
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "leave_one_out": false,
+                     *             "gamma": 1,
+                     *             "gae_lambda": 1
+                     *           },
+                     *           "critic": null,
+                     *           "kl": null,
+                     *           "entropy_bonus": 0,
+                     *           "overlong": null,
+                     *           "mask_truncated": false,
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_first_versions": 20,
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "every_steps": 20,
+                     *           "keep_last": 2
+                     *         },
+                     *         "evaluation": null,
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "batch_size": 16,
+                     *           "learning_rate": 0.005,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": "validation",
+                     *           "validation_rows": 128,
+                     *           "validate_every_steps": 200,
+                     *           "validate_from_step": 1000,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "seed_retries": 1
+                     *         },
+                     *         "bench": null,
+                     *         "playground": null,
+                     *         "budget": {
+                     *           "max_wall_seconds": null,
+                     *           "max_attempts": 3
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "secrets": [],
+                     *         "seed": 1,
+                     *         "notes": ""
+                     *       },
+                     *       "plan": {
+                     *         "jobs": [
+                     *           {
+                     *             "name": "controller",
+                     *             "kind": "controller",
+                     *             "slots": 0
+                     *           },
+                     *           {
+                     *             "name": "reward",
+                     *             "kind": "reward",
+                     *             "slots": 0
+                     *           },
+                     *           {
+                     *             "name": "rollout-0",
+                     *             "kind": "rollout",
+                     *             "slots": 1
+                     *           },
+                     *           {
+                     *             "name": "trainer",
+                     *             "kind": "trainer",
+                     *             "slots": 1
+                     *           }
+                     *         ],
+                     *         "slots_needed": 2,
+                     *         "placement": {
+                     *           "starts_now": false,
+                     *           "why_not": "needs 2 slots on one node; 0 of 2 are free on node",
+                     *           "queue_position": 1
+                     *         },
+                     *         "groups": 1920,
+                     *         "tokens": {
+                     *           "generated_at_most": 1720320
+                     *         },
+                     *         "time": {
+                     *           "seconds": null,
+                     *           "gpu_hours": null,
+                     *           "from_runs": 0
+                     *         }
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["Plan"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12449,6 +24164,20 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "spec": {
+                 *         "kind": "rl",
+                 *         "name": "letters",
+                 *         "model": {
+                 *           "base_model": "tiny"
+                 *         },
+                 *         "dataset": {
+                 *           "version": "sums@1"
+                 *         }
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["SpecRequest"];
             };
         };
@@ -12458,9 +24187,199 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "valid": true,
+                     *       "errors": [],
+                     *       "warnings": [
+                     *         {
+                     *           "severity": "warning",
+                     *           "code": "many_epochs",
+                     *           "pointer": "/trainer/total_train_steps",
+                     *           "message": "every row is trained on 60 times (32 rows)",
+                     *           "advice": "Fewer steps or more rows; watch the evaluation for overfitting."
+                     *         }
+                     *       ],
+                     *       "resolved": {
+                     *         "kind": "rl",
+                     *         "name": "letters",
+                     *         "model": {
+                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "checkpoint": null
+                     *         },
+                     *         "dataset": {
+                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "split": "train"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "max_trajectory_tokens": null,
+                     *           "function": null,
+                     *           "options": {},
+                     *           "max_turns": 3,
+                     *           "turn_discount": 1,
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "max_tool_calls": 4,
+                     *           "tool_output_tokens": 256,
+                     *           "tool_seconds": 5,
+                     *           "session_timeout_seconds": 600,
+                     *           "session_export": "concatenated"
+                     *         },
+                     *         "reward": {
+                     *           "name": "exact_match",
+                     *           "function": null,
+                     *           "options": {},
+                     *           "scale": 1,
+                     *           "bias": 0,
+                     *           "timeout_seconds": 15,
+                     *           "max_error_share": 0.01
+                     *         },
+                     *         "rollout": {
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "max_concurrent_groups": 64,
+                     *           "temperature": 1,
+                     *           "top_p": 1,
+                     *           "top_k": -1,
+                     *           "min_p": 0,
+                     *           "frequency_penalty": 0,
+                     *           "presence_penalty": 0,
+                     *           "repetition_penalty": 1,
+                     *           "logit_bias": {},
+                     *           "max_new_tokens": 112,
+                     *           "max_prompt_tokens": 512,
+                     *           "interruptible": true,
+                     *           "interruption": "retract",
+                     *           "filter": {
+                     *             "kind": "none",
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "success_score": 1,
+                     *             "max_in_a_row": 512
+                     *           },
+                     *           "group_wall_seconds": null,
+                     *           "engine_max_running_requests": 64,
+                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_memory_fraction": null
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "trainer": {
+                     *           "ranks": 1,
+                     *           "total_train_steps": 60,
+                     *           "groups_per_step": 32,
+                     *           "minibatches": 4,
+                     *           "microbatch_tokens": 4096,
+                     *           "learning_rate": 0.0002,
+                     *           "warmup_steps": 0,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.99
+                     *           ],
+                     *           "adam_epsilon": 1e-8,
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "dtype": "float32",
+                     *           "activation_checkpointing": "none",
+                     *           "offload_optimizer": false,
+                     *           "reshard_after_forward": true,
+                     *           "compile": false
+                     *         },
+                     *         "algorithm": {
+                     *           "objective": "decoupled_ppo",
+                     *           "options": {},
+                     *           "loss_function": null,
+                     *           "proximal": "recompute",
+                     *           "clip_low": 0.2,
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "behaviour_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "limit": 5,
+                     *             "lower_limit": null
+                     *           },
+                     *           "advantage": {
+                     *             "estimator": "outcome",
+                     *             "mean": "group",
+                     *             "std": "group",
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "leave_one_out": false,
+                     *             "gamma": 1,
+                     *             "gae_lambda": 1
+                     *           },
+                     *           "critic": null,
+                     *           "kl": null,
+                     *           "entropy_bonus": 0,
+                     *           "overlong": null,
+                     *           "mask_truncated": false,
+                     *           "loss_normalisation": "tokens",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_first_versions": 20,
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "every_steps": 20,
+                     *           "keep_last": 2
+                     *         },
+                     *         "evaluation": null,
+                     *         "sft": {
+                     *           "steps": 1250,
+                     *           "batch_size": 16,
+                     *           "learning_rate": 0.005,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": "validation",
+                     *           "validation_rows": 128,
+                     *           "validate_every_steps": 200,
+                     *           "validate_from_step": 1000,
+                     *           "stop_at_greedy_accuracy": 0.95,
+                     *           "required_greedy_accuracy": 0.85,
+                     *           "seed_retries": 1
+                     *         },
+                     *         "bench": null,
+                     *         "playground": null,
+                     *         "budget": {
+                     *           "max_wall_seconds": null,
+                     *           "max_attempts": 3
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "priority": 500
+                     *         },
+                     *         "secrets": [],
+                     *         "seed": 1,
+                     *         "notes": ""
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["Validation"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12491,9 +24410,31 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "name": "HUB",
+                     *           "hosts": [],
+                     *           "jobs": [],
+                     *           "fingerprint": "4b10cd67",
+                     *           "created_at": "2026-11-22T15:47:56.098Z",
+                     *           "updated_at": "2026-11-22T15:47:56.098Z",
+                     *           "last_used_at": null
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["SecretPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12517,6 +24458,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "HF_TOKEN",
+                 *       "value": "hf_example",
+                 *       "hosts": [
+                 *         "huggingface.co"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["SecretSetRequest"];
             };
         };
@@ -12526,6 +24476,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "name": "HF_TOKEN",
+                     *       "hosts": [
+                     *         "huggingface.co"
+                     *       ],
+                     *       "jobs": [],
+                     *       "fingerprint": "dfce5b7e",
+                     *       "created_at": "2026-11-22T15:48:12.967Z",
+                     *       "updated_at": "2026-11-22T15:48:12.967Z",
+                     *       "last_used_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Secret"];
                 };
             };
@@ -12534,9 +24497,31 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "name": "HF_TOKEN",
+                     *       "hosts": [
+                     *         "huggingface.co"
+                     *       ],
+                     *       "jobs": [],
+                     *       "fingerprint": "dfce5b7e",
+                     *       "created_at": "2026-11-22T15:48:12.967Z",
+                     *       "updated_at": "2026-11-22T15:48:12.967Z",
+                     *       "last_used_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Secret"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12553,6 +24538,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example HUB */
                 secret_name: string;
             };
             cookie?: never;
@@ -12566,6 +24552,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12596,9 +24590,57 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "usr_01m81z2nwvea2d0tek6rh857ey",
+                     *           "name": "ci",
+                     *           "role": "editor",
+                     *           "tokens": 0,
+                     *           "created_at": "2026-11-22T15:47:57.979Z"
+                     *         },
+                     *         {
+                     *           "id": "usr_01m81z2hyyh0jz1yvgrzh4nhy3",
+                     *           "name": "admin",
+                     *           "role": "admin",
+                     *           "tokens": 1,
+                     *           "created_at": "2026-11-22T15:47:53.950Z"
+                     *         },
+                     *         {
+                     *           "id": "usr_01m81z2hy8y6r5wwnn0x65k20h",
+                     *           "name": "operator",
+                     *           "role": "operator",
+                     *           "tokens": 1,
+                     *           "created_at": "2026-11-22T15:47:53.928Z"
+                     *         },
+                     *         {
+                     *           "id": "usr_01m81z2hxhcpntcs0dd3jad380",
+                     *           "name": "editor",
+                     *           "role": "editor",
+                     *           "tokens": 1,
+                     *           "created_at": "2026-11-22T15:47:53.905Z"
+                     *         },
+                     *         {
+                     *           "id": "usr_01m81z2hwyvb2jjvm77s5nwfke",
+                     *           "name": "viewer",
+                     *           "role": "viewer",
+                     *           "tokens": 1,
+                     *           "created_at": "2026-11-22T15:47:53.886Z"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["ServiceAccountPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12622,6 +24664,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "nightly",
+                 *       "role": "editor"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ServiceAccountCreateRequest"];
             };
         };
@@ -12631,9 +24679,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "usr_01m81z34mfe1j4gvh9jnfsbtw4",
+                     *       "name": "nightly",
+                     *       "role": "editor",
+                     *       "tokens": 0,
+                     *       "created_at": "2026-11-22T15:48:13.071Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["ServiceAccount"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12650,6 +24716,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example usr_01m81z2nwvea2d0tek6rh857ey */
                 service_account_id: string;
             };
             cookie?: never;
@@ -12663,6 +24730,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12679,12 +24754,18 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example usr_01m81z2nwvea2d0tek6rh857ey */
                 service_account_id: string;
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "role": "viewer"
+                 *     }
+                 */
                 "application/json": components["schemas"]["PatchedRoleRequest"];
             };
         };
@@ -12694,9 +24775,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "usr_01m81z2nwvea2d0tek6rh857ey",
+                     *       "name": "ci",
+                     *       "role": "viewer",
+                     *       "tokens": 0,
+                     *       "created_at": "2026-11-22T15:47:57.979Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["ServiceAccount"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12716,12 +24815,21 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example usr_01m81z2nwvea2d0tek6rh857ey */
                 service_account_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "gitlab",
+                 *       "scopes": [
+                 *         "runs:read"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["TokenCreateRequest"];
             };
         };
@@ -12731,9 +24839,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "tok_01m81z34s9qph5wfftxtpan7e7",
+                     *       "name": "gitlab",
+                     *       "prefix": "ool_uc0vry",
+                     *       "scopes": [
+                     *         "runs:read"
+                     *       ],
+                     *       "created_at": "2026-11-22T15:48:13.225Z",
+                     *       "expires_at": null,
+                     *       "last_used_at": null,
+                     *       "owner": "ci",
+                     *       "previous_until": null,
+                     *       "token": "ool_…"
+                     *     }
+                     */
                     "application/json": components["schemas"]["CreatedToken"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12754,6 +24887,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "username": "alice",
+                 *       "password": "correct horse battery"
+                 *     }
+                 */
                 "application/json": components["schemas"]["LoginRequest"];
             };
         };
@@ -12763,9 +24902,66 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "user": {
+                     *         "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *         "username": "alice"
+                     *       },
+                     *       "team": {
+                     *         "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *         "name": "red"
+                     *       },
+                     *       "project": {
+                     *         "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *         "name": "default"
+                     *       },
+                     *       "role": "admin",
+                     *       "scopes": [
+                     *         "audit:read",
+                     *         "checkpoints:admin",
+                     *         "checkpoints:read",
+                     *         "checkpoints:write",
+                     *         "datasets:read",
+                     *         "datasets:write",
+                     *         "functions:read",
+                     *         "functions:write",
+                     *         "installation:admin",
+                     *         "members:admin",
+                     *         "members:read",
+                     *         "members:write",
+                     *         "models:read",
+                     *         "models:write",
+                     *         "pool:admin",
+                     *         "pool:read",
+                     *         "project:admin",
+                     *         "project:read",
+                     *         "runs:admin",
+                     *         "runs:read",
+                     *         "runs:write",
+                     *         "secrets:read",
+                     *         "secrets:write",
+                     *         "sessions:write",
+                     *         "team:admin",
+                     *         "tokens:admin",
+                     *         "tokens:read",
+                     *         "tokens:write",
+                     *         "webhooks:admin"
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Me"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12793,6 +24989,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12818,9 +25022,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "csrf_token": "ujQVAKCAFOFNAsvQsFltu1I0YhLDx2CbIMUcTmejCDiAd73IzsHNDvxuiVzfsUiA"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Csrf"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12846,9 +25060,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "password": true,
+                     *       "oidc": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["SessionMethods"];
                 };
             };
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12869,6 +25091,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "project": "prj_01jy0000000000000000000000"
+                 *     }
+                 */
                 "application/json": components["schemas"]["SessionProjectRequest"];
             };
         };
@@ -12878,9 +25105,66 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "user": {
+                     *         "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *         "username": "alice"
+                     *       },
+                     *       "team": {
+                     *         "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *         "name": "red"
+                     *       },
+                     *       "project": {
+                     *         "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *         "name": "default"
+                     *       },
+                     *       "role": "admin",
+                     *       "scopes": [
+                     *         "audit:read",
+                     *         "checkpoints:admin",
+                     *         "checkpoints:read",
+                     *         "checkpoints:write",
+                     *         "datasets:read",
+                     *         "datasets:write",
+                     *         "functions:read",
+                     *         "functions:write",
+                     *         "installation:admin",
+                     *         "members:admin",
+                     *         "members:read",
+                     *         "members:write",
+                     *         "models:read",
+                     *         "models:write",
+                     *         "pool:admin",
+                     *         "pool:read",
+                     *         "project:admin",
+                     *         "project:read",
+                     *         "runs:admin",
+                     *         "runs:read",
+                     *         "runs:write",
+                     *         "secrets:read",
+                     *         "secrets:write",
+                     *         "sessions:write",
+                     *         "team:admin",
+                     *         "tokens:admin",
+                     *         "tokens:read",
+                     *         "tokens:write",
+                     *         "webhooks:admin"
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Me"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12906,9 +25190,23 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "ticket": "tkt_…",
+                     *       "expires_at": "2026-01-01T12:01:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["StreamTicket"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12939,9 +25237,74 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "swp_01m81z2np2k2aby4xgw9xvwa6v",
+                     *           "name": "red sweep",
+                     *           "status": "RUNNING",
+                     *           "message": "",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "secret plan",
+                     *             "model": {
+                     *               "base_model": "tiny"
+                     *             },
+                     *             "dataset": {
+                     *               "version": "sums@1"
+                     *             }
+                     *           },
+                     *           "plan": {
+                     *             "seed": 1,
+                     *             "stop": null,
+                     *             "method": "grid",
+                     *             "samples": null,
+                     *             "objective": {
+                     *               "goal": "max",
+                     *               "metric": "reward/mean"
+                     *             },
+                     *             "parameters": [
+                     *               {
+                     *                 "low": null,
+                     *                 "high": null,
+                     *                 "scale": "linear",
+                     *                 "values": [
+                     *                   1
+                     *                 ],
+                     *                 "integer": false,
+                     *                 "pointer": "/seed"
+                     *               }
+                     *             ]
+                     *           },
+                     *           "max_parallel": 1,
+                     *           "trials": 1,
+                     *           "counts": {
+                     *             "waiting": 1,
+                     *             "running": 0,
+                     *             "succeeded": 0,
+                     *             "stopped": 0,
+                     *             "failed": 0,
+                     *             "skipped": 0
+                     *           },
+                     *           "best": null,
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-11-22T15:47:57.682Z",
+                     *           "ended_at": null
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["SweepPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12965,6 +25328,34 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "seeds",
+                 *       "spec": {
+                 *         "kind": "rl",
+                 *         "name": "letters",
+                 *         "model": {
+                 *           "base_model": "tiny"
+                 *         },
+                 *         "dataset": {
+                 *           "version": "sums@1"
+                 *         }
+                 *       },
+                 *       "plan": {
+                 *         "parameters": [
+                 *           {
+                 *             "pointer": "/seed",
+                 *             "values": [
+                 *               1,
+                 *               2,
+                 *               3
+                 *             ]
+                 *           }
+                 *         ]
+                 *       },
+                 *       "max_parallel": 2
+                 *     }
+                 */
                 "application/json": components["schemas"]["SweepFormRequest"];
             };
         };
@@ -12974,9 +25365,74 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "swp_01m81z351axygh6zzbatha4dde",
+                     *       "name": "seeds",
+                     *       "status": "RUNNING",
+                     *       "message": "",
+                     *       "spec": {
+                     *         "kind": "rl",
+                     *         "name": "letters",
+                     *         "model": {
+                     *           "base_model": "tiny"
+                     *         },
+                     *         "dataset": {
+                     *           "version": "sums@1"
+                     *         }
+                     *       },
+                     *       "plan": {
+                     *         "method": "grid",
+                     *         "parameters": [
+                     *           {
+                     *             "pointer": "/seed",
+                     *             "values": [
+                     *               1,
+                     *               2,
+                     *               3
+                     *             ],
+                     *             "low": null,
+                     *             "high": null,
+                     *             "scale": "linear",
+                     *             "integer": false
+                     *           }
+                     *         ],
+                     *         "samples": null,
+                     *         "seed": 1,
+                     *         "objective": {
+                     *           "metric": "reward/mean",
+                     *           "goal": "max"
+                     *         },
+                     *         "stop": null
+                     *       },
+                     *       "max_parallel": 2,
+                     *       "trials": 3,
+                     *       "counts": {
+                     *         "waiting": 3,
+                     *         "running": 0,
+                     *         "succeeded": 0,
+                     *         "stopped": 0,
+                     *         "failed": 0,
+                     *         "skipped": 0
+                     *       },
+                     *       "best": null,
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:48:13.326Z",
+                     *       "ended_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Sweep"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -12993,6 +25449,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example swp_01m81z2np2k2aby4xgw9xvwa6v */
                 sweep_id: string;
             };
             cookie?: never;
@@ -13004,9 +25461,68 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "swp_01m81z2np2k2aby4xgw9xvwa6v",
+                     *       "name": "red sweep",
+                     *       "status": "RUNNING",
+                     *       "message": "",
+                     *       "spec": {
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "model": {
+                     *           "base_model": "tiny"
+                     *         },
+                     *         "dataset": {
+                     *           "version": "sums@1"
+                     *         }
+                     *       },
+                     *       "plan": {
+                     *         "seed": 1,
+                     *         "stop": null,
+                     *         "method": "grid",
+                     *         "samples": null,
+                     *         "objective": {
+                     *           "goal": "max",
+                     *           "metric": "reward/mean"
+                     *         },
+                     *         "parameters": [
+                     *           {
+                     *             "low": null,
+                     *             "high": null,
+                     *             "scale": "linear",
+                     *             "values": [
+                     *               1
+                     *             ],
+                     *             "integer": false,
+                     *             "pointer": "/seed"
+                     *           }
+                     *         ]
+                     *       },
+                     *       "max_parallel": 1,
+                     *       "trials": 1,
+                     *       "counts": {
+                     *         "waiting": 1,
+                     *         "running": 0,
+                     *         "succeeded": 0,
+                     *         "stopped": 0,
+                     *         "failed": 0,
+                     *         "skipped": 0
+                     *       },
+                     *       "best": null,
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:57.682Z",
+                     *       "ended_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Sweep"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13026,6 +25542,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example swp_01m81z2np2k2aby4xgw9xvwa6v */
                 sweep_id: string;
             };
             cookie?: never;
@@ -13037,9 +25554,71 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "swp_01m81z2np2k2aby4xgw9xvwa6v",
+                     *       "name": "red sweep",
+                     *       "status": "CANCELLED",
+                     *       "message": "cancelled by alice",
+                     *       "spec": {
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "model": {
+                     *           "base_model": "tiny"
+                     *         },
+                     *         "dataset": {
+                     *           "version": "sums@1"
+                     *         }
+                     *       },
+                     *       "plan": {
+                     *         "seed": 1,
+                     *         "stop": null,
+                     *         "method": "grid",
+                     *         "samples": null,
+                     *         "objective": {
+                     *           "goal": "max",
+                     *           "metric": "reward/mean"
+                     *         },
+                     *         "parameters": [
+                     *           {
+                     *             "low": null,
+                     *             "high": null,
+                     *             "scale": "linear",
+                     *             "values": [
+                     *               1
+                     *             ],
+                     *             "integer": false,
+                     *             "pointer": "/seed"
+                     *           }
+                     *         ]
+                     *       },
+                     *       "max_parallel": 1,
+                     *       "trials": 1,
+                     *       "counts": {
+                     *         "waiting": 0,
+                     *         "running": 0,
+                     *         "succeeded": 0,
+                     *         "stopped": 0,
+                     *         "failed": 0,
+                     *         "skipped": 1
+                     *       },
+                     *       "best": null,
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:57.682Z",
+                     *       "ended_at": "2026-11-22T15:48:13.589Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Sweep"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13059,6 +25638,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example swp_01m81z2np2k2aby4xgw9xvwa6v */
                 sweep_id: string;
             };
             cookie?: never;
@@ -13070,9 +25650,71 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "swp_01m81z2np2k2aby4xgw9xvwa6v",
+                     *       "name": "red sweep",
+                     *       "status": "PAUSED",
+                     *       "message": "",
+                     *       "spec": {
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "model": {
+                     *           "base_model": "tiny"
+                     *         },
+                     *         "dataset": {
+                     *           "version": "sums@1"
+                     *         }
+                     *       },
+                     *       "plan": {
+                     *         "seed": 1,
+                     *         "stop": null,
+                     *         "method": "grid",
+                     *         "samples": null,
+                     *         "objective": {
+                     *           "goal": "max",
+                     *           "metric": "reward/mean"
+                     *         },
+                     *         "parameters": [
+                     *           {
+                     *             "low": null,
+                     *             "high": null,
+                     *             "scale": "linear",
+                     *             "values": [
+                     *               1
+                     *             ],
+                     *             "integer": false,
+                     *             "pointer": "/seed"
+                     *           }
+                     *         ]
+                     *       },
+                     *       "max_parallel": 1,
+                     *       "trials": 1,
+                     *       "counts": {
+                     *         "waiting": 1,
+                     *         "running": 0,
+                     *         "succeeded": 0,
+                     *         "stopped": 0,
+                     *         "failed": 0,
+                     *         "skipped": 0
+                     *       },
+                     *       "best": null,
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:57.682Z",
+                     *       "ended_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Sweep"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13092,6 +25734,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example swp_01m81z2np2k2aby4xgw9xvwa6v */
                 sweep_id: string;
             };
             cookie?: never;
@@ -13103,9 +25746,71 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "swp_01m81z2np2k2aby4xgw9xvwa6v",
+                     *       "name": "red sweep",
+                     *       "status": "RUNNING",
+                     *       "message": "",
+                     *       "spec": {
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "model": {
+                     *           "base_model": "tiny"
+                     *         },
+                     *         "dataset": {
+                     *           "version": "sums@1"
+                     *         }
+                     *       },
+                     *       "plan": {
+                     *         "seed": 1,
+                     *         "stop": null,
+                     *         "method": "grid",
+                     *         "samples": null,
+                     *         "objective": {
+                     *           "goal": "max",
+                     *           "metric": "reward/mean"
+                     *         },
+                     *         "parameters": [
+                     *           {
+                     *             "low": null,
+                     *             "high": null,
+                     *             "scale": "linear",
+                     *             "values": [
+                     *               1
+                     *             ],
+                     *             "integer": false,
+                     *             "pointer": "/seed"
+                     *           }
+                     *         ]
+                     *       },
+                     *       "max_parallel": 1,
+                     *       "trials": 1,
+                     *       "counts": {
+                     *         "waiting": 1,
+                     *         "running": 0,
+                     *         "succeeded": 0,
+                     *         "stopped": 0,
+                     *         "failed": 0,
+                     *         "skipped": 0
+                     *       },
+                     *       "best": null,
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:57.682Z",
+                     *       "ended_at": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Sweep"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13127,6 +25832,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example swp_01m81z2np2k2aby4xgw9xvwa6v */
                 sweep_id: string;
             };
             cookie?: never;
@@ -13138,9 +25844,33 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "number": 1,
+                     *           "values": {
+                     *             "/seed": 1
+                     *           },
+                     *           "run": null,
+                     *           "state": "waiting",
+                     *           "skipped": "",
+                     *           "train_step": 0,
+                     *           "objective": null
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["TrialPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13166,9 +25896,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *       "name": "red"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Team"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13192,6 +25933,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "research"
+                 *     }
+                 */
                 "application/json": components["schemas"]["PatchedNameRequest"];
             };
         };
@@ -13201,9 +25947,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *       "name": "research"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Team"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13229,9 +25991,43 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "usr_01m81z2ht2phqq917yccaj56d1",
+                     *           "username": "admin of the installation",
+                     *           "role": "admin",
+                     *           "project_role": "viewer",
+                     *           "team_role": "admin"
+                     *         },
+                     *         {
+                     *           "id": "usr_01m81z2hsw0jxxkrb81zxvs74e",
+                     *           "username": "admin of the team",
+                     *           "role": "admin",
+                     *           "project_role": null,
+                     *           "team_role": "admin"
+                     *         },
+                     *         {
+                     *           "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *           "username": "alice",
+                     *           "role": "admin",
+                     *           "project_role": "admin",
+                     *           "team_role": "admin"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["MemberPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13255,6 +26051,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "username": "viewer",
+                 *       "role": "viewer"
+                 *     }
+                 */
                 "application/json": components["schemas"]["MemberAddRequest"];
             };
         };
@@ -13264,9 +26066,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "usr_01m81z2hrstravbttz8ngqz7hp",
+                     *       "username": "viewer",
+                     *       "role": "viewer",
+                     *       "project_role": "viewer",
+                     *       "team_role": "viewer"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Member"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13283,6 +26103,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example usr_01m81z2ht2phqq917yccaj56d1 */
                 user_id: string;
             };
             cookie?: never;
@@ -13296,6 +26117,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13312,12 +26141,18 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example usr_01m81z2ht2phqq917yccaj56d1 */
                 user_id: string;
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "role": "editor"
+                 *     }
+                 */
                 "application/json": components["schemas"]["PatchedRoleRequest"];
             };
         };
@@ -13327,9 +26162,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "usr_01m81z2ht2phqq917yccaj56d1",
+                     *       "username": "admin of the installation",
+                     *       "role": "editor",
+                     *       "project_role": "viewer",
+                     *       "team_role": "editor"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Member"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13360,9 +26213,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "team_01m81z2hr0bqygbyf9zwwmdwjt",
+                     *           "name": "blue"
+                     *         },
+                     *         {
+                     *           "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *           "name": "red"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["TeamPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13386,6 +26260,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "vision"
+                 *     }
+                 */
                 "application/json": components["schemas"]["NameRequest"];
             };
         };
@@ -13395,9 +26274,28 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "team_01m81z35p68q8cbdw3z0pef52s",
+                     *       "name": "vision",
+                     *       "project": {
+                     *         "id": "prj_01m81z35pavftwher15f6b9mkt",
+                     *         "name": "default"
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["CreatedTeam"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13434,15 +26332,392 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "tok_01m820an4sg792fhq1tf9qzatq",
+                     *           "id": "tok_01m81z2j2ajs3ng6qwdwqh0b1t",
+                     *           "name": "installation:admin",
+                     *           "prefix": "ool_e1IILt",
+                     *           "scopes": [
+                     *             "installation:admin"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.058Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j29wkjbbkfgsd2h7hh3",
+                     *           "name": "team:admin",
+                     *           "prefix": "ool_Y6Yjas",
+                     *           "scopes": [
+                     *             "team:admin"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.057Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j28t513yxkbrenpbwd9",
+                     *           "name": "webhooks:admin",
+                     *           "prefix": "ool_G9JbG3",
+                     *           "scopes": [
+                     *             "webhooks:admin"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.056Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j27hq3wba3p655qvcgc",
+                     *           "name": "secrets:write",
+                     *           "prefix": "ool_OZMzF6",
+                     *           "scopes": [
+                     *             "secrets:write"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.055Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j261kzppp5jnv3z299z",
+                     *           "name": "secrets:read",
+                     *           "prefix": "ool_EtrEbW",
+                     *           "scopes": [
+                     *             "secrets:read"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.054Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j261kzppp5jefnk4tdk",
+                     *           "name": "audit:read",
+                     *           "prefix": "ool_E4oO_4",
+                     *           "scopes": [
+                     *             "audit:read"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.054Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j22g0cexq8e69nfaa4k",
+                     *           "name": "project:admin",
+                     *           "prefix": "ool_eLUv8r",
+                     *           "scopes": [
+                     *             "project:admin"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.050Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j21a5mnny3thrd7bqv8",
+                     *           "name": "project:read",
+                     *           "prefix": "ool_DlyHZO",
+                     *           "scopes": [
+                     *             "project:read"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.049Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j1v28v1gnvxd8n0a2gj",
+                     *           "name": "members:admin",
+                     *           "prefix": "ool_Basjv2",
+                     *           "scopes": [
+                     *             "members:admin"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.043Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j1sca9jpa1g5d2kqep2",
+                     *           "name": "members:write",
+                     *           "prefix": "ool_TfaEUW",
+                     *           "scopes": [
+                     *             "members:write"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.042Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j1q5xvnm3yb51zajkp4",
+                     *           "name": "members:read",
+                     *           "prefix": "ool_5HBTQf",
+                     *           "scopes": [
+                     *             "members:read"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.039Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j1n2mx7ayncrzg150m8",
+                     *           "name": "tokens:admin",
+                     *           "prefix": "ool_Y6ZtCQ",
+                     *           "scopes": [
+                     *             "tokens:admin"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.037Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j1mp28edwr56yr28tj3",
+                     *           "name": "tokens:write",
+                     *           "prefix": "ool_ScGebr",
+                     *           "scopes": [
+                     *             "tokens:write"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.036Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j1g1hw6fkqar4xqss62",
+                     *           "name": "tokens:read",
+                     *           "prefix": "ool_VUM6HS",
+                     *           "scopes": [
+                     *             "tokens:read"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.032Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j1cgma3t5c5sa0yrfbv",
+                     *           "name": "pool:admin",
+                     *           "prefix": "ool_sNN2_T",
+                     *           "scopes": [
+                     *             "pool:admin"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.028Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j1b7m61z63rpb6t12ap",
+                     *           "name": "pool:read",
+                     *           "prefix": "ool_gbGiOp",
+                     *           "scopes": [
+                     *             "pool:read"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.027Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j14s7t5q3ps3y57sa0n",
+                     *           "name": "checkpoints:admin",
+                     *           "prefix": "ool_htrf9R",
+                     *           "scopes": [
+                     *             "checkpoints:admin"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.020Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j12hkx618fwc4g0d19f",
+                     *           "name": "checkpoints:write",
+                     *           "prefix": "ool_aeHdnm",
+                     *           "scopes": [
+                     *             "checkpoints:write"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.018Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j0v9g4n6ak9b0vn9dqr",
+                     *           "name": "checkpoints:read",
+                     *           "prefix": "ool_-vg9wg",
+                     *           "scopes": [
+                     *             "checkpoints:read"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.011Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j0n2ytcymx2vansg6hv",
+                     *           "name": "functions:write",
+                     *           "prefix": "ool_QeThmQ",
+                     *           "scopes": [
+                     *             "functions:write"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:54.005Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j0cv93rpekbtzz0c58n",
+                     *           "name": "functions:read",
+                     *           "prefix": "ool_BN-lBb",
+                     *           "scopes": [
+                     *             "functions:read"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:53.997Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2j0288x73w6mm2atkj0y",
+                     *           "name": "models:write",
+                     *           "prefix": "ool_ZedZ2c",
+                     *           "scopes": [
+                     *             "models:write"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:53.986Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2hzz75y9aefge7d5zq6t",
+                     *           "name": "models:read",
+                     *           "prefix": "ool_Qzr7bh",
+                     *           "scopes": [
+                     *             "models:read"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:53.983Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2hzsdajm1mpfpqh0x8sm",
+                     *           "name": "datasets:write",
+                     *           "prefix": "ool_BFb0am",
+                     *           "scopes": [
+                     *             "datasets:write"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:53.977Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2hzrp9kcpapedm72fwsx",
+                     *           "name": "datasets:read",
+                     *           "prefix": "ool_HYQ3eL",
+                     *           "scopes": [
+                     *             "datasets:read"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:53.976Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2hzp0a075p5w0bjxbf97",
+                     *           "name": "sessions:write",
+                     *           "prefix": "ool_F6LlMj",
+                     *           "scopes": [
+                     *             "sessions:write"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:53.974Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2hzk60sjy33f0dqzw86w",
+                     *           "name": "runs:admin",
+                     *           "prefix": "ool_6DvsYF",
+                     *           "scopes": [
+                     *             "runs:admin"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:53.971Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2hzhvdxp93kbh9tqfxb8",
+                     *           "name": "runs:write",
+                     *           "prefix": "ool_ezy2Gy",
+                     *           "scopes": [
+                     *             "runs:write"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:53.969Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2hzdjygbdd4dxvfq6fye",
+                     *           "name": "runs:read",
+                     *           "prefix": "ool_4wURtD",
+                     *           "scopes": [
+                     *             "runs:read"
+                     *           ],
+                     *           "created_at": "2026-11-22T15:47:53.965Z",
+                     *           "expires_at": null,
+                     *           "last_used_at": null,
+                     *           "owner": "alice",
+                     *           "previous_until": null
+                     *         },
+                     *         {
+                     *           "id": "tok_01m81z2hrjhshj1nesn04vnptz",
                      *           "name": "test",
-                     *           "prefix": "ool_Gy48pp",
+                     *           "prefix": "ool_HrANy_",
                      *           "scopes": [
                      *             "*"
                      *           ],
-                     *           "created_at": "2026-11-22T16:09:47.929Z",
+                     *           "created_at": "2026-11-22T15:47:53.747Z",
                      *           "expires_at": null,
-                     *           "last_used_at": "2026-01-01T12:00:00.000Z",
+                     *           "last_used_at": "2026-11-22T15:47:55.397Z",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         }
@@ -13454,6 +26729,11 @@ export interface operations {
                     "application/json": components["schemas"]["TokenPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13477,6 +26757,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "ci",
+                 *       "scopes": [
+                 *         "runs:read",
+                 *         "runs:write"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["TokenCreateRequest"];
             };
         };
@@ -13486,9 +26775,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "tok_01m81z35s3846r8t1g3e7xtv04",
+                     *       "name": "ci",
+                     *       "prefix": "ool_UY41Y7",
+                     *       "scopes": [
+                     *         "runs:read",
+                     *         "runs:write"
+                     *       ],
+                     *       "created_at": "2026-11-22T15:48:14.249Z",
+                     *       "expires_at": null,
+                     *       "last_used_at": null,
+                     *       "owner": "alice",
+                     *       "previous_until": null,
+                     *       "token": "ool_…"
+                     *     }
+                     */
                     "application/json": components["schemas"]["CreatedToken"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13505,6 +26820,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example tok_01m81z2hrjhshj1nesn04vnptz */
                 token_id: string;
             };
             cookie?: never;
@@ -13518,6 +26834,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13537,12 +26861,18 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example tok_01m81z2hrjhshj1nesn04vnptz */
                 token_id: string;
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "overlap_seconds": 3600
+                 *     }
+                 */
                 "application/json": components["schemas"]["TokenRotateRequest"];
             };
         };
@@ -13552,9 +26882,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "tok_01m81z2hrjhshj1nesn04vnptz",
+                     *       "name": "test",
+                     *       "prefix": "ool_hJpRXM",
+                     *       "scopes": [
+                     *         "*"
+                     *       ],
+                     *       "created_at": "2026-11-22T15:47:53.747Z",
+                     *       "expires_at": null,
+                     *       "last_used_at": "2026-11-22T15:47:55.397Z",
+                     *       "owner": "alice",
+                     *       "previous_until": "2026-11-22T16:48:14.301Z",
+                     *       "token": "ool_…"
+                     *     }
+                     */
                     "application/json": components["schemas"]["CreatedToken"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13578,6 +26933,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "filename": "rows.jsonl",
+                 *       "purpose": "dataset",
+                 *       "bytes": 104857600
+                 *     }
+                 */
                 "application/json": components["schemas"]["SessionBeginRequest"];
             };
         };
@@ -13588,6 +26950,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "ups_01m81z35wb0ct2dtycetews27w",
+                     *       "filename": "rows.jsonl",
+                     *       "purpose": "dataset",
+                     *       "bytes": 104857600,
+                     *       "part_bytes": 8388608,
+                     *       "part_count": 13,
+                     *       "received_parts": [],
+                     *       "upload": null,
+                     *       "created_at": "2026-11-22T15:48:14.348Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["UploadSession"];
                 };
             };
@@ -13596,9 +26971,31 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "ups_01m81z35wb0ct2dtycetews27w",
+                     *       "filename": "rows.jsonl",
+                     *       "purpose": "dataset",
+                     *       "bytes": 104857600,
+                     *       "part_bytes": 8388608,
+                     *       "part_count": 13,
+                     *       "received_parts": [],
+                     *       "upload": null,
+                     *       "created_at": "2026-11-22T15:48:14.348Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["UploadSession"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13615,6 +27012,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example ups_01m81z2kznh3jcn15segqrvrt5 */
                 session_id: string;
             };
             cookie?: never;
@@ -13626,9 +27024,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "ups_01m81z2kznh3jcn15segqrvrt5",
+                     *       "filename": "f",
+                     *       "purpose": "dataset",
+                     *       "bytes": 1,
+                     *       "part_bytes": 8388608,
+                     *       "part_count": 1,
+                     *       "received_parts": [],
+                     *       "upload": null,
+                     *       "created_at": "2026-11-22T15:47:56.021Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["UploadSession"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13645,6 +27061,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example ups_01m81z2kznh3jcn15segqrvrt5 */
                 session_id: string;
             };
             cookie?: never;
@@ -13658,6 +27075,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13674,6 +27099,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example ups_01m81z2kznh3jcn15segqrvrt5 */
                 session_id: string;
             };
             cookie?: never;
@@ -13685,9 +27111,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "upl_01m81z35ztj371sdfx5847mjg5",
+                     *       "filename": "rows.jsonl",
+                     *       "purpose": "dataset",
+                     *       "bytes": 23,
+                     *       "sha256": "bc688faec0ebf2251bcd21adf89adfedd7ddc486351e8d708f0a9041be8f6ae1",
+                     *       "created_at": "2026-11-22T15:48:14.458Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Upload"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13707,6 +27151,7 @@ export interface operations {
             };
             path: {
                 number: number;
+                /** @example ups_01m81z2kznh3jcn15segqrvrt5 */
                 session_id: string;
             };
             cookie?: never;
@@ -13722,9 +27167,31 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "ups_01m81z35wb0ct2dtycetews27w",
+                     *       "filename": "rows.jsonl",
+                     *       "purpose": "dataset",
+                     *       "bytes": 104857600,
+                     *       "part_bytes": 8388608,
+                     *       "part_count": 13,
+                     *       "received_parts": [],
+                     *       "upload": null,
+                     *       "created_at": "2026-11-22T15:48:14.348Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["UploadSession"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13759,9 +27226,28 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "upl_01m81z35ztj371sdfx5847mjg5",
+                     *       "filename": "rows.jsonl",
+                     *       "purpose": "dataset",
+                     *       "bytes": 23,
+                     *       "sha256": "bc688faec0ebf2251bcd21adf89adfedd7ddc486351e8d708f0a9041be8f6ae1",
+                     *       "created_at": "2026-11-22T15:48:14.458Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Upload"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13782,6 +27268,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "url": "https://data.example.org/rows.jsonl"
+                 *     }
+                 */
                 "application/json": components["schemas"]["FetchRequest"];
             };
         };
@@ -13791,9 +27282,28 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "upl_01m81z35ztj371sdfx5847mjg5",
+                     *       "filename": "rows.jsonl",
+                     *       "purpose": "dataset",
+                     *       "bytes": 23,
+                     *       "sha256": "bc688faec0ebf2251bcd21adf89adfedd7ddc486351e8d708f0a9041be8f6ae1",
+                     *       "created_at": "2026-11-22T15:48:14.458Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Upload"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13810,6 +27320,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example whd_01m81z2ned2jsc83dwysdyvpsp */
                 delivery_id: string;
             };
             cookie?: never;
@@ -13821,9 +27332,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "whd_01m81z2ned2jsc83dwysdyvpsp",
+                     *       "webhook": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *       "event": {
+                     *         "id": "msg_01m81z2ne94sh1s65c0cgf8ps3",
+                     *         "type": "webhook.test",
+                     *         "at": "2026-11-22T15:47:57.512Z",
+                     *         "data": {
+                     *           "asked_by": "alice"
+                     *         }
+                     *       },
+                     *       "state": "PENDING",
+                     *       "message": "",
+                     *       "tries": 0,
+                     *       "next_at": "2026-11-22T15:47:57.512Z",
+                     *       "created_at": "2026-11-22T15:47:57.512Z",
+                     *       "ended_at": null,
+                     *       "log": []
+                     *     }
+                     */
                     "application/json": components["schemas"]["Delivery"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13843,6 +27380,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example whd_01m81z2ned2jsc83dwysdyvpsp */
                 delivery_id: string;
             };
             cookie?: never;
@@ -13854,9 +27392,38 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "whd_01m81z2ned2jsc83dwysdyvpsp",
+                     *       "webhook": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *       "event": {
+                     *         "id": "msg_01m81z2ne94sh1s65c0cgf8ps3",
+                     *         "type": "webhook.test",
+                     *         "at": "2026-11-22T15:47:57.512Z",
+                     *         "data": {
+                     *           "asked_by": "alice"
+                     *         }
+                     *       },
+                     *       "state": "PENDING",
+                     *       "message": "",
+                     *       "tries": 0,
+                     *       "next_at": "2026-11-22T15:47:57.512Z",
+                     *       "created_at": "2026-11-22T15:47:57.512Z",
+                     *       "ended_at": null,
+                     *       "log": []
+                     *     }
+                     */
                     "application/json": components["schemas"]["Delivery"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13887,9 +27454,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *           "name": "red hook",
+                     *           "url": "https://192.0.9.1/red",
+                     *           "events": [
+                     *             "run.*"
+                     *           ],
+                     *           "enabled": true,
+                     *           "disabled_why": "",
+                     *           "failing_since": null,
+                     *           "previous_secret_until": null,
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-11-22T15:47:57.426Z",
+                     *           "updated_at": "2026-11-22T15:47:57.426Z"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["WebhookPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13913,6 +27508,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "chat",
+                 *       "url": "https://hooks.example.org/oolong",
+                 *       "events": [
+                 *         "run.*"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["WebhookFormRequest"];
             };
         };
@@ -13922,9 +27526,36 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *       "name": "red hook",
+                     *       "url": "https://192.0.9.1/red",
+                     *       "events": [
+                     *         "run.*"
+                     *       ],
+                     *       "enabled": true,
+                     *       "disabled_why": "",
+                     *       "failing_since": null,
+                     *       "previous_secret_until": "2026-11-23T15:48:14.703Z",
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:57.426Z",
+                     *       "updated_at": "2026-11-22T15:48:14.703Z",
+                     *       "secret": "whsec_fj8/xyOe1QCIgJ0RF48wNz7q8k9vAYP5iFMxJOMoF2E="
+                     *     }
+                     */
                     "application/json": components["schemas"]["CreatedWebhook"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13941,6 +27572,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example whk_01m81z2nbkqjbb5b243tewa44a */
                 webhook_id: string;
             };
             cookie?: never;
@@ -13952,9 +27584,31 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *       "name": "red hook",
+                     *       "url": "https://192.0.9.1/red",
+                     *       "events": [
+                     *         "run.*"
+                     *       ],
+                     *       "enabled": true,
+                     *       "disabled_why": "",
+                     *       "failing_since": null,
+                     *       "previous_secret_until": null,
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:57.426Z",
+                     *       "updated_at": "2026-11-22T15:47:57.426Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Webhook"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -13971,6 +27625,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example whk_01m81z2nbkqjbb5b243tewa44a */
                 webhook_id: string;
             };
             cookie?: never;
@@ -13984,6 +27639,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -14000,12 +27663,18 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example whk_01m81z2nbkqjbb5b243tewa44a */
                 webhook_id: string;
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "enabled": false
+                 *     }
+                 */
                 "application/json": components["schemas"]["PatchedWebhookPatchRequest"];
             };
         };
@@ -14015,9 +27684,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *       "name": "red hook",
+                     *       "url": "https://192.0.9.1/red",
+                     *       "events": [
+                     *         "run.*"
+                     *       ],
+                     *       "enabled": false,
+                     *       "disabled_why": "turned off by hand",
+                     *       "failing_since": null,
+                     *       "previous_secret_until": null,
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:57.426Z",
+                     *       "updated_at": "2026-11-22T15:48:14.631Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Webhook"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -14039,6 +27734,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example whk_01m81z2nbkqjbb5b243tewa44a */
                 webhook_id: string;
             };
             cookie?: never;
@@ -14050,9 +27746,41 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "whd_01m81z2ned2jsc83dwysdyvpsp",
+                     *           "webhook": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *           "event": {
+                     *             "id": "msg_01m81z2ne94sh1s65c0cgf8ps3",
+                     *             "type": "webhook.test",
+                     *             "at": "2026-11-22T15:47:57.512Z",
+                     *             "data": {
+                     *               "asked_by": "alice"
+                     *             }
+                     *           },
+                     *           "state": "PENDING",
+                     *           "message": "",
+                     *           "tries": 0,
+                     *           "next_at": "2026-11-22T15:47:57.512Z",
+                     *           "created_at": "2026-11-22T15:47:57.512Z",
+                     *           "ended_at": null,
+                     *           "log": []
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["DeliveryPage"];
                 };
             };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -14072,6 +27800,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example whk_01m81z2nbkqjbb5b243tewa44a */
                 webhook_id: string;
             };
             cookie?: never;
@@ -14083,9 +27812,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *       "name": "red hook",
+                     *       "url": "https://192.0.9.1/red",
+                     *       "events": [
+                     *         "run.*"
+                     *       ],
+                     *       "enabled": true,
+                     *       "disabled_why": "",
+                     *       "failing_since": null,
+                     *       "previous_secret_until": "2026-11-23T15:48:14.703Z",
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-11-22T15:47:57.426Z",
+                     *       "updated_at": "2026-11-22T15:48:14.703Z",
+                     *       "secret": "whsec_fj8/xyOe1QCIgJ0RF48wNz7q8k9vAYP5iFMxJOMoF2E="
+                     *     }
+                     */
                     "application/json": components["schemas"]["CreatedWebhook"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {
@@ -14105,6 +27860,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @example whk_01m81z2nbkqjbb5b243tewa44a */
                 webhook_id: string;
             };
             cookie?: never;
@@ -14116,9 +27872,38 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "whd_01m81z3687exrdjxm7mf4qe1ej",
+                     *       "webhook": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *       "event": {
+                     *         "id": "msg_01m81z3686nbj9crq1rd0xbnm5",
+                     *         "type": "webhook.test",
+                     *         "at": "2026-11-22T15:48:14.726Z",
+                     *         "data": {
+                     *           "asked_by": "alice"
+                     *         }
+                     *       },
+                     *       "state": "PENDING",
+                     *       "message": "",
+                     *       "tries": 0,
+                     *       "next_at": "2026-11-22T15:48:14.726Z",
+                     *       "created_at": "2026-11-22T15:48:14.726Z",
+                     *       "ended_at": null,
+                     *       "log": []
+                     *     }
+                     */
                     "application/json": components["schemas"]["Delivery"];
                 };
             };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
             default: {
                 headers: {

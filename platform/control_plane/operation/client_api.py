@@ -35,7 +35,10 @@ class _OpenView(ApiView):
 class ClientPackageView(_OpenView):
     @extend_schema(operation_id="client_package", responses=ClientPackageSerializer, auth=[])
     def get(self, request: Request) -> Response:
-        """The Python package of the SDK and the `oolong` command, as this server serves it. No public index has it."""
+        """Describe the client package.
+
+        The version, file name and SHA-256 of the wheel that this server serves, and how to install it.
+        """
         wheel = client_wheel()
         return Response(
             {
@@ -53,7 +56,10 @@ class ClientRequirementsView(_OpenView):
         operation_id="client_requirements", responses={(200, "text/plain"): OpenApiTypes.STR}, auth=[]
     )
     def get(self, request: Request) -> HttpResponse:
-        """`pip install -r` takes this address: one line with the wheel's address and hash."""
+        """Get the client package as a requirements file.
+
+        One line with the wheel's address and SHA-256, so that `pip install -r` takes this address.
+        """
         return HttpResponse(f"{_requirement(request, client_wheel())}\n", content_type="text/plain")
 
 
@@ -64,7 +70,10 @@ class ClientWheelView(_OpenView):
         auth=[],
     )
     def get(self, request: Request, filename: str) -> HttpResponse:
-        """The wheel itself."""
+        """Download the client's wheel.
+
+        The SDK and the command line of exactly this server's version.
+        """
         wheel = client_wheel()
         if filename != wheel.filename:
             raise not_found("client package", filename)

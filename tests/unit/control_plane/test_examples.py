@@ -34,6 +34,7 @@ WRITES = bool(os.environ.get("OOLONG_WRITE_EXAMPLES"))
 # Their answer needs more than one request to a world at rest. It is that of another operation of the same form, or,
 # where there is none, one of BY_HAND.
 NOT_ASKED = {
+    "set_checkpoint_alias": "its gate has not been passed",
     "log_in": "needs a browser's session and password",
     "choose_session_project": "needs a browser's session",
     "create_stream_ticket": "a ticket is of the moment",

@@ -912,6 +912,72 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/client": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Describe the client package
+         * @description The version, file name and SHA-256 of the wheel that this server serves, and how to install it.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["client_package"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/client/{filename}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download the client's wheel
+         * @description The SDK and the command line of exactly this server's version.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["client_wheel"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/client/requirements.txt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the client package as a requirements file
+         * @description One line with the wheel's address and SHA-256, so that `pip install -r` takes this address.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["client_requirements"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/dataset-validations": {
         parameters: {
             query?: never;
@@ -3765,6 +3831,11 @@ export interface components {
             protected?: boolean | null;
             /** @description id of the checkpoint that the alias must mean now; refused when it moved */
             expected?: string | null;
+            /**
+             * @description move the alias although its gate is not passed; needs checkpoints:admin, and the audit log says so
+             * @default false
+             */
+            force: boolean;
         };
         AliasPage: {
             data: components["schemas"]["Alias"][];
@@ -3834,6 +3905,25 @@ export interface components {
         BestModeEnum: "max" | "min";
         /** @enum {unknown} */
         BlankEnum: "";
+        Boot: {
+            /** @description of the newest attempt */
+            attempt_number: number;
+            done: boolean;
+            stages: components["schemas"]["BootStage"][];
+        };
+        BootStage: {
+            name: components["schemas"]["NameEnum"];
+            title: string;
+            state: components["schemas"]["BootStageStateEnum"];
+            /** Format: date-time */
+            started_at: string | null;
+            /** Format: date-time */
+            ended_at: string | null;
+            /** @description what it waits for, how far it is, or why it failed */
+            detail: string;
+        };
+        /** @enum {string} */
+        BootStageStateEnum: "waiting" | "active" | "done" | "failed" | "stopped";
         /** @enum {string} */
         ByEnum: "run" | "project" | "team";
         CanonicalRow: {
@@ -3925,6 +4015,16 @@ export interface components {
         };
         /** @enum {string} */
         CheckpointStateEnum: "LOCAL" | "STORED" | "FREED";
+        ClientPackage: {
+            version: string;
+            filename: string;
+            /** @description of the wheel */
+            url: string;
+            /** @description of the wheel */
+            sha256: string;
+            /** @description what pip installs: address and hash */
+            requirement: string;
+        };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         CloneRequest: {
             /** @description merged into the spec (RFC 7396): null puts a field's default back */
@@ -4915,6 +5015,8 @@ export interface components {
         };
         /** @enum {string} */
         ModelStateEnum: "VALIDATING" | "READY" | "UNUSABLE" | "DUPLICATE";
+        /** @enum {string} */
+        NameEnum: "queue" | "node" | "inputs" | "jobs" | "engine" | "rollouts" | "batch" | "step";
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         NameRequest: {
             name: string;
@@ -4948,6 +5050,8 @@ export interface components {
             /** @description where it leads */
             url: string;
         };
+        /** @enum {string} */
+        OnStragglerEnum: "keep" | "drop" | "wait";
         Parent: {
             id: string;
             name: string;
@@ -5377,7 +5481,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description UNRESPONSIVE, GAP */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             waiting_why: string;
@@ -5430,7 +5534,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description UNRESPONSIVE, GAP */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             waiting_why: string;
@@ -5470,6 +5574,10 @@ export interface components {
             };
             /** @description subscribe to run:<id> after this number */
             metrics_seq: number;
+            /** @description how the newest attempt comes up, stage by stage; null for a draft */
+            boot: components["schemas"]["Boot"] | null;
+            /** @description configured against realized; null for kinds of run without it */
+            staleness: components["schemas"]["Staleness"] | null;
         };
         /** @enum {string} */
         RunKind: "rl" | "sft" | "eval" | "bench" | "playground";
@@ -5664,6 +5772,23 @@ export interface components {
             };
             /** @description name@2, or name: a template or preset that spec is merged over (RFC 7396) */
             template?: string;
+        };
+        Staleness: {
+            /** @description max staleness as it is now */
+            max: number;
+            on_straggler: components["schemas"]["OnStragglerEnum"];
+            /**
+             * Format: double
+             * @description of the newest step's trajectories
+             */
+            mean: number | null;
+            /** @description the oldest of the newest step */
+            realized_max: number | null;
+            /** @description groups trained on so far that were over their max staleness */
+            exceeded_groups: number | null;
+            trained_groups: number;
+            /** @description what was exceeded and what to do about it; empty while nothing was */
+            message: string;
         };
         StoredFile: {
             name: string;
@@ -6288,6 +6413,9 @@ export type AuditTarget = components['schemas']['AuditTarget'];
 export type AxisEnum = components['schemas']['AxisEnum'];
 export type BestModeEnum = components['schemas']['BestModeEnum'];
 export type BlankEnum = components['schemas']['BlankEnum'];
+export type Boot = components['schemas']['Boot'];
+export type BootStage = components['schemas']['BootStage'];
+export type BootStageStateEnum = components['schemas']['BootStageStateEnum'];
 export type ByEnum = components['schemas']['ByEnum'];
 export type CanonicalRow = components['schemas']['CanonicalRow'];
 export type CanonicalRowPage = components['schemas']['CanonicalRowPage'];
@@ -6300,6 +6428,7 @@ export type CheckpointFiles = components['schemas']['CheckpointFiles'];
 export type CheckpointKind = components['schemas']['CheckpointKind'];
 export type CheckpointPage = components['schemas']['CheckpointPage'];
 export type CheckpointStateEnum = components['schemas']['CheckpointStateEnum'];
+export type ClientPackage = components['schemas']['ClientPackage'];
 export type CloneRequest = components['schemas']['CloneRequest'];
 export type Column = components['schemas']['Column'];
 export type Conflict = components['schemas']['Conflict'];
@@ -6411,12 +6540,14 @@ export type ModelImportStateEnum = components['schemas']['ModelImportStateEnum']
 export type ModelKind = components['schemas']['ModelKind'];
 export type ModelPage = components['schemas']['ModelPage'];
 export type ModelStateEnum = components['schemas']['ModelStateEnum'];
+export type NameEnum = components['schemas']['NameEnum'];
 export type NameRequest = components['schemas']['NameRequest'];
 export type Named = components['schemas']['Named'];
 export type Node = components['schemas']['Node'];
 export type NodeStatus = components['schemas']['NodeStatus'];
 export type NullEnum = components['schemas']['NullEnum'];
 export type OidcButton = components['schemas']['OidcButton'];
+export type OnStragglerEnum = components['schemas']['OnStragglerEnum'];
 export type Parent = components['schemas']['Parent'];
 export type PatchedCheckpointChangeRequest = components['schemas']['PatchedCheckpointChangeRequest'];
 export type PatchedNameRequest = components['schemas']['PatchedNameRequest'];
@@ -6490,6 +6621,7 @@ export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
 export type SpecRequest = components['schemas']['SpecRequest'];
+export type Staleness = components['schemas']['Staleness'];
 export type StoredFile = components['schemas']['StoredFile'];
 export type StoredSampleRequest = components['schemas']['StoredSampleRequest'];
 export type StratifyEnum = components['schemas']['StratifyEnum'];
@@ -6587,7 +6719,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example att_01m81z2maz1t60h3agj7c5rgkz */
+                /** @example att_01m81znh3d34qff0g9fjc74j3s */
                 attempt_id: string;
             };
             cookie?: never;
@@ -6615,7 +6747,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "upl_01m81z2qsnrrx0wxkzcjvpetrv",
+                     *       "upload_id": "upl_01m81znq9sj72md657d29ag9gv",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [],
                      *       "stored": false
@@ -6768,36 +6900,36 @@ export interface operations {
                      * @example {
                      *       "attempts": [
                      *         {
-                     *           "run_id": "run_01m81z2m6d358b5v8cnr3pmzat",
-                     *           "attempt_id": "att_01m81z2maz1t60h3agj7c5rgkz",
+                     *           "run_id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *           "attempt_id": "att_01m81znh3d34qff0g9fjc74j3s",
                      *           "attempt_number": 1,
                      *           "epoch": 1,
                      *           "spec": {
                      *             "sft": {
-                     *               "steps": 1250,
+                     *               "steps": 1000,
                      *               "adam_betas": [
                      *                 0.9,
                      *                 0.95
                      *               ],
-                     *               "batch_size": 16,
+                     *               "batch_size": 32,
                      *               "seed_retries": 1,
                      *               "warmup_steps": 20,
                      *               "weight_decay": 0,
-                     *               "learning_rate": 0.005,
+                     *               "learning_rate": 0.00001,
                      *               "max_grad_norm": 1,
                      *               "validation_rows": 128,
-                     *               "validation_split": "validation",
-                     *               "validate_from_step": 1000,
+                     *               "validation_split": null,
+                     *               "validate_from_step": 200,
                      *               "validate_every_steps": 200,
-                     *               "stop_at_greedy_accuracy": 0.95,
-                     *               "required_greedy_accuracy": 0.85,
+                     *               "stop_at_greedy_accuracy": null,
+                     *               "required_greedy_accuracy": null,
                      *               "final_learning_rate_fraction": 0.1
                      *             },
                      *             "kind": "rl",
                      *             "name": "secret plan",
                      *             "seed": 1,
                      *             "model": {
-                     *               "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *               "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -6816,7 +6948,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *               "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -6835,37 +6967,37 @@ export interface operations {
                      *               "temperature": 1,
                      *               "interruption": "retract",
                      *               "interruptible": true,
-                     *               "max_new_tokens": 112,
+                     *               "max_new_tokens": 4096,
                      *               "presence_penalty": 0,
                      *               "frequency_penalty": 0,
-                     *               "max_prompt_tokens": 512,
+                     *               "max_prompt_tokens": 1024,
                      *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
-                     *               "engine_max_total_tokens": 32768,
+                     *               "engine_max_total_tokens": 131072,
                      *               "engine_max_running_requests": 64
                      *             },
                      *             "trainer": {
-                     *               "dtype": "float32",
+                     *               "dtype": null,
                      *               "ranks": 1,
                      *               "compile": false,
                      *               "adam_betas": [
                      *                 0.9,
-                     *                 0.99
+                     *                 0.95
                      *               ],
                      *               "minibatches": 4,
                      *               "adam_epsilon": 1e-8,
                      *               "warmup_steps": 0,
                      *               "weight_decay": 0,
-                     *               "learning_rate": 0.0002,
+                     *               "learning_rate": 0.000001,
                      *               "max_grad_norm": 1,
                      *               "groups_per_step": 32,
-                     *               "microbatch_tokens": 4096,
+                     *               "microbatch_tokens": 16384,
                      *               "offload_optimizer": false,
-                     *               "total_train_steps": 60,
+                     *               "total_train_steps": 200,
                      *               "reshard_after_forward": true,
-                     *               "activation_checkpointing": "none"
+                     *               "activation_checkpointing": "full"
                      *             },
                      *             "workflow": {
                      *               "name": "single_turn",
@@ -6946,15 +7078,15 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 22901,
-                     *             "engine-0": 22902,
-                     *             "controller": 22900,
-                     *             "rendezvous": 22903
+                     *             "reward": 29801,
+                     *             "engine-0": 29802,
+                     *             "controller": 29800,
+                     *             "rendezvous": 29803
                      *           },
-                     *           "token": "ya5xmwLXrtYUcyHVIHsQYWUOra1KlfKrMk77NFBdxEc",
+                     *           "token": "RDDQQRNvvBCtoayvTABrkbdkkfO6b6Ov8ExQuLqTaFM",
                      *           "jobs": [
                      *             {
-                     *               "job_id": "job_01m81z2mb2nvs6q20ngt27vt2d",
+                     *               "job_id": "job_01m81znh3g22aaffrh82f26bha",
                      *               "name": "controller",
                      *               "kind": "controller",
                      *               "index": 0,
@@ -6969,7 +7101,7 @@ export interface operations {
                      *               "secrets": []
                      *             },
                      *             {
-                     *               "job_id": "job_01m81z2mb4ak7zdkp1phqqzfqn",
+                     *               "job_id": "job_01m81znh45qq18es3nz84d3axv",
                      *               "name": "reward",
                      *               "kind": "reward",
                      *               "index": 0,
@@ -6984,7 +7116,7 @@ export interface operations {
                      *               "secrets": []
                      *             },
                      *             {
-                     *               "job_id": "job_01m81z2mb539vya46enrevbmrz",
+                     *               "job_id": "job_01m81znh46kw6ba346xk0gdg3h",
                      *               "name": "rollout-0",
                      *               "kind": "rollout",
                      *               "index": 0,
@@ -7001,7 +7133,7 @@ export interface operations {
                      *               "secrets": []
                      *             },
                      *             {
-                     *               "job_id": "job_01m81z2mb8d0zg14f6g1tjvg3j",
+                     *               "job_id": "job_01m81znh4de2svvs94r059nf8m",
                      *               "name": "trainer",
                      *               "kind": "trainer",
                      *               "index": 0,
@@ -7033,10 +7165,10 @@ export interface operations {
                      *       ],
                      *       "acknowledged": [],
                      *       "imports": [
-                     *         "imp_01m81z2nqfjsdbkjcm7mt87c35"
+                     *         "imp_01m81znkvw8zb896yxxwtpdnm8"
                      *       ],
                      *       "model_checks": [
-                     *         "mchk_01m81z2ktyqkh2dgdj88580mz4"
+                     *         "mchk_01m81znfvca60he6bejvzssm4s"
                      *       ],
                      *       "heartbeat_seconds": 10,
                      *       "revision": 0
@@ -7070,7 +7202,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
+                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
                 import_id: string;
             };
             cookie?: never;
@@ -7084,7 +7216,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "import_id": "imp_01m81z2nqfjsdbkjcm7mt87c35",
+                     *       "import_id": "imp_01m81znkvw8zb896yxxwtpdnm8",
                      *       "endpoint": "https://hub.test",
                      *       "model": "a/b",
                      *       "revision": "main",
@@ -7118,7 +7250,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
+                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
                 import_id: string;
             };
             cookie?: never;
@@ -7165,7 +7297,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
+                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
                 import_id: string;
             };
             cookie?: never;
@@ -7219,7 +7351,7 @@ export interface operations {
                 "X-Part-SHA256": string;
             };
             path: {
-                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
+                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
                 import_id: string;
                 number: number;
             };
@@ -7267,7 +7399,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
+                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
                 import_id: string;
             };
             cookie?: never;
@@ -7320,7 +7452,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
+                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
                 import_id: string;
             };
             cookie?: never;
@@ -7345,7 +7477,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "imp_01m81z2nqfjsdbkjcm7mt87c35",
+                     *       "upload_id": "imp_01m81znkvw8zb896yxxwtpdnm8",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [
                      *         0
@@ -7385,7 +7517,7 @@ export interface operations {
             header?: never;
             path: {
                 incarnation: number;
-                /** @example job_01m81z2mb8d0zg14f6g1tjvg3j */
+                /** @example job_01m81znh4de2svvs94r059nf8m */
                 job_id: string;
             };
             cookie?: never;
@@ -7445,7 +7577,7 @@ export interface operations {
             header?: never;
             path: {
                 file: string;
-                /** @example job_01m81z2mb8d0zg14f6g1tjvg3j */
+                /** @example job_01m81znh4de2svvs94r059nf8m */
                 job_id: string;
             };
             cookie?: never;
@@ -7501,7 +7633,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example job_01m81z2mb8d0zg14f6g1tjvg3j */
+                /** @example job_01m81znh4de2svvs94r059nf8m */
                 job_id: string;
             };
             cookie?: never;
@@ -7556,7 +7688,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example mchk_01m81z2ktyqkh2dgdj88580mz4 */
+                /** @example mchk_01m81znfvca60he6bejvzssm4s */
                 check_id: string;
             };
             cookie?: never;
@@ -7570,7 +7702,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "check_id": "mchk_01m81z2ktyqkh2dgdj88580mz4",
+                     *       "check_id": "mchk_01m81znfvca60he6bejvzssm4s",
                      *       "path": "/models/tiny"
                      *     }
                      */
@@ -7601,7 +7733,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example mchk_01m81z2ktyqkh2dgdj88580mz4 */
+                /** @example mchk_01m81znfvca60he6bejvzssm4s */
                 check_id: string;
             };
             cookie?: never;
@@ -7661,7 +7793,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example mchk_01m81z2ktyqkh2dgdj88580mz4 */
+                /** @example mchk_01m81znfvca60he6bejvzssm4s */
                 check_id: string;
             };
             cookie?: never;
@@ -7756,7 +7888,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example upl_01m81z2mknypma78m71gmpn2r1 */
+                /** @example upl_01m81znhtptrrytg0kt2vaycxv */
                 upload_id: string;
             };
             cookie?: never;
@@ -7770,7 +7902,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "upl_01m81z2mknypma78m71gmpn2r1",
+                     *       "upload_id": "upl_01m81znhtptrrytg0kt2vaycxv",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [],
                      *       "stored": true
@@ -7806,7 +7938,7 @@ export interface operations {
             };
             path: {
                 number: number;
-                /** @example upl_01m81z2mknypma78m71gmpn2r1 */
+                /** @example upl_01m81znhtptrrytg0kt2vaycxv */
                 upload_id: string;
             };
             cookie?: never;
@@ -7824,7 +7956,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "upl_01m81z2mknypma78m71gmpn2r1",
+                     *       "upload_id": "upl_01m81znhtptrrytg0kt2vaycxv",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [
                      *         0
@@ -7889,19 +8021,19 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "id": "aud_000000000066",
-                     *           "at": "2026-11-22T15:47:57.954Z",
+                     *           "at": "2026-11-22T15:58:18.689Z",
                      *           "action": "service_account.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81z2ntg89n40zh11h0j9kka",
+                     *           "request_id": "req_01m81znm0kbttnshks2afbc53v",
                      *           "target": {
                      *             "kind": "service_account",
-                     *             "id": "usr_01m81z2nwvea2d0tek6rh857ey",
+                     *             "id": "usr_01m81znm3ke6j4kwh448v29ndx",
                      *             "name": "ci"
                      *           },
                      *           "message": "",
@@ -7913,19 +8045,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000065",
-                     *           "at": "2026-11-22T15:47:57.879Z",
+                     *           "at": "2026-11-22T15:58:18.590Z",
                      *           "action": "invitation.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81z2nrg0hd0vrgs1560rc2z",
+                     *           "request_id": "req_01m81znkwx7j4grp0wvmrkw5he",
                      *           "target": {
                      *             "kind": "invitation",
-                     *             "id": "inv_01m81z2nsyy3nt66my5d7e1ge1",
+                     *             "id": "inv_01m81znkyyjqkpfj3ywkmhjkh8",
                      *             "name": ""
                      *           },
                      *           "message": "",
@@ -7938,19 +8070,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000064",
-                     *           "at": "2026-11-22T15:47:57.682Z",
+                     *           "at": "2026-11-22T15:58:18.288Z",
                      *           "action": "sweep.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81z2njqvzpx6ds57tgzkb1g",
+                     *           "request_id": "req_01m81znkktgfs2718rgt2qw1cn",
                      *           "target": {
                      *             "kind": "sweep",
-                     *             "id": "swp_01m81z2np2k2aby4xgw9xvwa6v",
+                     *             "id": "swp_01m81znksp8da87eqcc2wsqq2g",
                      *             "name": "red sweep"
                      *           },
                      *           "message": "",
@@ -7960,19 +8092,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000063",
-                     *           "at": "2026-11-22T15:47:57.622Z",
+                     *           "at": "2026-11-22T15:58:18.157Z",
                      *           "action": "template.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81z2ngps7vfb6yz2xca5h80",
+                     *           "request_id": "req_01m81znkfbegvda9mmq0f6zz9q",
                      *           "target": {
                      *             "kind": "template",
-                     *             "id": "tpl_01m81z2nhs557jvz6jwaypg9m5",
+                     *             "id": "tpl_01m81znkhhxkddjsq4nhajtnca",
                      *             "name": "red-template"
                      *           },
                      *           "message": "",
@@ -7982,19 +8114,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000062",
-                     *           "at": "2026-11-22T15:47:57.426Z",
+                     *           "at": "2026-11-22T15:58:17.832Z",
                      *           "action": "webhook.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81z2namg6wvcwf37vyxd7vp",
+                     *           "request_id": "req_01m81znk5v48cs92fpymggezfc",
                      *           "target": {
                      *             "kind": "webhook",
-                     *             "id": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *             "id": "whk_01m81znk79nhh1kdvw5a9gvhx4",
                      *             "name": "red hook"
                      *           },
                      *           "message": "",
@@ -8008,19 +8140,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000061",
-                     *           "at": "2026-11-22T15:47:57.266Z",
+                     *           "at": "2026-11-22T15:58:17.523Z",
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81z2n5y16xhewkv84k4ahp6",
+                     *           "request_id": "req_01m81znjw66g91ghpkrfvxpyrh",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01m81z2n8jfb72p8b3nbvdrzfc",
+                     *             "id": "run_01m81znk1dqeswtz8q8c82cw3w",
                      *             "name": "chat with tiny"
                      *           },
                      *           "message": "",
@@ -8032,19 +8164,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000060",
-                     *           "at": "2026-11-22T15:47:57.127Z",
+                     *           "at": "2026-11-22T15:58:17.294Z",
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81z2n1sadm2eg0xq8138dmz",
+                     *           "request_id": "req_01m81znjn3fxp90jjn7gnsxtat",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01m81z2n4bdzhpfcnrxe2vycxg",
+                     *             "id": "run_01m81znjsgmc00mpbyccfaj4ec",
                      *             "name": "test of exact_match"
                      *           },
                      *           "message": "",
@@ -8056,19 +8188,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000059",
-                     *           "at": "2026-11-22T15:47:57.052Z",
+                     *           "at": "2026-11-22T15:58:17.117Z",
                      *           "action": "project.checkpoint_gate",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81z2mz3tkydt50g1xtq8f17",
+                     *           "request_id": "req_01m81znjfkt2nxp0qvjfcea8ng",
                      *           "target": {
                      *             "kind": "project",
-                     *             "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *             "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
                      *             "name": "default"
                      *           },
                      *           "message": "gate of prod: eval/accuracy >= 0.8",
@@ -8090,7 +8222,7 @@ export interface operations {
                      *               },
                      *               "dataset": {
                      *                 "split": "train",
-                     *                 "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *                 "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
                      *               },
                      *               "rollout": {
                      *                 "min_p": 0,
@@ -8109,15 +8241,15 @@ export interface operations {
                      *                 "temperature": 1,
                      *                 "interruption": "retract",
                      *                 "interruptible": true,
-                     *                 "max_new_tokens": 112,
+                     *                 "max_new_tokens": 4096,
                      *                 "presence_penalty": 0,
                      *                 "frequency_penalty": 0,
-                     *                 "max_prompt_tokens": 512,
+                     *                 "max_prompt_tokens": 1024,
                      *                 "group_wall_seconds": null,
                      *                 "repetition_penalty": 1,
                      *                 "max_concurrent_groups": 64,
                      *                 "engine_memory_fraction": null,
-                     *                 "engine_max_total_tokens": 32768,
+                     *                 "engine_max_total_tokens": 131072,
                      *                 "engine_max_running_requests": 64
                      *               },
                      *               "workflow": {
@@ -8166,24 +8298,24 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000058",
-                     *           "at": "2026-11-22T15:47:56.968Z",
+                     *           "at": "2026-11-22T15:58:16.932Z",
                      *           "action": "project.checkpoint_alias",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81z2mvvw25kq9f09m2dvech",
+                     *           "request_id": "req_01m81znj8q02n51d29w56w96bw",
                      *           "target": {
                      *             "kind": "project",
-                     *             "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *             "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
                      *             "name": "default"
                      *           },
-                     *           "message": "prod → secret plan step 1 (ckpt_01m81z2md1w99a0f1wt7vxggyb)",
+                     *           "message": "prod → secret plan step 1 (ckpt_01m81znhajjgsk9qc8h6f29gq8)",
                      *           "data": {
-                     *             "to": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *             "to": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *             "from": null,
                      *             "alias": "prod",
                      *             "evidence": null,
@@ -8194,19 +8326,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000057",
-                     *           "at": "2026-11-22T15:47:56.168Z",
+                     *           "at": "2026-11-22T15:58:15.138Z",
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81z2m334r1c8vv703g2qfan",
+                     *           "request_id": "req_01m81znggxtc1071c8b0rsmf0r",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *             "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *             "name": "secret plan"
                      *           },
                      *           "message": "",
@@ -8218,25 +8350,25 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000056",
-                     *           "at": "2026-11-22T15:47:56.098Z",
+                     *           "at": "2026-11-22T15:58:14.943Z",
                      *           "action": "secret.set",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81z2m1mdacnyn2edc4fyckk",
+                     *           "request_id": "req_01m81zngb85rgkhynh75btamva",
                      *           "target": {
                      *             "kind": "secret",
-                     *             "id": "sec_01m81z2m2js5dxffv8rnszpxn0",
+                     *             "id": "sec_01m81zngg5bk7d7vgbfsv2zykt",
                      *             "name": "HUB"
                      *           },
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "4b10cd67",
+                     *             "after": "50341712",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -8245,19 +8377,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000055",
-                     *           "at": "2026-11-22T15:47:55.766Z",
+                     *           "at": "2026-11-22T15:58:14.200Z",
                      *           "action": "project.dataset_alias",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81z2hrjhshj1nesn04vnptz"
+                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81z2knzeq2q81t91g8e3h0x",
+                     *           "request_id": "req_01m81znfjgm7jaqkhv3g69z9f7",
                      *           "target": {
                      *             "kind": "project",
-                     *             "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *             "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
                      *             "name": "default"
                      *           },
                      *           "message": "sums@gold → sums@1",
@@ -8265,14 +8397,14 @@ export interface operations {
                      *             "to": 1,
                      *             "from": null,
                      *             "alias": "gold",
-                     *             "dataset": "ds_01m81z2kcxv8e15t11ywkbaz2s"
+                     *             "dataset": "ds_01m81znepnjxva2emrbd5f43t0"
                      *           },
                      *           "number": null,
                      *           "sha256": ""
                      *         },
                      *         {
                      *           "id": "aud_000000000050",
-                     *           "at": "2026-11-22T15:47:54.073Z",
+                     *           "at": "2026-11-22T15:58:09.472Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8284,7 +8416,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j2s4rb472r3g2pe1exw",
+                     *             "id": "tok_01m81znb1xjhb8jpdrestht83g",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -8299,7 +8431,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000049",
-                     *           "at": "2026-11-22T15:47:54.068Z",
+                     *           "at": "2026-11-22T15:58:09.449Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8311,7 +8443,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j2mbxz5m2ttsmsm8vzx",
+                     *             "id": "tok_01m81znb0xyaghw389q3z3jz4s",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -8326,7 +8458,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000048",
-                     *           "at": "2026-11-22T15:47:54.065Z",
+                     *           "at": "2026-11-22T15:58:09.417Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8338,7 +8470,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j2h32azr9hqccxmnq3k",
+                     *             "id": "tok_01m81znb03v8546axej6kr8mjv",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -8353,7 +8485,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000047",
-                     *           "at": "2026-11-22T15:47:54.061Z",
+                     *           "at": "2026-11-22T15:58:09.390Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8365,7 +8497,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j2drst0ej9csr8xzzqc",
+                     *             "id": "tok_01m81znazc5rbdry6es2mxma06",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -8380,7 +8512,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000046",
-                     *           "at": "2026-11-22T15:47:54.058Z",
+                     *           "at": "2026-11-22T15:58:09.344Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8392,7 +8524,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j2ajs3ng6qwdwqh0b1t",
+                     *             "id": "tok_01m81znaxna0ekbfvrtn37aq6v",
                      *             "name": "installation:admin"
                      *           },
                      *           "message": "",
@@ -8407,7 +8539,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000045",
-                     *           "at": "2026-11-22T15:47:54.057Z",
+                     *           "at": "2026-11-22T15:58:09.313Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8419,7 +8551,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j29wkjbbkfgsd2h7hh3",
+                     *             "id": "tok_01m81znawspaaqt6tfvesggzxc",
                      *             "name": "team:admin"
                      *           },
                      *           "message": "",
@@ -8434,7 +8566,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000044",
-                     *           "at": "2026-11-22T15:47:54.056Z",
+                     *           "at": "2026-11-22T15:58:09.283Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8446,7 +8578,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j28t513yxkbrenpbwd9",
+                     *             "id": "tok_01m81znavxnkk7g8hq89xya5qh",
                      *             "name": "webhooks:admin"
                      *           },
                      *           "message": "",
@@ -8461,7 +8593,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000043",
-                     *           "at": "2026-11-22T15:47:54.055Z",
+                     *           "at": "2026-11-22T15:58:09.265Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8473,7 +8605,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j27hq3wba3p655qvcgc",
+                     *             "id": "tok_01m81znav9pe962nhc8hfb7kxj",
                      *             "name": "secrets:write"
                      *           },
                      *           "message": "",
@@ -8488,7 +8620,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000042",
-                     *           "at": "2026-11-22T15:47:54.055Z",
+                     *           "at": "2026-11-22T15:58:09.231Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8500,7 +8632,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j261kzppp5jnv3z299z",
+                     *             "id": "tok_01m81znatajmkwrtggh4p7xvzh",
                      *             "name": "secrets:read"
                      *           },
                      *           "message": "",
@@ -8515,7 +8647,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000041",
-                     *           "at": "2026-11-22T15:47:54.054Z",
+                     *           "at": "2026-11-22T15:58:09.217Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8527,7 +8659,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j261kzppp5jefnk4tdk",
+                     *             "id": "tok_01m81znasq2sh8bgbn6pkhy147",
                      *             "name": "audit:read"
                      *           },
                      *           "message": "",
@@ -8542,7 +8674,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000040",
-                     *           "at": "2026-11-22T15:47:54.053Z",
+                     *           "at": "2026-11-22T15:58:09.193Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8554,7 +8686,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j22g0cexq8e69nfaa4k",
+                     *             "id": "tok_01m81znas1szg7x8fjhd6qad3r",
                      *             "name": "project:admin"
                      *           },
                      *           "message": "",
@@ -8569,7 +8701,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000039",
-                     *           "at": "2026-11-22T15:47:54.049Z",
+                     *           "at": "2026-11-22T15:58:09.156Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8581,7 +8713,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j21a5mnny3thrd7bqv8",
+                     *             "id": "tok_01m81znar2bc7yb6b0f0b5q92e",
                      *             "name": "project:read"
                      *           },
                      *           "message": "",
@@ -8596,7 +8728,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000038",
-                     *           "at": "2026-11-22T15:47:54.044Z",
+                     *           "at": "2026-11-22T15:58:09.124Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8608,7 +8740,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j1v28v1gnvxd8n0a2gj",
+                     *             "id": "tok_01m81znaq26a7c75pqcfj4b5e7",
                      *             "name": "members:admin"
                      *           },
                      *           "message": "",
@@ -8623,7 +8755,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000037",
-                     *           "at": "2026-11-22T15:47:54.042Z",
+                     *           "at": "2026-11-22T15:58:09.101Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8635,7 +8767,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j1sca9jpa1g5d2kqep2",
+                     *             "id": "tok_01m81znap5cet69s53gbew9a0g",
                      *             "name": "members:write"
                      *           },
                      *           "message": "",
@@ -8650,7 +8782,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000036",
-                     *           "at": "2026-11-22T15:47:54.039Z",
+                     *           "at": "2026-11-22T15:58:09.081Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8662,7 +8794,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j1q5xvnm3yb51zajkp4",
+                     *             "id": "tok_01m81znanm4y8vv1qz4jwx02vb",
                      *             "name": "members:read"
                      *           },
                      *           "message": "",
@@ -8677,7 +8809,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000035",
-                     *           "at": "2026-11-22T15:47:54.038Z",
+                     *           "at": "2026-11-22T15:58:09.068Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8689,7 +8821,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j1n2mx7ayncrzg150m8",
+                     *             "id": "tok_01m81znan9ncmk7zbv7bw626tc",
                      *             "name": "tokens:admin"
                      *           },
                      *           "message": "",
@@ -8704,7 +8836,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000034",
-                     *           "at": "2026-11-22T15:47:54.036Z",
+                     *           "at": "2026-11-22T15:58:09.057Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8716,7 +8848,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j1mp28edwr56yr28tj3",
+                     *             "id": "tok_01m81znamnk26nzqb0eqssx1nb",
                      *             "name": "tokens:write"
                      *           },
                      *           "message": "",
@@ -8731,7 +8863,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000033",
-                     *           "at": "2026-11-22T15:47:54.032Z",
+                     *           "at": "2026-11-22T15:58:09.033Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8743,7 +8875,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j1g1hw6fkqar4xqss62",
+                     *             "id": "tok_01m81znam560er0wyha1fqsp21",
                      *             "name": "tokens:read"
                      *           },
                      *           "message": "",
@@ -8758,7 +8890,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000032",
-                     *           "at": "2026-11-22T15:47:54.029Z",
+                     *           "at": "2026-11-22T15:58:09.017Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8770,7 +8902,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j1cgma3t5c5sa0yrfbv",
+                     *             "id": "tok_01m81znakn4p1xb8smy8yv46kz",
                      *             "name": "pool:admin"
                      *           },
                      *           "message": "",
@@ -8785,7 +8917,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000031",
-                     *           "at": "2026-11-22T15:47:54.028Z",
+                     *           "at": "2026-11-22T15:58:08.994Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8797,7 +8929,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j1b7m61z63rpb6t12ap",
+                     *             "id": "tok_01m81znajwh78dhgfmw8qxygs6",
                      *             "name": "pool:read"
                      *           },
                      *           "message": "",
@@ -8812,7 +8944,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000030",
-                     *           "at": "2026-11-22T15:47:54.022Z",
+                     *           "at": "2026-11-22T15:58:08.973Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8824,7 +8956,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j14s7t5q3ps3y57sa0n",
+                     *             "id": "tok_01m81znaj9ch1tbm3tr1hkpfrv",
                      *             "name": "checkpoints:admin"
                      *           },
                      *           "message": "",
@@ -8839,7 +8971,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000029",
-                     *           "at": "2026-11-22T15:47:54.018Z",
+                     *           "at": "2026-11-22T15:58:08.950Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8851,7 +8983,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j12hkx618fwc4g0d19f",
+                     *             "id": "tok_01m81znahmb1aj068npdmc4vwx",
                      *             "name": "checkpoints:write"
                      *           },
                      *           "message": "",
@@ -8866,7 +8998,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000028",
-                     *           "at": "2026-11-22T15:47:54.012Z",
+                     *           "at": "2026-11-22T15:58:08.931Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8878,7 +9010,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j0v9g4n6ak9b0vn9dqr",
+                     *             "id": "tok_01m81znagz9hy8tp7mj4pa3w6g",
                      *             "name": "checkpoints:read"
                      *           },
                      *           "message": "",
@@ -8893,7 +9025,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000027",
-                     *           "at": "2026-11-22T15:47:54.007Z",
+                     *           "at": "2026-11-22T15:58:08.907Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8905,7 +9037,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j0n2ytcymx2vansg6hv",
+                     *             "id": "tok_01m81znaga8k1dk4zaz3ca8b3t",
                      *             "name": "functions:write"
                      *           },
                      *           "message": "",
@@ -8920,7 +9052,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000026",
-                     *           "at": "2026-11-22T15:47:53.997Z",
+                     *           "at": "2026-11-22T15:58:08.883Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8932,7 +9064,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j0cv93rpekbtzz0c58n",
+                     *             "id": "tok_01m81znaff5p4gqa4nms5f7gb3",
                      *             "name": "functions:read"
                      *           },
                      *           "message": "",
@@ -8947,7 +9079,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000025",
-                     *           "at": "2026-11-22T15:47:53.986Z",
+                     *           "at": "2026-11-22T15:58:08.857Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8959,7 +9091,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2j0288x73w6mm2atkj0y",
+                     *             "id": "tok_01m81znaehbtcy8zr0z6zavwqt",
                      *             "name": "models:write"
                      *           },
                      *           "message": "",
@@ -8974,7 +9106,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000024",
-                     *           "at": "2026-11-22T15:47:53.984Z",
+                     *           "at": "2026-11-22T15:58:08.823Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8986,7 +9118,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2hzz75y9aefge7d5zq6t",
+                     *             "id": "tok_01m81znadjp68sy7yryafke6df",
                      *             "name": "models:read"
                      *           },
                      *           "message": "",
@@ -9001,7 +9133,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000023",
-                     *           "at": "2026-11-22T15:47:53.979Z",
+                     *           "at": "2026-11-22T15:58:08.809Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9013,7 +9145,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2hzsdajm1mpfpqh0x8sm",
+                     *             "id": "tok_01m81znad7kk3d0qd0390e0swm",
                      *             "name": "datasets:write"
                      *           },
                      *           "message": "",
@@ -9028,7 +9160,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000022",
-                     *           "at": "2026-11-22T15:47:53.977Z",
+                     *           "at": "2026-11-22T15:58:08.789Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9040,7 +9172,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2hzrp9kcpapedm72fwsx",
+                     *             "id": "tok_01m81znaca9cmr9wqag8vfjbzm",
                      *             "name": "datasets:read"
                      *           },
                      *           "message": "",
@@ -9055,7 +9187,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000021",
-                     *           "at": "2026-11-22T15:47:53.974Z",
+                     *           "at": "2026-11-22T15:58:08.765Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9067,7 +9199,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2hzp0a075p5w0bjxbf97",
+                     *             "id": "tok_01m81znabhje6zq06t7stg63yb",
                      *             "name": "sessions:write"
                      *           },
                      *           "message": "",
@@ -9082,7 +9214,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000020",
-                     *           "at": "2026-11-22T15:47:53.971Z",
+                     *           "at": "2026-11-22T15:58:08.734Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9094,7 +9226,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2hzk60sjy33f0dqzw86w",
+                     *             "id": "tok_01m81znaawg6z4e8wwnmg7ggd7",
                      *             "name": "runs:admin"
                      *           },
                      *           "message": "",
@@ -9109,7 +9241,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000019",
-                     *           "at": "2026-11-22T15:47:53.969Z",
+                     *           "at": "2026-11-22T15:58:08.729Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9121,7 +9253,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2hzhvdxp93kbh9tqfxb8",
+                     *             "id": "tok_01m81znaaprbj9arp5azcxfnzd",
                      *             "name": "runs:write"
                      *           },
                      *           "message": "",
@@ -9136,7 +9268,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000018",
-                     *           "at": "2026-11-22T15:47:53.966Z",
+                     *           "at": "2026-11-22T15:58:08.718Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9148,7 +9280,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2hzdjygbdd4dxvfq6fye",
+                     *             "id": "tok_01m81znaa9w9w4txwgakaw6qgs",
                      *             "name": "runs:read"
                      *           },
                      *           "message": "",
@@ -9163,7 +9295,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000017",
-                     *           "at": "2026-11-22T15:47:53.964Z",
+                     *           "at": "2026-11-22T15:58:08.709Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9175,12 +9307,12 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2hzbq1tq0yw3466k1vvf",
+                     *             "id": "tok_01m81znaa3gn2wpsndkyx9z3xz",
                      *             "name": "test"
                      *           },
                      *           "message": "",
                      *           "data": {
-                     *             "user": "admin@prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *             "user": "admin@prj_01m81zn9jh6yc8bcb1qvdhp4ea",
                      *             "scopes": [
                      *               "*"
                      *             ]
@@ -9190,7 +9322,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000015",
-                     *           "at": "2026-11-22T15:47:53.933Z",
+                     *           "at": "2026-11-22T15:58:08.631Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9202,12 +9334,12 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2hyd6r1fapbpdf77bamk",
+                     *             "id": "tok_01m81zna7p9gdhhaxz7g2pek4d",
                      *             "name": "test"
                      *           },
                      *           "message": "",
                      *           "data": {
-                     *             "user": "operator@prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *             "user": "operator@prj_01m81zn9jh6yc8bcb1qvdhp4ea",
                      *             "scopes": [
                      *               "*"
                      *             ]
@@ -9217,7 +9349,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000013",
-                     *           "at": "2026-11-22T15:47:53.917Z",
+                     *           "at": "2026-11-22T15:58:08.567Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9229,12 +9361,12 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2hxtnwa18gb92hte22cy",
+                     *             "id": "tok_01m81zna5kqa8468532c03xr9d",
                      *             "name": "test"
                      *           },
                      *           "message": "",
                      *           "data": {
-                     *             "user": "editor@prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *             "user": "editor@prj_01m81zn9jh6yc8bcb1qvdhp4ea",
                      *             "scopes": [
                      *               "*"
                      *             ]
@@ -9244,7 +9376,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000011",
-                     *           "at": "2026-11-22T15:47:53.898Z",
+                     *           "at": "2026-11-22T15:58:08.457Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9256,12 +9388,12 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2hx9seg6h343emk063jv",
+                     *             "id": "tok_01m81zna212dvhsx01jc0ak6d5",
                      *             "name": "test"
                      *           },
                      *           "message": "",
                      *           "data": {
-                     *             "user": "viewer@prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *             "user": "viewer@prj_01m81zn9jh6yc8bcb1qvdhp4ea",
                      *             "scopes": [
                      *               "*"
                      *             ]
@@ -9271,7 +9403,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000007",
-                     *           "at": "2026-11-22T15:47:53.797Z",
+                     *           "at": "2026-11-22T15:58:08.257Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9283,7 +9415,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81z2ht40s4h2723knkr8cg9",
+                     *             "id": "tok_01m81zn9vxknxwp8rm7637b3zt",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -9391,9 +9523,9 @@ export interface operations {
                      *         {
                      *           "name": "prod",
                      *           "checkpoint": {
-                     *             "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *             "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *             "run": {
-                     *               "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *               "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *               "name": "secret plan"
                      *             },
                      *             "attempt_number": 1,
@@ -9414,13 +9546,13 @@ export interface operations {
                      *             ],
                      *             "pinned": false,
                      *             "created_at": "1970-01-01T00:00:00.000Z",
-                     *             "stored_at": "2026-11-22T15:47:56.691Z",
+                     *             "stored_at": "2026-11-22T15:58:16.508Z",
                      *             "freed_at": null
                      *           },
                      *           "protected": false,
                      *           "evidence": null,
                      *           "updated_by": "alice",
-                     *           "updated_at": "2026-11-22T15:47:56.968Z"
+                     *           "updated_at": "2026-11-22T15:58:16.932Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -9467,9 +9599,9 @@ export interface operations {
                      * @example {
                      *       "name": "prod",
                      *       "checkpoint": {
-                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *         "run": {
-                     *           "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *           "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *           "name": "secret plan"
                      *         },
                      *         "attempt_number": 1,
@@ -9490,13 +9622,13 @@ export interface operations {
                      *         ],
                      *         "pinned": false,
                      *         "created_at": "1970-01-01T00:00:00.000Z",
-                     *         "stored_at": "2026-11-22T15:47:56.691Z",
+                     *         "stored_at": "2026-11-22T15:58:16.508Z",
                      *         "freed_at": null
                      *       },
                      *       "protected": false,
                      *       "evidence": null,
                      *       "updated_by": "alice",
-                     *       "updated_at": "2026-11-22T15:47:56.968Z"
+                     *       "updated_at": "2026-11-22T15:58:16.932Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Alias"];
@@ -9535,7 +9667,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "checkpoint": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                 *       "checkpoint": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                  *       "protected": true
                  *     }
                  */
@@ -9552,9 +9684,9 @@ export interface operations {
                      * @example {
                      *       "name": "prod",
                      *       "checkpoint": {
-                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *         "run": {
-                     *           "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *           "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *           "name": "secret plan"
                      *         },
                      *         "attempt_number": 1,
@@ -9575,17 +9707,13 @@ export interface operations {
                      *         ],
                      *         "pinned": false,
                      *         "created_at": "1970-01-01T00:00:00.000Z",
-                     *         "stored_at": "2026-11-22T15:47:56.691Z",
+                     *         "stored_at": "2026-11-22T15:58:16.508Z",
                      *         "freed_at": null
                      *       },
-                     *       "protected": true,
-                     *       "evidence": {
-                     *         "passed": false,
-                     *         "by_role": true,
-                     *         "refusal": "'prod' is behind a gate: no eval run has scored ckpt_01m81z2md1w99a0f1wt7vxggyb as the gate of 'prod' says; run: oolong ckpt gate run prod ckpt_01m81z2md1w99a0f1wt7vxggyb"
-                     *       },
+                     *       "protected": false,
+                     *       "evidence": null,
                      *       "updated_by": "alice",
-                     *       "updated_at": "2026-11-22T15:48:01.678Z"
+                     *       "updated_at": "2026-11-22T15:58:16.932Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Alias"];
@@ -9707,7 +9835,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *       "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12,
                      *       "files": []
@@ -9771,7 +9899,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *               "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -9790,15 +9918,15 @@ export interface operations {
                      *               "temperature": 1,
                      *               "interruption": "retract",
                      *               "interruptible": true,
-                     *               "max_new_tokens": 112,
+                     *               "max_new_tokens": 4096,
                      *               "presence_penalty": 0,
                      *               "frequency_penalty": 0,
-                     *               "max_prompt_tokens": 512,
+                     *               "max_prompt_tokens": 1024,
                      *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
-                     *               "engine_max_total_tokens": 32768,
+                     *               "engine_max_total_tokens": 131072,
                      *               "engine_max_running_requests": 64
                      *             },
                      *             "workflow": {
@@ -9841,7 +9969,7 @@ export interface operations {
                      *             "eval/accuracy >= 0.8"
                      *           ],
                      *           "updated_by": "alice",
-                     *           "updated_at": "2026-11-22T15:47:57.052Z"
+                     *           "updated_at": "2026-11-22T15:58:17.117Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -9910,7 +10038,7 @@ export interface operations {
                      *       "alias": "prod",
                      *       "spec": {
                      *         "dataset": {
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *           "split": "train"
                      *         },
                      *         "reward": {
@@ -9965,8 +10093,8 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "repetition_penalty": 1,
                      *           "logit_bias": {},
-                     *           "max_new_tokens": 112,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_new_tokens": 4096,
+                     *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
                      *           "filter": {
@@ -9978,7 +10106,7 @@ export interface operations {
                      *           },
                      *           "group_wall_seconds": null,
                      *           "engine_max_running_requests": 64,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
                      *         },
                      *         "budget": {
@@ -9995,7 +10123,7 @@ export interface operations {
                      *         "eval/accuracy >= 0.8"
                      *       ],
                      *       "updated_by": "alice",
-                     *       "updated_at": "2026-11-22T15:48:02.018Z"
+                     *       "updated_at": "2026-11-22T15:58:24.336Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Gate"];
@@ -10058,7 +10186,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -10077,15 +10205,15 @@ export interface operations {
                      *           "temperature": 1,
                      *           "interruption": "retract",
                      *           "interruptible": true,
-                     *           "max_new_tokens": 112,
+                     *           "max_new_tokens": 4096,
                      *           "presence_penalty": 0,
                      *           "frequency_penalty": 0,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_prompt_tokens": 1024,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_max_running_requests": 64
                      *         },
                      *         "workflow": {
@@ -10128,7 +10256,7 @@ export interface operations {
                      *         "eval/accuracy >= 0.8"
                      *       ],
                      *       "updated_by": "alice",
-                     *       "updated_at": "2026-11-22T15:47:57.052Z"
+                     *       "updated_at": "2026-11-22T15:58:17.117Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Gate"];
@@ -10209,7 +10337,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "checkpoint": "ckpt_01m81z2md1w99a0f1wt7vxggyb"
+                 *       "checkpoint": "ckpt_01m81znhajjgsk9qc8h6f29gq8"
                  *     }
                  */
                 "application/json": components["schemas"]["GateRunRequest"];
@@ -10224,11 +10352,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01m81z2taewz94hxcye2q55jfk",
+                     *       "id": "run_01m81znt1ak4eegd5nzxagsyvb",
                      *       "name": "gate of prod",
                      *       "kind": "eval",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:48:02.374Z",
+                     *       "status_at": "2026-11-22T15:58:24.666Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -10250,10 +10378,10 @@ export interface operations {
                      *         "name": "gate of prod",
                      *         "model": {
                      *           "base_model": null,
-                     *           "checkpoint": "ckpt_01m81z2md1w99a0f1wt7vxggyb"
+                     *           "checkpoint": "ckpt_01m81znhajjgsk9qc8h6f29gq8"
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -10293,8 +10421,8 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "repetition_penalty": 1,
                      *           "logit_bias": {},
-                     *           "max_new_tokens": 112,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_new_tokens": 4096,
+                     *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
                      *           "filter": {
@@ -10306,7 +10434,7 @@ export interface operations {
                      *           },
                      *           "group_wall_seconds": null,
                      *           "engine_max_running_requests": 64,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
                      *         },
                      *         "staleness": {
@@ -10315,21 +10443,21 @@ export interface operations {
                      *         },
                      *         "trainer": {
                      *           "ranks": 1,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
-                     *           "microbatch_tokens": 4096,
-                     *           "learning_rate": 0.0002,
+                     *           "microbatch_tokens": 16384,
+                     *           "learning_rate": 0.000001,
                      *           "warmup_steps": 0,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "adam_epsilon": 1e-8,
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "dtype": "float32",
-                     *           "activation_checkpointing": "none",
+                     *           "dtype": null,
+                     *           "activation_checkpointing": "full",
                      *           "offload_optimizer": false,
                      *           "reshard_after_forward": true,
                      *           "compile": false
@@ -10392,9 +10520,9 @@ export interface operations {
                      *           "reward": null
                      *         },
                      *         "sft": {
-                     *           "steps": 1250,
-                     *           "batch_size": 16,
-                     *           "learning_rate": 0.005,
+                     *           "steps": 1000,
+                     *           "batch_size": 32,
+                     *           "learning_rate": 0.00001,
                      *           "warmup_steps": 20,
                      *           "final_learning_rate_fraction": 0.1,
                      *           "adam_betas": [
@@ -10403,12 +10531,12 @@ export interface operations {
                      *           ],
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "validation_split": "validation",
+                     *           "validation_split": null,
                      *           "validation_rows": 128,
                      *           "validate_every_steps": 200,
-                     *           "validate_from_step": 1000,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "validate_from_step": 200,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
                      *         "bench": null,
@@ -10426,16 +10554,16 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "checkpoint",
-                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *         "name": "secret plan step 1"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:02.374Z",
+                     *       "created_at": "2026-11-22T15:58:24.666Z",
                      *       "started_at": null,
                      *       "ended_at": null,
                      *       "live": {
@@ -10448,7 +10576,46 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": null,
-                     *       "summary": {}
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 0,
+                     *         "done": false,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "active",
+                     *             "started_at": "2026-11-22T15:58:24.666Z",
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "jobs",
+                     *             "title": "Start the jobs",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": null
                      *     }
                      */
                     "application/json": components["schemas"]["Run"];
@@ -10497,10 +10664,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "alias": "prod",
-                     *       "checkpoint": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *       "checkpoint": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *       "verdict": "missing",
-                     *       "why": "no eval run has scored ckpt_01m81z2md1w99a0f1wt7vxggyb as the gate of 'prod' says",
-                     *       "command": "oolong ckpt gate run prod ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *       "why": "no eval run has scored ckpt_01m81znhajjgsk9qc8h6f29gq8 as the gate of 'prod' says",
+                     *       "command": "oolong ckpt gate run prod ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *       "run": null,
                      *       "checks": []
                      *     }
@@ -10657,10 +10824,10 @@ export interface operations {
                      *       "free": [],
                      *       "keep": [
                      *         {
-                     *           "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *           "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *           "bytes": 12,
                      *           "kept_because": [
-                     *             "the live run run_01m81z2m6d358b5v8cnr3pmzat would go on from it",
+                     *             "the live run run_01m81zngq0pmr44ezw5q5pce2w would go on from it",
                      *             "alias prod"
                      *           ]
                      *         }
@@ -10718,10 +10885,10 @@ export interface operations {
                      *       "free": [],
                      *       "keep": [
                      *         {
-                     *           "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *           "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *           "bytes": 12,
                      *           "kept_because": [
-                     *             "the live run run_01m81z2m6d358b5v8cnr3pmzat would go on from it",
+                     *             "the live run run_01m81zngq0pmr44ezw5q5pce2w would go on from it",
                      *             "alias prod",
                      *             "last 5 of its run"
                      *           ]
@@ -10782,9 +10949,9 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ckpt_01m81z2mg5bge5nr951rktv5xe",
+                     *           "id": "ckpt_01m81znhmk1wb9xd96mf2q4t7h",
                      *           "run": {
-                     *             "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *             "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *             "name": "secret plan"
                      *           },
                      *           "attempt_number": 1,
@@ -10807,9 +10974,9 @@ export interface operations {
                      *           "freed_at": null
                      *         },
                      *         {
-                     *           "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *           "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *           "run": {
-                     *             "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *             "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *             "name": "secret plan"
                      *           },
                      *           "attempt_number": 1,
@@ -10830,7 +10997,7 @@ export interface operations {
                      *           ],
                      *           "pinned": false,
                      *           "created_at": "1970-01-01T00:00:00.000Z",
-                     *           "stored_at": "2026-11-22T15:47:56.691Z",
+                     *           "stored_at": "2026-11-22T15:58:16.508Z",
                      *           "freed_at": null
                      *         }
                      *       ],
@@ -10862,7 +11029,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01m81z2md1w99a0f1wt7vxggyb */
+                /** @example ckpt_01m81znhajjgsk9qc8h6f29gq8 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -10876,9 +11043,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *       "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *       "run": {
-                     *         "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *         "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *         "name": "secret plan"
                      *       },
                      *       "attempt_number": 1,
@@ -10899,7 +11066,7 @@ export interface operations {
                      *       ],
                      *       "pinned": false,
                      *       "created_at": "1970-01-01T00:00:00.000Z",
-                     *       "stored_at": "2026-11-22T15:47:56.691Z",
+                     *       "stored_at": "2026-11-22T15:58:16.508Z",
                      *       "freed_at": null
                      *     }
                      */
@@ -10930,7 +11097,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @example ckpt_01m81z2md1w99a0f1wt7vxggyb */
+                /** @example ckpt_01m81znhajjgsk9qc8h6f29gq8 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -10953,9 +11120,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *       "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *       "run": {
-                     *         "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *         "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *         "name": "secret plan"
                      *       },
                      *       "attempt_number": 1,
@@ -10976,7 +11143,7 @@ export interface operations {
                      *       ],
                      *       "pinned": true,
                      *       "created_at": "1970-01-01T00:00:00.000Z",
-                     *       "stored_at": "2026-11-22T15:47:56.691Z",
+                     *       "stored_at": "2026-11-22T15:58:16.508Z",
                      *       "freed_at": null
                      *     }
                      */
@@ -11009,7 +11176,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01m81z2md1w99a0f1wt7vxggyb */
+                /** @example ckpt_01m81znhajjgsk9qc8h6f29gq8 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11047,7 +11214,7 @@ export interface operations {
                 Range?: string;
             };
             path: {
-                /** @example ckpt_01m81z2md1w99a0f1wt7vxggyb */
+                /** @example ckpt_01m81znhajjgsk9qc8h6f29gq8 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11083,7 +11250,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01m81z2md1w99a0f1wt7vxggyb */
+                /** @example ckpt_01m81znhajjgsk9qc8h6f29gq8 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11097,7 +11264,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *       "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12,
                      *       "files": []
@@ -11127,7 +11294,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01m81z2md1w99a0f1wt7vxggyb */
+                /** @example ckpt_01m81znhajjgsk9qc8h6f29gq8 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11143,26 +11310,26 @@ export interface operations {
                      * @example {
                      *       "nodes": [
                      *         {
-                     *           "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *           "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *           "kind": "checkpoint",
                      *           "name": "secret plan step 1",
                      *           "state": "STORED",
                      *           "checkpoint_kind": "training"
                      *         },
                      *         {
-                     *           "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *           "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *           "kind": "run",
                      *           "name": "secret plan",
                      *           "status": "STARTING"
                      *         },
                      *         {
-                     *           "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *           "kind": "dataset_version",
                      *           "name": "sums@1",
                      *           "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de"
                      *         },
                      *         {
-                     *           "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "kind": "base_model",
                      *           "name": "tiny",
                      *           "sha256": ""
@@ -11170,18 +11337,18 @@ export interface operations {
                      *       ],
                      *       "edges": [
                      *         {
-                     *           "from": "bm_01m81z2kts5db3vbpnmbw1xe2f",
-                     *           "to": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *           "from": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "to": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *           "kind": "starts_from"
                      *         },
                      *         {
-                     *           "from": "dsv_01m81z2knqvg8s4datyg6xcbe9",
-                     *           "to": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *           "from": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *           "to": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *           "kind": "trained_on"
                      *         },
                      *         {
-                     *           "from": "run_01m81z2m6d358b5v8cnr3pmzat",
-                     *           "to": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *           "from": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *           "to": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *           "kind": "left"
                      *         }
                      *       ],
@@ -11215,7 +11382,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example ckpt_01m81z2md1w99a0f1wt7vxggyb */
+                /** @example ckpt_01m81znhajjgsk9qc8h6f29gq8 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11238,9 +11405,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgxejJtZDF3OTlhMGYxd3Q3dnhnZ3liIiwxNzk1MzY2MDgzLCJ1c3JfMDFtODF6MmhyZ3pwa2dhd3h3OWhhMDNlZ20iLCJ0b2tfMDFtODF6MmhyamhzaGoxbmVzbjA0dm5wdHoiXQ:1xV9nP:pKjJuq_V37YjSx5NiZgocRCdzpIUzXP4gp0bVcJGRaI",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgxejJtZDF3OTlhMGYxd3Q3dnhnZ3liIiwxNzk1MzY2MDgzLCJ1c3JfMDFtODF6MmhyZ3pwa2dhd3h3OWhhMDNlZ20iLCJ0b2tfMDFtODF6MmhyamhzaGoxbmVzbjA0dm5wdHoiXQ:1xV9nP:pKjJuq_V37YjSx5NiZgocRCdzpIUzXP4gp0bVcJGRaI/files",
-                     *       "expires_at": "2026-11-22T16:48:03.898Z",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgxem5oYWpqZ3NrOXFjOGg2ZjI5Z3E4IiwxNzk1MzY2NzA2LCJ1c3JfMDFtODF6bjltdGJhcnNlbWE2ZDhkczJmdm0iLCJ0b2tfMDFtODF6bjluOTEyOXg3d2pqd2NxYTczcmEiXQ:1xV9xS:szqfLmg6cTLZisC_KYEuoBkojSba0Y4eZlI3Kchnbsc",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgxem5oYWpqZ3NrOXFjOGg2ZjI5Z3E4IiwxNzk1MzY2NzA2LCJ1c3JfMDFtODF6bjltdGJhcnNlbWE2ZDhkczJmdm0iLCJ0b2tfMDFtODF6bjluOTEyOXg3d2pqd2NxYTczcmEiXQ:1xV9xS:szqfLmg6cTLZisC_KYEuoBkojSba0Y4eZlI3Kchnbsc/files",
+                     *       "expires_at": "2026-11-22T16:58:26.155Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
                      *     }
@@ -11287,9 +11454,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *       "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *       "run": {
-                     *         "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *         "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *         "name": "secret plan"
                      *       },
                      *       "attempt_number": 1,
@@ -11310,7 +11477,7 @@ export interface operations {
                      *       ],
                      *       "pinned": false,
                      *       "created_at": "1970-01-01T00:00:00.000Z",
-                     *       "stored_at": "2026-11-22T15:47:56.691Z",
+                     *       "stored_at": "2026-11-22T15:58:16.508Z",
                      *       "freed_at": null
                      *     }
                      */
@@ -11320,6 +11487,108 @@ export interface operations {
             401: components["responses"]["NotAuthenticated"];
             403: components["responses"]["NotPermitted"];
             404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    client_package: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "version": "0.1.0",
+                     *       "filename": "oolong-0.1.0-py3-none-any.whl",
+                     *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
+                     *       "sha256": "0e4af79edbe87caa54f3392614dc7c22a331223f914449ef0387d0e5a450622a",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=0e4af79edbe87caa54f3392614dc7c22a331223f914449ef0387d0e5a450622a"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ClientPackage"];
+                };
+            };
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    client_wheel: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                filename: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    client_requirements: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -11356,10 +11625,10 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "dsval_01m81z2m1b4ba6dnydkvewaqex",
+                     *           "id": "dsval_01m81zngac964m9ywr9399spkx",
                      *           "state": "QUEUED",
                      *           "message": "",
-                     *           "upload_id": "upl_01m81z2keht8y9hawqepgjrsyw",
+                     *           "upload_id": "upl_01m81znew7d5ke811g087p4x7k",
                      *           "filename": "f",
                      *           "format": "jsonl",
                      *           "compression": "",
@@ -11385,14 +11654,14 @@ export interface operations {
                      *           "leaks": {},
                      *           "prompt_characters": {},
                      *           "delimiter": "",
-                     *           "created_at": "2026-11-22T15:47:56.075Z",
+                     *           "created_at": "2026-11-22T15:58:14.860Z",
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "dsval_01m81z2kghh9f2vj9w2w0w17jp",
+                     *           "id": "dsval_01m81znf1ska0fr03cmzs8g0vd",
                      *           "state": "VALID",
                      *           "message": "",
-                     *           "upload_id": "upl_01m81z2keht8y9hawqepgjrsyw",
+                     *           "upload_id": "upl_01m81znew7d5ke811g087p4x7k",
                      *           "filename": "f",
                      *           "format": "jsonl",
                      *           "compression": "",
@@ -11745,8 +12014,8 @@ export interface operations {
                      *             "mean": 3.6875
                      *           },
                      *           "delimiter": "",
-                     *           "created_at": "2026-11-22T15:47:55.538Z",
-                     *           "ended_at": "2026-11-22T15:47:55.585Z"
+                     *           "created_at": "2026-11-22T15:58:13.562Z",
+                     *           "ended_at": "2026-11-22T15:58:13.804Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -11786,7 +12055,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "upload_id": "upl_01m81z2keht8y9hawqepgjrsyw",
+                 *       "upload_id": "upl_01m81znew7d5ke811g087p4x7k",
                  *       "mapping": {
                  *         "prompt_column": "q",
                  *         "answer_column": "a"
@@ -11804,10 +12073,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsval_01m81z2vymjnyr1dd12ycsv85m",
+                     *       "id": "dsval_01m81znwyx377bnfa85h57beec",
                      *       "state": "QUEUED",
                      *       "message": "",
-                     *       "upload_id": "upl_01m81z2keht8y9hawqepgjrsyw",
+                     *       "upload_id": "upl_01m81znew7d5ke811g087p4x7k",
                      *       "filename": "f",
                      *       "format": "jsonl",
                      *       "compression": "",
@@ -11841,7 +12110,7 @@ export interface operations {
                      *       "leaks": {},
                      *       "prompt_characters": {},
                      *       "delimiter": "",
-                     *       "created_at": "2026-11-22T15:48:04.181Z",
+                     *       "created_at": "2026-11-22T15:58:27.806Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -11878,7 +12147,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsval_01m81z2m1b4ba6dnydkvewaqex */
+                /** @example dsval_01m81zngac964m9ywr9399spkx */
                 validation_id: string;
             };
             cookie?: never;
@@ -11892,10 +12161,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsval_01m81z2m1b4ba6dnydkvewaqex",
+                     *       "id": "dsval_01m81zngac964m9ywr9399spkx",
                      *       "state": "QUEUED",
                      *       "message": "",
-                     *       "upload_id": "upl_01m81z2keht8y9hawqepgjrsyw",
+                     *       "upload_id": "upl_01m81znew7d5ke811g087p4x7k",
                      *       "filename": "f",
                      *       "format": "jsonl",
                      *       "compression": "",
@@ -11921,7 +12190,7 @@ export interface operations {
                      *       "leaks": {},
                      *       "prompt_characters": {},
                      *       "delimiter": "",
-                     *       "created_at": "2026-11-22T15:47:56.075Z",
+                     *       "created_at": "2026-11-22T15:58:14.860Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -11949,7 +12218,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example dsval_01m81z2m1b4ba6dnydkvewaqex */
+                /** @example dsval_01m81zngac964m9ywr9399spkx */
                 validation_id: string;
             };
             cookie?: never;
@@ -11985,7 +12254,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example dsv_01m81z2knqvg8s4datyg6xcbe9 */
+                /** @example dsv_01m81znfhz6kwyc1e18936tz7f */
                 version_id: string;
             };
             cookie?: never;
@@ -11999,9 +12268,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *       "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *       "dataset": {
-                     *         "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *         "id": "ds_01m81znepnjxva2emrbd5f43t0",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -12023,7 +12292,7 @@ export interface operations {
                      *         "completion_column": null
                      *       },
                      *       "derived": null,
-                     *       "created_at": "2026-11-22T15:47:55.703Z"
+                     *       "created_at": "2026-11-22T15:58:14.080Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Version"];
@@ -12053,7 +12322,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example dsv_01m81z2knqvg8s4datyg6xcbe9 */
+                /** @example dsv_01m81znfhz6kwyc1e18936tz7f */
                 version_id: string;
             };
             cookie?: never;
@@ -12081,9 +12350,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01m81z2w92efpyrgs83bmj17zm",
+                     *       "id": "dsv_01m81znx8y8a2gr7qpnpr6y86b",
                      *       "dataset": {
-                     *         "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *         "id": "ds_01m81znepnjxva2emrbd5f43t0",
                      *         "name": "sums"
                      *       },
                      *       "number": 2,
@@ -12114,7 +12383,7 @@ export interface operations {
                      *         "seed": 7,
                      *         "stratify": null
                      *       },
-                     *       "created_at": "2026-11-22T15:48:04.514Z"
+                     *       "created_at": "2026-11-22T15:58:28.127Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Version"];
@@ -12127,9 +12396,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01m81z2w92efpyrgs83bmj17zm",
+                     *       "id": "dsv_01m81znx8y8a2gr7qpnpr6y86b",
                      *       "dataset": {
-                     *         "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *         "id": "ds_01m81znepnjxva2emrbd5f43t0",
                      *         "name": "sums"
                      *       },
                      *       "number": 2,
@@ -12160,7 +12429,7 @@ export interface operations {
                      *         "seed": 7,
                      *         "stratify": null
                      *       },
-                     *       "created_at": "2026-11-22T15:48:04.514Z"
+                     *       "created_at": "2026-11-22T15:58:28.127Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Version"];
@@ -12194,7 +12463,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsv_01m81z2knqvg8s4datyg6xcbe9 */
+                /** @example dsv_01m81znfhz6kwyc1e18936tz7f */
                 version_id: string;
             };
             cookie?: never;
@@ -12250,7 +12519,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example dsv_01m81z2knqvg8s4datyg6xcbe9 */
+                /** @example dsv_01m81znfhz6kwyc1e18936tz7f */
                 version_id: string;
             };
             cookie?: never;
@@ -12300,7 +12569,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsv_01m81z2knqvg8s4datyg6xcbe9 */
+                /** @example dsv_01m81znfhz6kwyc1e18936tz7f */
                 version_id: string;
             };
             cookie?: never;
@@ -12735,7 +13004,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsv_01m81z2knqvg8s4datyg6xcbe9 */
+                /** @example dsv_01m81znfhz6kwyc1e18936tz7f */
                 version_id: string;
             };
             cookie?: never;
@@ -12781,7 +13050,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example dsv_01m81z2knqvg8s4datyg6xcbe9 */
+                /** @example dsv_01m81znfhz6kwyc1e18936tz7f */
                 version_id: string;
             };
             cookie?: never;
@@ -12917,9 +13186,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *       "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *       "dataset": {
-                     *         "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *         "id": "ds_01m81znepnjxva2emrbd5f43t0",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -12941,7 +13210,7 @@ export interface operations {
                      *         "completion_column": null
                      *       },
                      *       "derived": null,
-                     *       "created_at": "2026-11-22T15:47:55.703Z"
+                     *       "created_at": "2026-11-22T15:58:14.080Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Version"];
@@ -12987,16 +13256,16 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *           "id": "ds_01m81znepnjxva2emrbd5f43t0",
                      *           "name": "sums",
                      *           "description": "",
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:47:55.422Z",
+                     *           "created_at": "2026-11-22T15:58:13.206Z",
                      *           "versions": [
                      *             {
-                     *               "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *               "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *               "dataset": {
-                     *                 "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *                 "id": "ds_01m81znepnjxva2emrbd5f43t0",
                      *                 "name": "sums"
                      *               },
                      *               "number": 1,
@@ -13018,13 +13287,13 @@ export interface operations {
                      *                 "completion_column": null
                      *               },
                      *               "derived": null,
-                     *               "created_at": "2026-11-22T15:47:55.703Z"
+                     *               "created_at": "2026-11-22T15:58:14.080Z"
                      *             }
                      *           ],
                      *           "latest": {
-                     *             "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *             "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *             "dataset": {
-                     *               "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *               "id": "ds_01m81znepnjxva2emrbd5f43t0",
                      *               "name": "sums"
                      *             },
                      *             "number": 1,
@@ -13046,7 +13315,7 @@ export interface operations {
                      *               "completion_column": null
                      *             },
                      *             "derived": null,
-                     *             "created_at": "2026-11-22T15:47:55.703Z"
+                     *             "created_at": "2026-11-22T15:58:14.080Z"
                      *           },
                      *           "aliases": {
                      *             "gold": 1
@@ -13105,11 +13374,11 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ds_01m81z2wrpyrvgkfnd12c0eg7j",
+                     *       "id": "ds_01m81znxvj8sxjt6q1gch8c0ps",
                      *       "name": "letters",
                      *       "description": "Sums of letters.",
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:05.015Z",
+                     *       "created_at": "2026-11-22T15:58:28.722Z",
                      *       "versions": [],
                      *       "latest": null,
                      *       "aliases": {}
@@ -13143,7 +13412,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ds_01m81z2kcxv8e15t11ywkbaz2s */
+                /** @example ds_01m81znepnjxva2emrbd5f43t0 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -13157,16 +13426,16 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *       "id": "ds_01m81znepnjxva2emrbd5f43t0",
                      *       "name": "sums",
                      *       "description": "",
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:55.422Z",
+                     *       "created_at": "2026-11-22T15:58:13.206Z",
                      *       "versions": [
                      *         {
-                     *           "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *           "dataset": {
-                     *             "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *             "id": "ds_01m81znepnjxva2emrbd5f43t0",
                      *             "name": "sums"
                      *           },
                      *           "number": 1,
@@ -13188,13 +13457,13 @@ export interface operations {
                      *             "completion_column": null
                      *           },
                      *           "derived": null,
-                     *           "created_at": "2026-11-22T15:47:55.703Z"
+                     *           "created_at": "2026-11-22T15:58:14.080Z"
                      *         }
                      *       ],
                      *       "latest": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "dataset": {
-                     *           "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *           "id": "ds_01m81znepnjxva2emrbd5f43t0",
                      *           "name": "sums"
                      *         },
                      *         "number": 1,
@@ -13216,7 +13485,7 @@ export interface operations {
                      *           "completion_column": null
                      *         },
                      *         "derived": null,
-                     *         "created_at": "2026-11-22T15:47:55.703Z"
+                     *         "created_at": "2026-11-22T15:58:14.080Z"
                      *       },
                      *       "aliases": {
                      *         "gold": 1
@@ -13252,7 +13521,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example ds_01m81z2kcxv8e15t11ywkbaz2s */
+                /** @example ds_01m81znepnjxva2emrbd5f43t0 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -13269,15 +13538,15 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "dataset": {
-                     *             "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *             "id": "ds_01m81znepnjxva2emrbd5f43t0",
                      *             "name": "sums"
                      *           },
                      *           "name": "gold",
-                     *           "version_id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "version_id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *           "number": 1,
                      *           "ref": "sums@1",
                      *           "updated_by": "alice",
-                     *           "updated_at": "2026-11-22T15:47:55.766Z"
+                     *           "updated_at": "2026-11-22T15:58:14.200Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -13310,7 +13579,7 @@ export interface operations {
             path: {
                 /** @example gold */
                 dataset_alias: string;
-                /** @example ds_01m81z2kcxv8e15t11ywkbaz2s */
+                /** @example ds_01m81znepnjxva2emrbd5f43t0 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -13334,15 +13603,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "dataset": {
-                     *         "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *         "id": "ds_01m81znepnjxva2emrbd5f43t0",
                      *         "name": "sums"
                      *       },
                      *       "name": "gold",
-                     *       "version_id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *       "version_id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *       "number": 1,
                      *       "ref": "sums@1",
                      *       "updated_by": "alice",
-                     *       "updated_at": "2026-11-22T15:48:05.230Z"
+                     *       "updated_at": "2026-11-22T15:58:29.090Z"
                      *     }
                      */
                     "application/json": components["schemas"]["DatasetAlias"];
@@ -13375,7 +13644,7 @@ export interface operations {
             path: {
                 /** @example gold */
                 dataset_alias: string;
-                /** @example ds_01m81z2kcxv8e15t11ywkbaz2s */
+                /** @example ds_01m81znepnjxva2emrbd5f43t0 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -13416,7 +13685,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example ds_01m81z2kcxv8e15t11ywkbaz2s */
+                /** @example ds_01m81znepnjxva2emrbd5f43t0 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -13440,9 +13709,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *       "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *       "dataset": {
-                     *         "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *         "id": "ds_01m81znepnjxva2emrbd5f43t0",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -13464,7 +13733,7 @@ export interface operations {
                      *         "completion_column": null
                      *       },
                      *       "derived": null,
-                     *       "created_at": "2026-11-22T15:47:55.703Z"
+                     *       "created_at": "2026-11-22T15:58:14.080Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Version"];
@@ -13477,9 +13746,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *       "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *       "dataset": {
-                     *         "id": "ds_01m81z2kcxv8e15t11ywkbaz2s",
+                     *         "id": "ds_01m81znepnjxva2emrbd5f43t0",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -13501,7 +13770,7 @@ export interface operations {
                      *         "completion_column": null
                      *       },
                      *       "derived": null,
-                     *       "created_at": "2026-11-22T15:47:55.703Z"
+                     *       "created_at": "2026-11-22T15:58:14.080Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Version"];
@@ -13532,7 +13801,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example fnv_01m81z2kxraj377ndxesdbxee5 */
+                /** @example fnv_01m81zng2bxrc14xf3n24x7nqz */
                 function_version_id: string;
             };
             cookie?: never;
@@ -13582,9 +13851,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fnv_01m81z2kxraj377ndxesdbxee5",
+                     *       "id": "fnv_01m81zng2bxrc14xf3n24x7nqz",
                      *       "function": {
-                     *         "id": "fn_01m81z2kwqctg2rbv6ce4x3tnq",
+                     *         "id": "fn_01m81zng082hprpe1sc6vrhph5",
                      *         "name": "one"
                      *       },
                      *       "kind": "reward",
@@ -13595,7 +13864,7 @@ export interface operations {
                      *       "options": [],
                      *       "any_option": false,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:55.961Z"
+                     *       "created_at": "2026-11-22T15:58:14.604Z"
                      *     }
                      */
                     "application/json": components["schemas"]["FunctionVersion"];
@@ -13641,17 +13910,17 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "fn_01m81z2kwqctg2rbv6ce4x3tnq",
+                     *           "id": "fn_01m81zng082hprpe1sc6vrhph5",
                      *           "name": "one",
                      *           "kind": "reward",
                      *           "description": "",
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:47:55.927Z",
+                     *           "created_at": "2026-11-22T15:58:14.537Z",
                      *           "versions": [
                      *             {
-                     *               "id": "fnv_01m81z2kxraj377ndxesdbxee5",
+                     *               "id": "fnv_01m81zng2bxrc14xf3n24x7nqz",
                      *               "function": {
-                     *                 "id": "fn_01m81z2kwqctg2rbv6ce4x3tnq",
+                     *                 "id": "fn_01m81zng082hprpe1sc6vrhph5",
                      *                 "name": "one"
                      *               },
                      *               "kind": "reward",
@@ -13662,7 +13931,7 @@ export interface operations {
                      *               "options": [],
                      *               "any_option": false,
                      *               "created_by": "alice",
-                     *               "created_at": "2026-11-22T15:47:55.961Z"
+                     *               "created_at": "2026-11-22T15:58:14.604Z"
                      *             }
                      *           ]
                      *         }
@@ -13721,9 +13990,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fnv_01m81z2xahhr07dz8gzx4tsnsh",
+                     *       "id": "fnv_01m81znyj76xm4nd57vqhyt0xf",
                      *       "function": {
-                     *         "id": "fn_01m81z2x9shg2pa2vv2frzb61h",
+                     *         "id": "fn_01m81znygskcqjbgg87nm9thxm",
                      *         "name": "length"
                      *       },
                      *       "kind": "reward",
@@ -13734,7 +14003,7 @@ export interface operations {
                      *       "options": [],
                      *       "any_option": false,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:05.586Z"
+                     *       "created_at": "2026-11-22T15:58:29.447Z"
                      *     }
                      */
                     "application/json": components["schemas"]["FunctionVersion"];
@@ -13747,9 +14016,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fnv_01m81z2xahhr07dz8gzx4tsnsh",
+                     *       "id": "fnv_01m81znyj76xm4nd57vqhyt0xf",
                      *       "function": {
-                     *         "id": "fn_01m81z2x9shg2pa2vv2frzb61h",
+                     *         "id": "fn_01m81znygskcqjbgg87nm9thxm",
                      *         "name": "length"
                      *       },
                      *       "kind": "reward",
@@ -13760,7 +14029,7 @@ export interface operations {
                      *       "options": [],
                      *       "any_option": false,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:05.586Z"
+                     *       "created_at": "2026-11-22T15:58:29.447Z"
                      *     }
                      */
                     "application/json": components["schemas"]["FunctionVersion"];
@@ -13791,7 +14060,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example fn_01m81z2kwqctg2rbv6ce4x3tnq */
+                /** @example fn_01m81zng082hprpe1sc6vrhph5 */
                 function_id: string;
             };
             cookie?: never;
@@ -13805,17 +14074,17 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fn_01m81z2kwqctg2rbv6ce4x3tnq",
+                     *       "id": "fn_01m81zng082hprpe1sc6vrhph5",
                      *       "name": "one",
                      *       "kind": "reward",
                      *       "description": "",
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:55.927Z",
+                     *       "created_at": "2026-11-22T15:58:14.537Z",
                      *       "versions": [
                      *         {
-                     *           "id": "fnv_01m81z2kxraj377ndxesdbxee5",
+                     *           "id": "fnv_01m81zng2bxrc14xf3n24x7nqz",
                      *           "function": {
-                     *             "id": "fn_01m81z2kwqctg2rbv6ce4x3tnq",
+                     *             "id": "fn_01m81zng082hprpe1sc6vrhph5",
                      *             "name": "one"
                      *           },
                      *           "kind": "reward",
@@ -13826,7 +14095,7 @@ export interface operations {
                      *           "options": [],
                      *           "any_option": false,
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:47:55.961Z"
+                     *           "created_at": "2026-11-22T15:58:14.604Z"
                      *         }
                      *       ]
                      *     }
@@ -13867,7 +14136,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:33183. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:39497. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -13916,14 +14185,14 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "inv_01m81z2nsyy3nt66my5d7e1ge1",
+                     *           "id": "inv_01m81znkyyjqkpfj3ywkmhjkh8",
                      *           "level": "project",
                      *           "role": "viewer",
                      *           "note": "",
                      *           "status": "open",
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:47:57.879Z",
-                     *           "expires_at": "2026-11-29T15:47:57.879Z",
+                     *           "created_at": "2026-11-22T15:58:18.590Z",
+                     *           "expires_at": "2026-11-29T15:58:18.590Z",
                      *           "accepted_by": null
                      *         }
                      *       ],
@@ -13981,14 +14250,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "inv_01m81z2xht5g5xe3f8es0qaajj",
+                     *       "id": "inv_01m81znyvz74bn9y9qq4sk91z0",
                      *       "level": "project",
                      *       "role": "editor",
                      *       "note": "for the new colleague",
                      *       "status": "open",
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:05.808Z",
-                     *       "expires_at": "2026-11-29T15:48:05.808Z",
+                     *       "created_at": "2026-11-22T15:58:29.749Z",
+                     *       "expires_at": "2026-11-29T15:58:29.749Z",
                      *       "accepted_by": null,
                      *       "link": "http://testserver/invite#oolinvite_…"
                      *     }
@@ -14021,7 +14290,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example inv_01m81z2nsyy3nt66my5d7e1ge1 */
+                /** @example inv_01m81znkyyjqkpfj3ywkmhjkh8 */
                 invitation_id: string;
             };
             cookie?: never;
@@ -14194,15 +14463,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *         "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *         "id": "team_01m81zn9hvteycxhcx8wzasc75",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *         "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -14276,70 +14545,70 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01m81z2hsh19mk5qgcasr7g3eh",
+                     *           "id": "usr_01m81zn9sdxheqpsmekbh9ew4g",
                      *           "username": "admin",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01m81z2ht2phqq917yccaj56d1",
+                     *           "id": "usr_01m81zn9v9thav065bb7nmv0hx",
                      *           "username": "admin of the installation",
                      *           "role": "admin",
                      *           "project_role": "viewer",
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01m81z2hsw0jxxkrb81zxvs74e",
+                     *           "id": "usr_01m81zn9td0a6bs678y4tg4nxa",
                      *           "username": "admin of the team",
                      *           "role": "admin",
                      *           "project_role": null,
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *           "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01m81z2hrvgk2gth041nkvrang",
+                     *           "id": "usr_01m81zn9qhv9y2syy8vpkvs5w7",
                      *           "username": "editor",
                      *           "role": "editor",
                      *           "project_role": "editor",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01m81z2j2ctez3q7x8mxa1ayvx",
+                     *           "id": "usr_01m81znayx176gb9jm7n740kg1",
                      *           "username": "expired",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01m81z2hry1jpxfby8hrdmsm01",
+                     *           "id": "usr_01m81zn9rhvb15bkkn1cnyksqr",
                      *           "username": "operator",
                      *           "role": "operator",
                      *           "project_role": "operator",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01m81z2j2g16dj8n7nrtsd68fh",
+                     *           "id": "usr_01m81znazqvzwknhnt9c9r8me5",
                      *           "username": "revoked",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01m81z2j2njx9k0w0mjttjqbnk",
+                     *           "id": "usr_01m81znb1sa04ajdr3a4yhse91",
                      *           "username": "switched off",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01m81z2hrstravbttz8ngqz7hp",
+                     *           "id": "usr_01m81zn9p8gkaz9qp5t56a3hn0",
                      *           "username": "viewer",
                      *           "role": "viewer",
                      *           "project_role": "viewer",
@@ -14398,7 +14667,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01m81z2hsh19mk5qgcasr7g3eh",
+                     *       "id": "usr_01m81zn9sdxheqpsmekbh9ew4g",
                      *       "username": "admin",
                      *       "role": "admin",
                      *       "project_role": "admin",
@@ -14433,7 +14702,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01m81z2ht2phqq917yccaj56d1 */
+                /** @example usr_01m81zn9v9thav065bb7nmv0hx */
                 user_id: string;
             };
             cookie?: never;
@@ -14471,7 +14740,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01m81z2ht2phqq917yccaj56d1 */
+                /** @example usr_01m81zn9v9thav065bb7nmv0hx */
                 user_id: string;
             };
             cookie?: never;
@@ -14494,7 +14763,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01m81z2ht2phqq917yccaj56d1",
+                     *       "id": "usr_01m81zn9v9thav065bb7nmv0hx",
                      *       "username": "admin of the installation",
                      *       "role": "admin",
                      *       "project_role": "editor",
@@ -14882,9 +15151,14 @@ export interface operations {
                      *           "help": "trajectories older than the max staleness at the take of their batch"
                      *         },
                      *         {
+                     *           "name": "staleness/exceeded_groups",
+                     *           "unit": "groups",
+                     *           "help": "groups trained on so far of which a trajectory was over that max staleness"
+                     *         },
+                     *         {
                      *           "name": "staleness/bound",
                      *           "unit": "versions",
-                     *           "help": "that max staleness: a changed one counts from the batches on that are taken under it"
+                     *           "help": "that max staleness: the largest that was in force since a group of the batch was drawn"
                      *         },
                      *         {
                      *           "name": "staleness/version_span_mean",
@@ -15105,6 +15379,21 @@ export interface operations {
                      *           "name": "gate/admissible_groups",
                      *           "unit": "groups",
                      *           "help": "free places of the admission gate"
+                     *         },
+                     *         {
+                     *           "name": "gate/standstill_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "no group is running, waiting or admissible, and too few are finished for a batch"
+                     *         },
+                     *         {
+                     *           "name": "buffer/untaken_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "enough groups for a batch are finished, and the trainer has none in training"
+                     *         },
+                     *         {
+                     *           "name": "sync/unloaded_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "no engine has loaded the newest published weights"
                      *         },
                      *         {
                      *           "name": "memory/trainer_peak_bytes",
@@ -15391,19 +15680,19 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "imp_01m81z2nqfjsdbkjcm7mt87c35",
+                     *           "id": "imp_01m81znkvw8zb896yxxwtpdnm8",
                      *           "name": "secret plan",
                      *           "hub": "https://hub.test",
                      *           "hub_model": "a/b",
                      *           "revision": "main",
                      *           "commit": "",
                      *           "message": "",
-                     *           "node_id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *           "node_id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *           "bytes_done": 0,
                      *           "bytes_total": 0,
                      *           "state": "RUNNING",
                      *           "model": null,
-                     *           "created_at": "2026-11-22T15:47:57.808Z",
+                     *           "created_at": "2026-11-22T15:58:18.492Z",
                      *           "ended_at": null
                      *         }
                      *       ],
@@ -15461,19 +15750,19 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01m81z2nqfjsdbkjcm7mt87c35",
+                     *       "id": "imp_01m81znkvw8zb896yxxwtpdnm8",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
                      *       "revision": "main",
                      *       "commit": "",
                      *       "message": "",
-                     *       "node_id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *       "node_id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *       "bytes_done": 0,
                      *       "bytes_total": 0,
                      *       "state": "RUNNING",
                      *       "model": null,
-                     *       "created_at": "2026-11-22T15:47:57.808Z",
+                     *       "created_at": "2026-11-22T15:58:18.492Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -15487,19 +15776,19 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01m81z2nqfjsdbkjcm7mt87c35",
+                     *       "id": "imp_01m81znkvw8zb896yxxwtpdnm8",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
                      *       "revision": "main",
                      *       "commit": "",
                      *       "message": "",
-                     *       "node_id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *       "node_id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *       "bytes_done": 0,
                      *       "bytes_total": 0,
                      *       "state": "RUNNING",
                      *       "model": null,
-                     *       "created_at": "2026-11-22T15:47:57.808Z",
+                     *       "created_at": "2026-11-22T15:58:18.492Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -15531,7 +15820,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
+                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
                 import_id: string;
             };
             cookie?: never;
@@ -15545,19 +15834,19 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01m81z2nqfjsdbkjcm7mt87c35",
+                     *       "id": "imp_01m81znkvw8zb896yxxwtpdnm8",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
                      *       "revision": "main",
                      *       "commit": "",
                      *       "message": "",
-                     *       "node_id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *       "node_id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *       "bytes_done": 0,
                      *       "bytes_total": 0,
                      *       "state": "RUNNING",
                      *       "model": null,
-                     *       "created_at": "2026-11-22T15:47:57.808Z",
+                     *       "created_at": "2026-11-22T15:58:18.492Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -15585,7 +15874,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01m81z2nqfjsdbkjcm7mt87c35 */
+                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
                 import_id: string;
             };
             cookie?: never;
@@ -15599,20 +15888,20 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01m81z2nqfjsdbkjcm7mt87c35",
+                     *       "id": "imp_01m81znkvw8zb896yxxwtpdnm8",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
                      *       "revision": "main",
                      *       "commit": "",
                      *       "message": "cancelled",
-                     *       "node_id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *       "node_id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *       "bytes_done": 0,
                      *       "bytes_total": 0,
                      *       "state": "CANCELLED",
                      *       "model": null,
-                     *       "created_at": "2026-11-22T15:47:57.808Z",
-                     *       "ended_at": "2026-11-22T15:48:06.325Z"
+                     *       "created_at": "2026-11-22T15:58:18.492Z",
+                     *       "ended_at": "2026-11-22T15:58:30.415Z"
                      *     }
                      */
                     "application/json": components["schemas"]["ModelImport"];
@@ -15661,7 +15950,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "name": "tiny",
                      *           "source": "path",
                      *           "number": 1,
@@ -15683,7 +15972,7 @@ export interface operations {
                      *           "dtypes": {},
                      *           "tokens": null,
                      *           "prompt": "",
-                     *           "created_at": "2026-11-22T15:47:55.866Z"
+                     *           "created_at": "2026-11-22T15:58:14.378Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -15739,7 +16028,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01m81z2y71wm0fpx2vx2b29r2n",
+                     *       "id": "bm_01m81znzrzby9jwddpeacaxrkh",
                      *       "name": "small",
                      *       "source": "path",
                      *       "number": null,
@@ -15761,7 +16050,7 @@ export interface operations {
                      *       "dtypes": {},
                      *       "tokens": null,
                      *       "prompt": "",
-                     *       "created_at": "2026-11-22T15:48:06.498Z"
+                     *       "created_at": "2026-11-22T15:58:30.688Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Model"];
@@ -15774,7 +16063,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01m81z2y71wm0fpx2vx2b29r2n",
+                     *       "id": "bm_01m81znzrzby9jwddpeacaxrkh",
                      *       "name": "small",
                      *       "source": "path",
                      *       "number": null,
@@ -15796,7 +16085,7 @@ export interface operations {
                      *       "dtypes": {},
                      *       "tokens": null,
                      *       "prompt": "",
-                     *       "created_at": "2026-11-22T15:48:06.498Z"
+                     *       "created_at": "2026-11-22T15:58:30.688Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Model"];
@@ -15832,7 +16121,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example bm_01m81z2kts5db3vbpnmbw1xe2f */
+                /** @example bm_01m81znfvaba56fbwczvg84yz0 */
                 model_id: string;
             };
             cookie?: never;
@@ -15846,7 +16135,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *       "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *       "name": "tiny",
                      *       "source": "path",
                      *       "number": 1,
@@ -15868,7 +16157,7 @@ export interface operations {
                      *       "dtypes": {},
                      *       "tokens": null,
                      *       "prompt": "",
-                     *       "created_at": "2026-11-22T15:47:55.866Z"
+                     *       "created_at": "2026-11-22T15:58:14.378Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Model"];
@@ -15895,7 +16184,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example bm_01m81z2kts5db3vbpnmbw1xe2f */
+                /** @example bm_01m81znfvaba56fbwczvg84yz0 */
                 model_id: string;
             };
             cookie?: never;
@@ -15947,7 +16236,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *       "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *       "name": "tiny",
                      *       "source": "path",
                      *       "number": 1,
@@ -15969,7 +16258,7 @@ export interface operations {
                      *       "dtypes": {},
                      *       "tokens": null,
                      *       "prompt": "",
-                     *       "created_at": "2026-11-22T15:47:55.866Z"
+                     *       "created_at": "2026-11-22T15:58:14.378Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Model"];
@@ -16014,14 +16303,14 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "pg_01m81z2n8epvchts78d02qwmye",
+                     *           "id": "pg_01m81znk159p9phm70evz0769s",
                      *           "open": true,
                      *           "sides": [
                      *             {
-                     *               "run": "run_01m81z2n8jfb72p8b3nbvdrzfc",
+                     *               "run": "run_01m81znk1dqeswtz8q8c82cw3w",
                      *               "model": {
                      *                 "kind": "base_model",
-                     *                 "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *                 "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *                 "name": "tiny"
                      *               },
                      *               "status": "QUEUED",
@@ -16029,11 +16318,11 @@ export interface operations {
                      *               "waiting_why": "",
                      *               "reason": "",
                      *               "reason_message": "",
-                     *               "base_url": "/api/v1/runs/run_01m81z2n8jfb72p8b3nbvdrzfc/playground"
+                     *               "base_url": "/api/v1/runs/run_01m81znk1dqeswtz8q8c82cw3w/playground"
                      *             }
                      *           ],
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:47:57.266Z"
+                     *           "created_at": "2026-11-22T15:58:17.523Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -16092,14 +16381,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "pg_01m81z2yjn4s63reawm9crxq5r",
+                     *       "id": "pg_01m81zp0bv66vj72pdmc9ryfaj",
                      *       "open": true,
                      *       "sides": [
                      *         {
-                     *           "run": "run_01m81z2yjqf0fcsrcyvsv4qb9h",
+                     *           "run": "run_01m81zp0bxr03g1y105fmq6nsb",
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *             "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *             "name": "tiny"
                      *           },
                      *           "status": "QUEUED",
@@ -16107,11 +16396,11 @@ export interface operations {
                      *           "waiting_why": "",
                      *           "reason": "",
                      *           "reason_message": "",
-                     *           "base_url": "/api/v1/runs/run_01m81z2yjqf0fcsrcyvsv4qb9h/playground"
+                     *           "base_url": "/api/v1/runs/run_01m81zp0bxr03g1y105fmq6nsb/playground"
                      *         }
                      *       ],
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:06.792Z"
+                     *       "created_at": "2026-11-22T15:58:31.159Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Playground"];
@@ -16142,7 +16431,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example pg_01m81z2n8epvchts78d02qwmye */
+                /** @example pg_01m81znk159p9phm70evz0769s */
                 playground_id: string;
             };
             cookie?: never;
@@ -16156,14 +16445,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "pg_01m81z2n8epvchts78d02qwmye",
+                     *       "id": "pg_01m81znk159p9phm70evz0769s",
                      *       "open": true,
                      *       "sides": [
                      *         {
-                     *           "run": "run_01m81z2n8jfb72p8b3nbvdrzfc",
+                     *           "run": "run_01m81znk1dqeswtz8q8c82cw3w",
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *             "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *             "name": "tiny"
                      *           },
                      *           "status": "QUEUED",
@@ -16171,11 +16460,11 @@ export interface operations {
                      *           "waiting_why": "",
                      *           "reason": "",
                      *           "reason_message": "",
-                     *           "base_url": "/api/v1/runs/run_01m81z2n8jfb72p8b3nbvdrzfc/playground"
+                     *           "base_url": "/api/v1/runs/run_01m81znk1dqeswtz8q8c82cw3w/playground"
                      *         }
                      *       ],
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:57.266Z"
+                     *       "created_at": "2026-11-22T15:58:17.523Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Playground"];
@@ -16202,7 +16491,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example pg_01m81z2n8epvchts78d02qwmye */
+                /** @example pg_01m81znk159p9phm70evz0769s */
                 playground_id: string;
             };
             cookie?: never;
@@ -16253,7 +16542,7 @@ export interface operations {
                      * @example {
                      *       "nodes": [
                      *         {
-                     *           "id": "node_01m81z2k8p6kp3d29vsw3x37hp",
+                     *           "id": "node_01m81zneamjkrb6q1gv0w6z19x",
                      *           "name": "another node",
                      *           "status": "READY",
                      *           "hostname": "another node",
@@ -16264,12 +16553,14 @@ export interface operations {
                      *           "model_roots": [
                      *             "/models"
                      *           ],
+                     *           "job_isolation": "none",
+                     *           "job_isolation_reason": "",
                      *           "slots": 0,
-                     *           "enrolled_at": "2026-11-22T15:47:55.286Z",
-                     *           "last_seen_at": "2026-11-22T15:47:55.305Z"
+                     *           "enrolled_at": "2026-11-22T15:58:12.820Z",
+                     *           "last_seen_at": "2026-11-22T15:58:12.909Z"
                      *         },
                      *         {
-                     *           "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *           "id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *           "name": "node",
                      *           "status": "READY",
                      *           "hostname": "node",
@@ -16280,17 +16571,19 @@ export interface operations {
                      *           "model_roots": [
                      *             "/models"
                      *           ],
+                     *           "job_isolation": "none",
+                     *           "job_isolation_reason": "",
                      *           "slots": 2,
-                     *           "enrolled_at": "2026-11-22T15:47:54.083Z",
-                     *           "last_seen_at": "2026-11-22T15:47:55.162Z"
+                     *           "enrolled_at": "2026-11-22T15:58:09.562Z",
+                     *           "last_seen_at": "2026-11-22T15:58:12.379Z"
                      *         }
                      *       ],
                      *       "slots": [
                      *         {
-                     *           "id": "node_01m81z2j332wqtyw4kh4fhtmnr:cpu-0",
+                     *           "id": "node_01m81znb4sfs6s0fnetxffgrrh:cpu-0",
                      *           "name": "cpu-0",
                      *           "node": {
-                     *             "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *             "id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *             "name": "node"
                      *           },
                      *           "device": "cpu",
@@ -16299,16 +16592,16 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *             "run_id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *             "run_name": "secret plan",
                      *             "job": "trainer"
                      *           }
                      *         },
                      *         {
-                     *           "id": "node_01m81z2j332wqtyw4kh4fhtmnr:cpu-1",
+                     *           "id": "node_01m81znb4sfs6s0fnetxffgrrh:cpu-1",
                      *           "name": "cpu-1",
                      *           "node": {
-                     *             "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *             "id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *             "name": "node"
                      *           },
                      *           "device": "cpu",
@@ -16317,7 +16610,7 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *             "run_id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *             "run_name": "secret plan",
                      *             "job": "rollout-0"
                      *           }
@@ -16325,7 +16618,7 @@ export interface operations {
                      *       ],
                      *       "quota": {
                      *         "team": {
-                     *           "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *           "id": "team_01m81zn9hvteycxhcx8wzasc75",
                      *           "name": "red"
                      *         },
                      *         "limit_slots": null,
@@ -16333,22 +16626,22 @@ export interface operations {
                      *       },
                      *       "queue": [
                      *         {
-                     *           "run_id": "run_01m81z2n4bdzhpfcnrxe2vycxg",
+                     *           "run_id": "run_01m81znjsgmc00mpbyccfaj4ec",
                      *           "name": "test of exact_match",
                      *           "priority": 0,
                      *           "slots_needed": 0,
                      *           "why": "not looked at yet",
                      *           "position": 1,
-                     *           "submitted_at": "2026-11-22T15:47:57.127Z"
+                     *           "submitted_at": "2026-11-22T15:58:17.294Z"
                      *         },
                      *         {
-                     *           "run_id": "run_01m81z2n8jfb72p8b3nbvdrzfc",
+                     *           "run_id": "run_01m81znk1dqeswtz8q8c82cw3w",
                      *           "name": "chat with tiny",
                      *           "priority": 0,
                      *           "slots_needed": 1,
                      *           "why": "not looked at yet",
                      *           "position": 2,
-                     *           "submitted_at": "2026-11-22T15:47:57.266Z"
+                     *           "submitted_at": "2026-11-22T15:58:17.523Z"
                      *         }
                      *       ]
                      *     }
@@ -16392,7 +16685,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "token": "oolenrol_…",
-                     *       "expires_at": "2026-11-22T16:03:07.083Z"
+                     *       "expires_at": "2026-11-22T16:13:31.834Z"
                      *     }
                      */
                     "application/json": components["schemas"]["EnrolmentToken"];
@@ -16425,7 +16718,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example node_01m81z2j332wqtyw4kh4fhtmnr */
+                /** @example node_01m81znb4sfs6s0fnetxffgrrh */
                 node_id: string;
             };
             cookie?: never;
@@ -16439,7 +16732,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *       "id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *       "name": "node",
                      *       "status": "CORDONED",
                      *       "hostname": "node",
@@ -16450,9 +16743,11 @@ export interface operations {
                      *       "model_roots": [
                      *         "/models"
                      *       ],
+                     *       "job_isolation": "none",
+                     *       "job_isolation_reason": "",
                      *       "slots": 2,
-                     *       "enrolled_at": "2026-11-22T15:47:54.083Z",
-                     *       "last_seen_at": "2026-11-22T15:47:55.162Z"
+                     *       "enrolled_at": "2026-11-22T15:58:09.562Z",
+                     *       "last_seen_at": "2026-11-22T15:58:12.379Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Node"];
@@ -16485,7 +16780,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example node_01m81z2j332wqtyw4kh4fhtmnr */
+                /** @example node_01m81znb4sfs6s0fnetxffgrrh */
                 node_id: string;
             };
             cookie?: never;
@@ -16499,7 +16794,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *       "id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *       "name": "node",
                      *       "status": "DRAINING",
                      *       "hostname": "node",
@@ -16510,9 +16805,11 @@ export interface operations {
                      *       "model_roots": [
                      *         "/models"
                      *       ],
+                     *       "job_isolation": "none",
+                     *       "job_isolation_reason": "",
                      *       "slots": 2,
-                     *       "enrolled_at": "2026-11-22T15:47:54.083Z",
-                     *       "last_seen_at": "2026-11-22T15:47:55.162Z"
+                     *       "enrolled_at": "2026-11-22T15:58:09.562Z",
+                     *       "last_seen_at": "2026-11-22T15:58:12.379Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Node"];
@@ -16545,7 +16842,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example node_01m81z2j332wqtyw4kh4fhtmnr */
+                /** @example node_01m81znb4sfs6s0fnetxffgrrh */
                 node_id: string;
             };
             cookie?: never;
@@ -16559,7 +16856,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *       "id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *       "name": "node",
                      *       "status": "READY",
                      *       "hostname": "node",
@@ -16570,9 +16867,11 @@ export interface operations {
                      *       "model_roots": [
                      *         "/models"
                      *       ],
+                     *       "job_isolation": "none",
+                     *       "job_isolation_reason": "",
                      *       "slots": 2,
-                     *       "enrolled_at": "2026-11-22T15:47:54.083Z",
-                     *       "last_seen_at": "2026-11-22T15:47:55.162Z"
+                     *       "enrolled_at": "2026-11-22T15:58:09.562Z",
+                     *       "last_seen_at": "2026-11-22T15:58:12.379Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Node"];
@@ -16623,7 +16922,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "team": {
-                     *         "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *         "id": "team_01m81zn9hvteycxhcx8wzasc75",
                      *         "name": "red"
                      *       },
                      *       "limit_slots": 8,
@@ -16680,25 +16979,25 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "since": "2026-10-23T15:48:07.350Z",
-                     *       "until": "2026-11-22T15:48:07.350Z",
+                     *       "since": "2026-10-23T15:58:32.309Z",
+                     *       "until": "2026-11-22T15:58:32.309Z",
                      *       "by": "run",
                      *       "data": [
                      *         {
                      *           "team": {
-                     *             "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *             "id": "team_01m81zn9hvteycxhcx8wzasc75",
                      *             "name": "red"
                      *           },
                      *           "project": {
-                     *             "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *             "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
                      *             "name": "default"
                      *           },
                      *           "run": {
-                     *             "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *             "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *             "name": "secret plan"
                      *           },
                      *           "runs": 1,
-                     *           "slot_seconds": 22.096,
+                     *           "slot_seconds": 33.718,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
@@ -16706,7 +17005,7 @@ export interface operations {
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 18.096
+                     *             "other": 29.718
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -16718,7 +17017,7 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 22.096,
+                     *         "slot_seconds": 33.718,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
@@ -16726,7 +17025,7 @@ export interface operations {
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 18.096
+                     *           "other": 29.718
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -16788,19 +17087,25 @@ export interface operations {
                      *               "version": "letter-sum@latest",
                      *               "split": "sft"
                      *             },
+                     *             "trainer": {
+                     *               "microbatch_tokens": 4096,
+                     *               "activation_checkpointing": "none"
+                     *             },
                      *             "sft": {
                      *               "steps": 2000,
                      *               "batch_size": 16,
                      *               "learning_rate": 0.005,
                      *               "validation_split": "validation",
-                     *               "validate_from_step": 800
+                     *               "validate_from_step": 800,
+                     *               "stop_at_greedy_accuracy": 0.95,
+                     *               "required_greedy_accuracy": 0.85
                      *             }
                      *           }
                      *         },
                      *         {
                      *           "name": "letter-sum-rl",
                      *           "title": "Letter sum: asynchronous RL",
-                     *           "description": "Goes on from a letter-sum warm start at max staleness 4; minutes on two cores.",
+                     *           "description": "Goes on from a letter-sum warm start at max staleness 4; minutes on two cores. Starts when you name a checkpoint.",
                      *           "paper": "",
                      *           "spec": {
                      *             "kind": "rl",
@@ -16821,7 +17126,10 @@ export interface operations {
                      *             "rollout": {
                      *               "engines": 1,
                      *               "group_size": 8,
-                     *               "max_new_tokens": 112
+                     *               "max_concurrent_groups": 64,
+                     *               "max_new_tokens": 112,
+                     *               "max_prompt_tokens": 512,
+                     *               "engine_max_total_tokens": 32768
                      *             },
                      *             "staleness": {
                      *               "max": 4
@@ -16830,7 +17138,13 @@ export interface operations {
                      *               "total_train_steps": 60,
                      *               "groups_per_step": 32,
                      *               "minibatches": 4,
-                     *               "learning_rate": 0.0002
+                     *               "learning_rate": 0.0002,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.99
+                     *               ],
+                     *               "microbatch_tokens": 4096,
+                     *               "activation_checkpointing": "none"
                      *             },
                      *             "weight_sync": {
                      *               "probe_first_versions": 60
@@ -16844,7 +17158,7 @@ export interface operations {
                      *         {
                      *           "name": "areal-paper",
                      *           "title": "AReaL, the paper's recipe",
-                     *           "description": "Rewards of +5 and -5 on the last token, gamma = lambda = 1 without a critic, advantages normalised over the batch, no KL, four minibatches, decoupled PPO. The sizes are the paper's: make them smaller on a small pool.",
+                     *           "description": "Rewards of +5 and -5 on the last token, gamma = lambda = 1 without a critic, advantages normalized over the batch, no KL, four minibatches, decoupled PPO; groups with at most 5 or at least 95 percent right answers are replaced, as in the authors' release. Batches and lengths are the paper's, which had 128 GPUs for this model; areal-8-gpus is its setting for eight. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 8 GPUs of 80 GB: 2 for the trainer, 6 for engines.",
                      *           "paper": "https://arxiv.org/abs/2505.24298",
                      *           "spec": {
                      *             "kind": "rl",
@@ -16862,17 +17176,24 @@ export interface operations {
                      *               "bias": -5
                      *             },
                      *             "rollout": {
+                     *               "engines": 6,
                      *               "group_size": 16,
                      *               "max_concurrent_groups": 1024,
                      *               "max_new_tokens": 27648,
                      *               "max_prompt_tokens": 1024,
                      *               "engine_max_running_requests": 64,
-                     *               "engine_max_total_tokens": 524288
+                     *               "engine_max_total_tokens": 524288,
+                     *               "filter": {
+                     *                 "kind": "success_rate",
+                     *                 "low": 0.05,
+                     *                 "high": 0.95
+                     *               }
                      *             },
                      *             "staleness": {
                      *               "max": 8
                      *             },
                      *             "trainer": {
+                     *               "ranks": 2,
                      *               "total_train_steps": 250,
                      *               "groups_per_step": 512,
                      *               "minibatches": 4,
@@ -16885,7 +17206,83 @@ export interface operations {
                      *               "weight_decay": 0.05,
                      *               "max_grad_norm": 1,
                      *               "microbatch_tokens": 32768,
-                     *               "dtype": "bfloat16"
+                     *               "dtype": "bfloat16",
+                     *               "activation_checkpointing": "full"
+                     *             },
+                     *             "algorithm": {
+                     *               "objective": "decoupled_ppo",
+                     *               "proximal": "recompute",
+                     *               "clip_low": 0.2,
+                     *               "clip_high": 0.2,
+                     *               "behaviour_weight": {
+                     *                 "mode": "mask",
+                     *                 "level": "token",
+                     *                 "limit": 5
+                     *               },
+                     *               "advantage": {
+                     *                 "estimator": "gae",
+                     *                 "mean": "batch",
+                     *                 "std": "batch",
+                     *                 "gamma": 1,
+                     *                 "gae_lambda": 1
+                     *               },
+                     *               "loss_normalisation": "tokens"
+                     *             }
+                     *           }
+                     *         },
+                     *         {
+                     *           "name": "areal-8-gpus",
+                     *           "title": "AReaL on 8 GPUs",
+                     *           "description": "The paper's recipe at the size of its table 7: one node of 8 GPUs, 64 prompts of 16 answers a step, a context of 8,192 tokens, max staleness 4. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 8 GPUs of 80 GB: 2 for the trainer, 6 for engines.",
+                     *           "paper": "https://arxiv.org/abs/2505.24298",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "areal-8-gpus",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "math",
+                     *               "scale": 10,
+                     *               "bias": -5
+                     *             },
+                     *             "rollout": {
+                     *               "engines": 6,
+                     *               "group_size": 16,
+                     *               "max_concurrent_groups": 256,
+                     *               "max_new_tokens": 7168,
+                     *               "max_prompt_tokens": 1024,
+                     *               "engine_max_running_requests": 128,
+                     *               "engine_max_total_tokens": 524288,
+                     *               "filter": {
+                     *                 "kind": "success_rate",
+                     *                 "low": 0.05,
+                     *                 "high": 0.95
+                     *               }
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4
+                     *             },
+                     *             "trainer": {
+                     *               "ranks": 2,
+                     *               "total_train_steps": 250,
+                     *               "groups_per_step": 64,
+                     *               "minibatches": 4,
+                     *               "learning_rate": 0.00002,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.95
+                     *               ],
+                     *               "adam_epsilon": 0.00001,
+                     *               "weight_decay": 0.05,
+                     *               "max_grad_norm": 1,
+                     *               "microbatch_tokens": 32768,
+                     *               "dtype": "bfloat16",
+                     *               "activation_checkpointing": "full"
                      *             },
                      *             "algorithm": {
                      *               "objective": "decoupled_ppo",
@@ -16911,7 +17308,7 @@ export interface operations {
                      *         {
                      *           "name": "grpo",
                      *           "title": "GRPO",
-                     *           "description": "Group-relative advantages, KL to the initial model as a loss term, the mean over sequences of their token means. As in all presets of RL, the behaviour weight makes up for staleness; at staleness 0 it is 1 and the objective is the paper's.",
+                     *           "description": "Group-relative advantages, KL to the initial model as a loss term, the mean over sequences of their token means. As in all presets of RL, the behaviour weight makes up for staleness; at staleness 0 it is 1 and the objective is the paper's. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
                      *           "paper": "https://arxiv.org/abs/2402.03300",
                      *           "spec": {
                      *             "kind": "rl",
@@ -16962,7 +17359,7 @@ export interface operations {
                      *         {
                      *           "name": "dr-grpo",
                      *           "title": "Dr. GRPO",
-                     *           "description": "GRPO without its two biases: advantages are not divided by the group's spread, losses not by the completion's length. No KL.",
+                     *           "description": "GRPO without its two biases: advantages are not divided by the group's spread, losses not by the completion's length. No KL. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
                      *           "paper": "https://arxiv.org/abs/2503.20783",
                      *           "spec": {
                      *             "kind": "rl",
@@ -17007,7 +17404,7 @@ export interface operations {
                      *         {
                      *           "name": "rloo",
                      *           "title": "RLOO",
-                     *           "description": "REINFORCE on whole completions; the baseline of each is the mean reward of the group's others. One optimizer step per batch, so the ratio is 1 and nothing is clipped. The paper's KL in the reward is left out, as verifiable rewards allow; add algorithm.kl for it.",
+                     *           "description": "REINFORCE on whole completions; the baseline of each is the mean reward of the group's others. One optimizer step per batch, so the ratio is 1 and nothing is clipped. The paper's KL in the reward is left out, as verifiable rewards allow; add algorithm.kl for it. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
                      *           "paper": "https://arxiv.org/abs/2402.14740",
                      *           "spec": {
                      *             "kind": "rl",
@@ -17053,7 +17450,7 @@ export interface operations {
                      *         {
                      *           "name": "reinforce-plus-plus",
                      *           "title": "REINFORCE++",
-                     *           "description": "One completion per prompt, no critic: each token's return is the reward minus the KL that follows it, normalised over all tokens of the batch. The paper ties the KL coefficient to the task; 0.001 suits verifiable rewards.",
+                     *           "description": "One completion per prompt, no critic: each token's return is the reward minus the KL that follows it, normalised over all tokens of the batch. The paper ties the KL coefficient to the task; 0.001 suits verifiable rewards. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
                      *           "paper": "https://arxiv.org/abs/2501.03262",
                      *           "spec": {
                      *             "kind": "rl",
@@ -17105,7 +17502,7 @@ export interface operations {
                      *         {
                      *           "name": "ppo",
                      *           "title": "PPO with a critic",
-                     *           "description": "Clipped PPO, generalised advantages from a value model with an optimizer of its own, values clipped too. The paper's lambda; gamma is 1, because the reward comes at the end.",
+                     *           "description": "Clipped PPO, generalised advantages from a value model with an optimizer of its own, values clipped too. The paper's lambda; gamma is 1, because the reward comes at the end. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
                      *           "paper": "https://arxiv.org/abs/1707.06347",
                      *           "spec": {
                      *             "kind": "rl",
@@ -17158,7 +17555,7 @@ export interface operations {
                      *         {
                      *           "name": "dapo",
                      *           "title": "DAPO",
-                     *           "description": "GRPO with a higher upper clip, the loss as a mean over tokens, a soft penalty before the length limit, rewards of +1 and -1, and dynamic sampling: groups that are all right or all wrong are replaced. No KL.",
+                     *           "description": "GRPO with a higher upper clip, the loss as a mean over tokens, a soft penalty before the length limit, rewards of +1 and -1, and dynamic sampling: groups that are all right or all wrong are replaced. No KL. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 8 GPUs of 80 GB: 2 for the trainer, 6 for engines.",
                      *           "paper": "https://arxiv.org/abs/2503.14476",
                      *           "spec": {
                      *             "kind": "rl",
@@ -17176,6 +17573,7 @@ export interface operations {
                      *               "bias": -1
                      *             },
                      *             "rollout": {
+                     *               "engines": 6,
                      *               "group_size": 16,
                      *               "max_concurrent_groups": 1024,
                      *               "max_new_tokens": 20480,
@@ -17192,13 +17590,15 @@ export interface operations {
                      *               "max": 4
                      *             },
                      *             "trainer": {
+                     *               "ranks": 2,
                      *               "total_train_steps": 200,
                      *               "groups_per_step": 512,
                      *               "minibatches": 16,
                      *               "learning_rate": 0.000001,
                      *               "warmup_steps": 20,
                      *               "microbatch_tokens": 32768,
-                     *               "dtype": "bfloat16"
+                     *               "dtype": "bfloat16",
+                     *               "activation_checkpointing": "full"
                      *             },
                      *             "algorithm": {
                      *               "clip_low": 0.2,
@@ -17218,7 +17618,7 @@ export interface operations {
                      *         {
                      *           "name": "gspo",
                      *           "title": "GSPO",
-                     *           "description": "Ratios and clipping of whole sequences, four minibatches. The importance weight is the sequence's geometric mean too; its band of 0.5 to 2 is ours.",
+                     *           "description": "Ratios and clipping of whole sequences, four minibatches. The importance weight is the sequence's geometric mean too; its band of 0.5 to 2 is ours. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
                      *           "paper": "https://arxiv.org/abs/2507.18071",
                      *           "spec": {
                      *             "kind": "rl",
@@ -17272,7 +17672,7 @@ export interface operations {
                      *         {
                      *           "name": "cispo",
                      *           "title": "CISPO",
-                     *           "description": "The ratio is clipped as a weight, so that every token keeps a gradient; no lower bound. The paper gives no upper bound; 5 is ours. Its optimizer settings are here.",
+                     *           "description": "The ratio is clipped as a weight, so that every token keeps a gradient; no lower bound. The paper gives no upper bound; 5 is ours. Its optimizer settings are here. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
                      *           "paper": "https://arxiv.org/abs/2506.13585",
                      *           "spec": {
                      *             "kind": "rl",
@@ -17325,7 +17725,7 @@ export interface operations {
                      *         {
                      *           "name": "lite-ppo",
                      *           "title": "LitePPO",
-                     *           "description": "The group's mean, the batch's spread, the mean over tokens.",
+                     *           "description": "The group's mean, the batch's spread, the mean over tokens. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
                      *           "paper": "https://arxiv.org/abs/2508.08221",
                      *           "spec": {
                      *             "kind": "rl",
@@ -17370,7 +17770,7 @@ export interface operations {
                      *         {
                      *           "name": "sapo",
                      *           "title": "SAPO",
-                     *           "description": "A soft gate in place of the clip; it closes faster for tokens of negative advantage.",
+                     *           "description": "A soft gate in place of the clip; it closes faster for tokens of negative advantage. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
                      *           "paper": "https://arxiv.org/abs/2511.20347",
                      *           "spec": {
                      *             "kind": "rl",
@@ -17420,7 +17820,7 @@ export interface operations {
                      *         {
                      *           "name": "m2po",
                      *           "title": "M2PO",
-                     *           "description": "For stale data: the fewest tokens are left out that bring the second moment of log w under its bound.",
+                     *           "description": "For stale data: the fewest tokens are left out that bring the second moment of log w under its bound. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
                      *           "paper": "https://arxiv.org/abs/2510.01161",
                      *           "spec": {
                      *             "kind": "rl",
@@ -17468,7 +17868,7 @@ export interface operations {
                      *         {
                      *           "name": "a-3po",
                      *           "title": "A-3PO",
-                     *           "description": "Decoupled PPO without the proximal forward pass: the proximal policy is placed between behaviour and current policy by the token's lag.",
+                     *           "description": "Decoupled PPO without the proximal forward pass: the proximal policy is placed between behaviour and current policy by the token's lag. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
                      *           "paper": "https://arxiv.org/abs/2512.06547",
                      *           "spec": {
                      *             "kind": "rl",
@@ -17514,7 +17914,7 @@ export interface operations {
                      *         {
                      *           "name": "sft",
                      *           "title": "Supervised fine-tuning",
-                     *           "description": "Trains on the completion column of a dataset.",
+                     *           "description": "Trains on the completion column of a dataset. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on one GPU of 80 GB.",
                      *           "paper": "",
                      *           "spec": {
                      *             "kind": "sft",
@@ -17580,10 +17980,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *       "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
                      *       "name": "default",
                      *       "team": {
-                     *         "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *         "id": "team_01m81zn9hvteycxhcx8wzasc75",
                      *         "name": "red"
                      *       },
                      *       "trainer_code": false,
@@ -17638,10 +18038,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *       "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
                      *       "name": "letters",
                      *       "team": {
-                     *         "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *         "id": "team_01m81zn9hvteycxhcx8wzasc75",
                      *         "name": "red"
                      *       },
                      *       "trainer_code": false,
@@ -17696,7 +18096,7 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "id": "pevt_000000000059",
-                     *           "at": "2026-11-22T15:47:57.052Z",
+                     *           "at": "2026-11-22T15:58:17.117Z",
                      *           "actor": "alice",
                      *           "kind": "checkpoint_gate",
                      *           "message": "gate of prod: eval/accuracy >= 0.8",
@@ -17718,7 +18118,7 @@ export interface operations {
                      *               },
                      *               "dataset": {
                      *                 "split": "train",
-                     *                 "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *                 "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
                      *               },
                      *               "rollout": {
                      *                 "min_p": 0,
@@ -17737,15 +18137,15 @@ export interface operations {
                      *                 "temperature": 1,
                      *                 "interruption": "retract",
                      *                 "interruptible": true,
-                     *                 "max_new_tokens": 112,
+                     *                 "max_new_tokens": 4096,
                      *                 "presence_penalty": 0,
                      *                 "frequency_penalty": 0,
-                     *                 "max_prompt_tokens": 512,
+                     *                 "max_prompt_tokens": 1024,
                      *                 "group_wall_seconds": null,
                      *                 "repetition_penalty": 1,
                      *                 "max_concurrent_groups": 64,
                      *                 "engine_memory_fraction": null,
-                     *                 "engine_max_total_tokens": 32768,
+                     *                 "engine_max_total_tokens": 131072,
                      *                 "engine_max_running_requests": 64
                      *               },
                      *               "workflow": {
@@ -17792,12 +18192,12 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "pevt_000000000058",
-                     *           "at": "2026-11-22T15:47:56.968Z",
+                     *           "at": "2026-11-22T15:58:16.932Z",
                      *           "actor": "alice",
                      *           "kind": "checkpoint_alias",
-                     *           "message": "prod → secret plan step 1 (ckpt_01m81z2md1w99a0f1wt7vxggyb)",
+                     *           "message": "prod → secret plan step 1 (ckpt_01m81znhajjgsk9qc8h6f29gq8)",
                      *           "data": {
-                     *             "to": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *             "to": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *             "from": null,
                      *             "alias": "prod",
                      *             "evidence": null,
@@ -17806,7 +18206,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "pevt_000000000055",
-                     *           "at": "2026-11-22T15:47:55.766Z",
+                     *           "at": "2026-11-22T15:58:14.200Z",
                      *           "actor": "alice",
                      *           "kind": "dataset_alias",
                      *           "message": "sums@gold → sums@1",
@@ -17814,7 +18214,7 @@ export interface operations {
                      *             "to": 1,
                      *             "from": null,
                      *             "alias": "gold",
-                     *             "dataset": "ds_01m81z2kcxv8e15t11ywkbaz2s"
+                     *             "dataset": "ds_01m81znepnjxva2emrbd5f43t0"
                      *           }
                      *         }
                      *       ],
@@ -17864,20 +18264,20 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "prj_01m81z2hr34kgnn812v6ydeb3a",
+                     *           "id": "prj_01m81zn9jwmmvrahk92h6rh1ny",
                      *           "name": "other",
                      *           "team": {
-                     *             "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *             "id": "team_01m81zn9hvteycxhcx8wzasc75",
                      *             "name": "red"
                      *           },
                      *           "trainer_code": false,
                      *           "tested_rewards": false
                      *         },
                      *         {
-                     *           "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *           "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
                      *           "name": "default",
                      *           "team": {
-                     *             "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *             "id": "team_01m81zn9hvteycxhcx8wzasc75",
                      *             "name": "red"
                      *           },
                      *           "trainer_code": false,
@@ -17935,10 +18335,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "prj_01m81z309etdswhd389ke1cphy",
+                     *       "id": "prj_01m81zp388zvbqmqvc5k22mhc5",
                      *       "name": "research",
                      *       "team": {
-                     *         "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *         "id": "team_01m81zn9hvteycxhcx8wzasc75",
                      *         "name": "red"
                      *       },
                      *       "trainer_code": false,
@@ -17994,8 +18394,8 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "rwt_01m81z2n5t01n98fst9zr53eac",
-                     *           "run": "run_01m81z2n4bdzhpfcnrxe2vycxg",
+                     *           "id": "rwt_01m81znjvh15e1awphjxke9wdy",
+                     *           "run": "run_01m81znjsgmc00mpbyccfaj4ec",
                      *           "status": "QUEUED",
                      *           "reason": "",
                      *           "reason_message": "",
@@ -18003,14 +18403,14 @@ export interface operations {
                      *           "reward": "exact_match",
                      *           "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
                      *           "dataset": {
-                     *             "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *             "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *             "ref": "sums@1"
                      *           },
                      *           "verdict": "",
                      *           "whole": true,
                      *           "report": null,
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:47:57.127Z",
+                     *           "created_at": "2026-11-22T15:58:17.294Z",
                      *           "ended_at": null
                      *         }
                      *       ],
@@ -18070,8 +18470,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "rwt_01m81z30jfgtqm6pn2t07t8n6j",
-                     *       "run": "run_01m81z30gvhkjgh4zf65wet5hk",
+                     *       "id": "rwt_01m81zp3jqnz4h9vz6x17x8ahb",
+                     *       "run": "run_01m81zp3ghbzech0dxyfsgnnch",
                      *       "status": "QUEUED",
                      *       "reason": "",
                      *       "reason_message": "",
@@ -18079,14 +18479,14 @@ export interface operations {
                      *       "reward": "exact_match",
                      *       "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "verdict": "",
                      *       "whole": true,
                      *       "report": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:08.764Z",
+                     *       "created_at": "2026-11-22T15:58:34.413Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -18118,7 +18518,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example rwt_01m81z2n5t01n98fst9zr53eac */
+                /** @example rwt_01m81znjvh15e1awphjxke9wdy */
                 reward_test_id: string;
             };
             cookie?: never;
@@ -18132,8 +18532,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "rwt_01m81z2n5t01n98fst9zr53eac",
-                     *       "run": "run_01m81z2n4bdzhpfcnrxe2vycxg",
+                     *       "id": "rwt_01m81znjvh15e1awphjxke9wdy",
+                     *       "run": "run_01m81znjsgmc00mpbyccfaj4ec",
                      *       "status": "QUEUED",
                      *       "reason": "",
                      *       "reason_message": "",
@@ -18141,14 +18541,14 @@ export interface operations {
                      *       "reward": "exact_match",
                      *       "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "verdict": "",
                      *       "whole": true,
                      *       "report": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:57.127Z",
+                     *       "created_at": "2026-11-22T15:58:17.294Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -18194,7 +18594,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "tpl_01m81z2nhs557jvz6jwaypg9m5",
+                     *           "id": "tpl_01m81znkhhxkddjsq4nhajtnca",
                      *           "name": "red-template",
                      *           "ref": "red-template@1",
                      *           "description": "",
@@ -18208,11 +18608,11 @@ export interface operations {
                      *               "spec": {
                      *                 "seed": 7
                      *               },
-                     *               "created_at": "2026-11-22T15:47:57.622Z"
+                     *               "created_at": "2026-11-22T15:58:18.157Z"
                      *             }
                      *           ],
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:47:57.622Z"
+                     *           "created_at": "2026-11-22T15:58:18.157Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -18270,7 +18670,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tpl_01m81z30qqr1fw5c6ms52czf7k",
+                     *       "id": "tpl_01m81zp3tmj3wb5x0ts8rt02zh",
                      *       "name": "small-grpo",
                      *       "ref": "small-grpo@1",
                      *       "description": "A short run for trying things out.",
@@ -18284,11 +18684,11 @@ export interface operations {
                      *           "spec": {
                      *             "seed": 7
                      *           },
-                     *           "created_at": "2026-11-22T15:48:09.078Z"
+                     *           "created_at": "2026-11-22T15:58:34.834Z"
                      *         }
                      *       ],
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:09.078Z"
+                     *       "created_at": "2026-11-22T15:58:34.834Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Template"];
@@ -18319,7 +18719,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example tpl_01m81z2nhs557jvz6jwaypg9m5 */
+                /** @example tpl_01m81znkhhxkddjsq4nhajtnca */
                 template_id: string;
             };
             cookie?: never;
@@ -18333,7 +18733,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tpl_01m81z2nhs557jvz6jwaypg9m5",
+                     *       "id": "tpl_01m81znkhhxkddjsq4nhajtnca",
                      *       "name": "red-template",
                      *       "ref": "red-template@1",
                      *       "description": "",
@@ -18347,11 +18747,11 @@ export interface operations {
                      *           "spec": {
                      *             "seed": 7
                      *           },
-                     *           "created_at": "2026-11-22T15:47:57.622Z"
+                     *           "created_at": "2026-11-22T15:58:18.157Z"
                      *         }
                      *       ],
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:57.622Z"
+                     *       "created_at": "2026-11-22T15:58:18.157Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Template"];
@@ -18378,7 +18778,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example tpl_01m81z2nhs557jvz6jwaypg9m5 */
+                /** @example tpl_01m81znkhhxkddjsq4nhajtnca */
                 template_id: string;
             };
             cookie?: never;
@@ -18419,7 +18819,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example tpl_01m81z2nhs557jvz6jwaypg9m5 */
+                /** @example tpl_01m81znkhhxkddjsq4nhajtnca */
                 template_id: string;
             };
             cookie?: never;
@@ -18444,7 +18844,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tpl_01m81z2nhs557jvz6jwaypg9m5",
+                     *       "id": "tpl_01m81znkhhxkddjsq4nhajtnca",
                      *       "name": "red-template",
                      *       "ref": "red-template@2",
                      *       "description": "",
@@ -18458,18 +18858,18 @@ export interface operations {
                      *           "spec": {
                      *             "seed": 7
                      *           },
-                     *           "created_at": "2026-11-22T15:47:57.622Z"
+                     *           "created_at": "2026-11-22T15:58:18.157Z"
                      *         },
                      *         {
                      *           "number": 2,
                      *           "spec": {
                      *             "seed": 8
                      *           },
-                     *           "created_at": "2026-11-22T15:48:09.195Z"
+                     *           "created_at": "2026-11-22T15:58:35.045Z"
                      *         }
                      *       ],
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:57.622Z"
+                     *       "created_at": "2026-11-22T15:58:18.157Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Template"];
@@ -18518,7 +18918,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "view_01m81z2ngd91tymdztfvtwz1j0",
+                     *           "id": "view_01m81znkenmh6sv7kemgv063qs",
                      *           "name": "red view",
                      *           "query": {
                      *             "tag": [
@@ -18527,8 +18927,8 @@ export interface operations {
                      *           },
                      *           "shared": false,
                      *           "owner": "alice",
-                     *           "created_at": "2026-11-22T15:47:57.566Z",
-                     *           "updated_at": "2026-11-22T15:47:57.566Z"
+                     *           "created_at": "2026-11-22T15:58:18.050Z",
+                     *           "updated_at": "2026-11-22T15:58:18.050Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -18586,7 +18986,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "view_01m81z30zqra5rtz2p3v3jbs3a",
+                     *       "id": "view_01m81zp481sn6a9qqm8nce8rwp",
                      *       "name": "Running",
                      *       "query": {
                      *         "status": [
@@ -18595,8 +18995,8 @@ export interface operations {
                      *       },
                      *       "shared": true,
                      *       "owner": "alice",
-                     *       "created_at": "2026-11-22T15:48:09.321Z",
-                     *       "updated_at": "2026-11-22T15:48:09.321Z"
+                     *       "created_at": "2026-11-22T15:58:35.254Z",
+                     *       "updated_at": "2026-11-22T15:58:35.254Z"
                      *     }
                      */
                     "application/json": components["schemas"]["RunView"];
@@ -18627,7 +19027,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example view_01m81z2ngd91tymdztfvtwz1j0 */
+                /** @example view_01m81znkenmh6sv7kemgv063qs */
                 view_id: string;
             };
             cookie?: never;
@@ -18641,7 +19041,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "view_01m81z2ngd91tymdztfvtwz1j0",
+                     *       "id": "view_01m81znkenmh6sv7kemgv063qs",
                      *       "name": "red view",
                      *       "query": {
                      *         "tag": [
@@ -18650,8 +19050,8 @@ export interface operations {
                      *       },
                      *       "shared": false,
                      *       "owner": "alice",
-                     *       "created_at": "2026-11-22T15:47:57.566Z",
-                     *       "updated_at": "2026-11-22T15:47:57.566Z"
+                     *       "created_at": "2026-11-22T15:58:18.050Z",
+                     *       "updated_at": "2026-11-22T15:58:18.050Z"
                      *     }
                      */
                     "application/json": components["schemas"]["RunView"];
@@ -18678,7 +19078,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example view_01m81z2ngd91tymdztfvtwz1j0 */
+                /** @example view_01m81znkenmh6sv7kemgv063qs */
                 view_id: string;
             };
             cookie?: never;
@@ -18716,7 +19116,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example view_01m81z2ngd91tymdztfvtwz1j0 */
+                /** @example view_01m81znkenmh6sv7kemgv063qs */
                 view_id: string;
             };
             cookie?: never;
@@ -18739,7 +19139,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "view_01m81z2ngd91tymdztfvtwz1j0",
+                     *       "id": "view_01m81znkenmh6sv7kemgv063qs",
                      *       "name": "Running now",
                      *       "query": {
                      *         "tag": [
@@ -18748,8 +19148,8 @@ export interface operations {
                      *       },
                      *       "shared": false,
                      *       "owner": "alice",
-                     *       "created_at": "2026-11-22T15:47:57.566Z",
-                     *       "updated_at": "2026-11-22T15:48:09.417Z"
+                     *       "created_at": "2026-11-22T15:58:18.050Z",
+                     *       "updated_at": "2026-11-22T15:58:35.453Z"
                      *     }
                      */
                     "application/json": components["schemas"]["RunView"];
@@ -18828,11 +19228,11 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "run_01m81z2n8jfb72p8b3nbvdrzfc",
+                     *           "id": "run_01m81znk1dqeswtz8q8c82cw3w",
                      *           "name": "chat with tiny",
                      *           "kind": "playground",
                      *           "status": "QUEUED",
-                     *           "status_at": "2026-11-22T15:47:57.266Z",
+                     *           "status_at": "2026-11-22T15:58:17.523Z",
                      *           "reason": "",
                      *           "reason_message": "",
                      *           "advice": "",
@@ -18851,23 +19251,23 @@ export interface operations {
                      *           "staleness_mean": null,
                      *           "spec": {
                      *             "sft": {
-                     *               "steps": 1250,
+                     *               "steps": 1000,
                      *               "adam_betas": [
                      *                 0.9,
                      *                 0.95
                      *               ],
-                     *               "batch_size": 16,
+                     *               "batch_size": 32,
                      *               "seed_retries": 1,
                      *               "warmup_steps": 20,
                      *               "weight_decay": 0,
-                     *               "learning_rate": 0.005,
+                     *               "learning_rate": 0.00001,
                      *               "max_grad_norm": 1,
                      *               "validation_rows": 128,
-                     *               "validation_split": "validation",
-                     *               "validate_from_step": 1000,
+                     *               "validation_split": null,
+                     *               "validate_from_step": 200,
                      *               "validate_every_steps": 200,
-                     *               "stop_at_greedy_accuracy": 0.95,
-                     *               "required_greedy_accuracy": 0.85,
+                     *               "stop_at_greedy_accuracy": null,
+                     *               "required_greedy_accuracy": null,
                      *               "final_learning_rate_fraction": 0.1
                      *             },
                      *             "kind": "playground",
@@ -18875,7 +19275,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "bench": null,
                      *             "model": {
-                     *               "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *               "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -18913,10 +19313,10 @@ export interface operations {
                      *               "temperature": 1,
                      *               "interruption": "retract",
                      *               "interruptible": true,
-                     *               "max_new_tokens": 112,
+                     *               "max_new_tokens": 4096,
                      *               "presence_penalty": 0,
                      *               "frequency_penalty": 0,
-                     *               "max_prompt_tokens": 512,
+                     *               "max_prompt_tokens": 1024,
                      *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
                      *               "max_concurrent_groups": 64,
@@ -18926,25 +19326,25 @@ export interface operations {
                      *             },
                      *             "secrets": [],
                      *             "trainer": {
-                     *               "dtype": "float32",
+                     *               "dtype": null,
                      *               "ranks": 1,
                      *               "compile": false,
                      *               "adam_betas": [
                      *                 0.9,
-                     *                 0.99
+                     *                 0.95
                      *               ],
                      *               "minibatches": 4,
                      *               "adam_epsilon": 1e-8,
                      *               "warmup_steps": 0,
                      *               "weight_decay": 0,
-                     *               "learning_rate": 0.0002,
+                     *               "learning_rate": 0.000001,
                      *               "max_grad_norm": 1,
                      *               "groups_per_step": 32,
-                     *               "microbatch_tokens": 4096,
+                     *               "microbatch_tokens": 16384,
                      *               "offload_optimizer": false,
-                     *               "total_train_steps": 60,
+                     *               "total_train_steps": 200,
                      *               "reshard_after_forward": true,
-                     *               "activation_checkpointing": "none"
+                     *               "activation_checkpointing": "full"
                      *             },
                      *             "workflow": {
                      *               "name": "single_turn",
@@ -19024,11 +19424,11 @@ export interface operations {
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *             "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:47:57.266Z",
+                     *           "created_at": "2026-11-22T15:58:17.523Z",
                      *           "started_at": null,
                      *           "ended_at": null,
                      *           "live": {
@@ -19044,11 +19444,11 @@ export interface operations {
                      *           "summary": {}
                      *         },
                      *         {
-                     *           "id": "run_01m81z2n4bdzhpfcnrxe2vycxg",
+                     *           "id": "run_01m81znjsgmc00mpbyccfaj4ec",
                      *           "name": "test of exact_match",
                      *           "kind": "bench",
                      *           "status": "QUEUED",
-                     *           "status_at": "2026-11-22T15:47:57.127Z",
+                     *           "status_at": "2026-11-22T15:58:17.294Z",
                      *           "reason": "",
                      *           "reason_message": "",
                      *           "advice": "",
@@ -19067,23 +19467,23 @@ export interface operations {
                      *           "staleness_mean": null,
                      *           "spec": {
                      *             "sft": {
-                     *               "steps": 1250,
+                     *               "steps": 1000,
                      *               "adam_betas": [
                      *                 0.9,
                      *                 0.95
                      *               ],
-                     *               "batch_size": 16,
+                     *               "batch_size": 32,
                      *               "seed_retries": 1,
                      *               "warmup_steps": 20,
                      *               "weight_decay": 0,
-                     *               "learning_rate": 0.005,
+                     *               "learning_rate": 0.00001,
                      *               "max_grad_norm": 1,
                      *               "validation_rows": 128,
-                     *               "validation_split": "validation",
-                     *               "validate_from_step": 1000,
+                     *               "validation_split": null,
+                     *               "validate_from_step": 200,
                      *               "validate_every_steps": 200,
-                     *               "stop_at_greedy_accuracy": 0.95,
-                     *               "required_greedy_accuracy": 0.85,
+                     *               "stop_at_greedy_accuracy": null,
+                     *               "required_greedy_accuracy": null,
                      *               "final_learning_rate_fraction": 0.1
                      *             },
                      *             "kind": "bench",
@@ -19103,11 +19503,11 @@ export interface operations {
                      *               "samples": 0,
                      *               "temperature": 1,
                      *               "success_score": 1,
-                     *               "max_new_tokens": 112,
+                     *               "max_new_tokens": 4096,
                      *               "max_error_share": 0.01
                      *             },
                      *             "model": {
-                     *               "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *               "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -19126,7 +19526,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *               "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -19145,38 +19545,38 @@ export interface operations {
                      *               "temperature": 1,
                      *               "interruption": "retract",
                      *               "interruptible": true,
-                     *               "max_new_tokens": 112,
+                     *               "max_new_tokens": 4096,
                      *               "presence_penalty": 0,
                      *               "frequency_penalty": 0,
-                     *               "max_prompt_tokens": 512,
+                     *               "max_prompt_tokens": 1024,
                      *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
-                     *               "engine_max_total_tokens": 32768,
+                     *               "engine_max_total_tokens": 131072,
                      *               "engine_max_running_requests": 64
                      *             },
                      *             "secrets": [],
                      *             "trainer": {
-                     *               "dtype": "float32",
+                     *               "dtype": null,
                      *               "ranks": 1,
                      *               "compile": false,
                      *               "adam_betas": [
                      *                 0.9,
-                     *                 0.99
+                     *                 0.95
                      *               ],
                      *               "minibatches": 4,
                      *               "adam_epsilon": 1e-8,
                      *               "warmup_steps": 0,
                      *               "weight_decay": 0,
-                     *               "learning_rate": 0.0002,
+                     *               "learning_rate": 0.000001,
                      *               "max_grad_norm": 1,
                      *               "groups_per_step": 32,
-                     *               "microbatch_tokens": 4096,
+                     *               "microbatch_tokens": 16384,
                      *               "offload_optimizer": false,
-                     *               "total_train_steps": 60,
+                     *               "total_train_steps": 200,
                      *               "reshard_after_forward": true,
-                     *               "activation_checkpointing": "none"
+                     *               "activation_checkpointing": "full"
                      *             },
                      *             "workflow": {
                      *               "name": "single_turn",
@@ -19248,16 +19648,16 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *             "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *             "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:47:57.127Z",
+                     *           "created_at": "2026-11-22T15:58:17.294Z",
                      *           "started_at": null,
                      *           "ended_at": null,
                      *           "live": {
@@ -19273,11 +19673,11 @@ export interface operations {
                      *           "summary": {}
                      *         },
                      *         {
-                     *           "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *           "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *           "name": "secret plan",
                      *           "kind": "rl",
                      *           "status": "STARTING",
-                     *           "status_at": "2026-11-22T15:47:56.303Z",
+                     *           "status_at": "2026-11-22T15:58:15.449Z",
                      *           "reason": "",
                      *           "reason_message": "",
                      *           "advice": "",
@@ -19289,30 +19689,30 @@ export interface operations {
                      *           "slots_needed": 2,
                      *           "attempt_number": 1,
                      *           "train_step": 2,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "policy_version": 0,
                      *           "progress": null,
                      *           "reward_mean": 0.5,
                      *           "staleness_mean": null,
                      *           "spec": {
                      *             "sft": {
-                     *               "steps": 1250,
+                     *               "steps": 1000,
                      *               "adam_betas": [
                      *                 0.9,
                      *                 0.95
                      *               ],
-                     *               "batch_size": 16,
+                     *               "batch_size": 32,
                      *               "seed_retries": 1,
                      *               "warmup_steps": 20,
                      *               "weight_decay": 0,
-                     *               "learning_rate": 0.005,
+                     *               "learning_rate": 0.00001,
                      *               "max_grad_norm": 1,
                      *               "validation_rows": 128,
-                     *               "validation_split": "validation",
-                     *               "validate_from_step": 1000,
+                     *               "validation_split": null,
+                     *               "validate_from_step": 200,
                      *               "validate_every_steps": 200,
-                     *               "stop_at_greedy_accuracy": 0.95,
-                     *               "required_greedy_accuracy": 0.85,
+                     *               "stop_at_greedy_accuracy": null,
+                     *               "required_greedy_accuracy": null,
                      *               "final_learning_rate_fraction": 0.1
                      *             },
                      *             "kind": "rl",
@@ -19320,7 +19720,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "bench": null,
                      *             "model": {
-                     *               "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *               "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -19339,7 +19739,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *               "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -19358,38 +19758,38 @@ export interface operations {
                      *               "temperature": 1,
                      *               "interruption": "retract",
                      *               "interruptible": true,
-                     *               "max_new_tokens": 112,
+                     *               "max_new_tokens": 4096,
                      *               "presence_penalty": 0,
                      *               "frequency_penalty": 0,
-                     *               "max_prompt_tokens": 512,
+                     *               "max_prompt_tokens": 1024,
                      *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
-                     *               "engine_max_total_tokens": 32768,
+                     *               "engine_max_total_tokens": 131072,
                      *               "engine_max_running_requests": 64
                      *             },
                      *             "secrets": [],
                      *             "trainer": {
-                     *               "dtype": "float32",
+                     *               "dtype": null,
                      *               "ranks": 1,
                      *               "compile": false,
                      *               "adam_betas": [
                      *                 0.9,
-                     *                 0.99
+                     *                 0.95
                      *               ],
                      *               "minibatches": 4,
                      *               "adam_epsilon": 1e-8,
                      *               "warmup_steps": 0,
                      *               "weight_decay": 0,
-                     *               "learning_rate": 0.0002,
+                     *               "learning_rate": 0.000001,
                      *               "max_grad_norm": 1,
                      *               "groups_per_step": 32,
-                     *               "microbatch_tokens": 4096,
+                     *               "microbatch_tokens": 16384,
                      *               "offload_optimizer": false,
-                     *               "total_train_steps": 60,
+                     *               "total_train_steps": 200,
                      *               "reshard_after_forward": true,
-                     *               "activation_checkpointing": "none"
+                     *               "activation_checkpointing": "full"
                      *             },
                      *             "workflow": {
                      *               "name": "single_turn",
@@ -19461,17 +19861,17 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *             "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *             "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:47:56.168Z",
-                     *           "started_at": "2026-11-22T15:47:56.303Z",
+                     *           "created_at": "2026-11-22T15:58:15.138Z",
+                     *           "started_at": "2026-11-22T15:58:15.449Z",
                      *           "ended_at": null,
                      *           "live": {
                      *             "max_staleness": null,
@@ -19483,7 +19883,7 @@ export interface operations {
                      *           "tags": [],
                      *           "parent": null,
                      *           "latest_checkpoint": {
-                     *             "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *             "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *             "step": 1
                      *           },
                      *           "summary": {}
@@ -19550,11 +19950,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01m81z31a9wq38z5gaktnq40m9",
+                     *       "id": "run_01m81zp4swbax4sz2k9f6ww5vc",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:48:09.602Z",
+                     *       "status_at": "2026-11-22T15:58:35.691Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -19566,7 +19966,7 @@ export interface operations {
                      *       "slots_needed": 2,
                      *       "attempt_number": 0,
                      *       "train_step": 0,
-                     *       "total_train_steps": 60,
+                     *       "total_train_steps": 200,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": null,
@@ -19575,11 +19975,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -19619,8 +20019,8 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "repetition_penalty": 1,
                      *           "logit_bias": {},
-                     *           "max_new_tokens": 112,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_new_tokens": 4096,
+                     *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
                      *           "filter": {
@@ -19632,7 +20032,7 @@ export interface operations {
                      *           },
                      *           "group_wall_seconds": null,
                      *           "engine_max_running_requests": 64,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
                      *         },
                      *         "staleness": {
@@ -19641,21 +20041,21 @@ export interface operations {
                      *         },
                      *         "trainer": {
                      *           "ranks": 1,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
-                     *           "microbatch_tokens": 4096,
-                     *           "learning_rate": 0.0002,
+                     *           "microbatch_tokens": 16384,
+                     *           "learning_rate": 0.000001,
                      *           "warmup_steps": 0,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "adam_epsilon": 1e-8,
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "dtype": "float32",
-                     *           "activation_checkpointing": "none",
+                     *           "dtype": null,
+                     *           "activation_checkpointing": "full",
                      *           "offload_optimizer": false,
                      *           "reshard_after_forward": true,
                      *           "compile": false
@@ -19704,9 +20104,9 @@ export interface operations {
                      *         },
                      *         "evaluation": null,
                      *         "sft": {
-                     *           "steps": 1250,
-                     *           "batch_size": 16,
-                     *           "learning_rate": 0.005,
+                     *           "steps": 1000,
+                     *           "batch_size": 32,
+                     *           "learning_rate": 0.00001,
                      *           "warmup_steps": 20,
                      *           "final_learning_rate_fraction": 0.1,
                      *           "adam_betas": [
@@ -19715,12 +20115,12 @@ export interface operations {
                      *           ],
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "validation_split": "validation",
+                     *           "validation_split": null,
                      *           "validation_rows": 128,
                      *           "validate_every_steps": 200,
-                     *           "validate_from_step": 1000,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "validate_from_step": 200,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
                      *         "bench": null,
@@ -19738,16 +20138,16 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:09.602Z",
+                     *       "created_at": "2026-11-22T15:58:35.691Z",
                      *       "started_at": null,
                      *       "ended_at": null,
                      *       "live": {
@@ -19760,7 +20160,78 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": null,
-                     *       "summary": {}
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 0,
+                     *         "done": false,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "active",
+                     *             "started_at": "2026-11-22T15:58:35.691Z",
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "engine",
+                     *             "title": "Load the model into the engine",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "rollouts",
+                     *             "title": "Generate the first group",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "batch",
+                     *             "title": "Collect the first batch",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "step",
+                     *             "title": "Train the first step",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": {
+                     *         "max": 4,
+                     *         "on_straggler": "keep",
+                     *         "mean": null,
+                     *         "realized_max": null,
+                     *         "exceeded_groups": null,
+                     *         "trained_groups": 0,
+                     *         "message": ""
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -19774,11 +20245,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01m81z31a9wq38z5gaktnq40m9",
+                     *       "id": "run_01m81zp4swbax4sz2k9f6ww5vc",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:48:09.602Z",
+                     *       "status_at": "2026-11-22T15:58:35.691Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -19790,7 +20261,7 @@ export interface operations {
                      *       "slots_needed": 2,
                      *       "attempt_number": 0,
                      *       "train_step": 0,
-                     *       "total_train_steps": 60,
+                     *       "total_train_steps": 200,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": null,
@@ -19799,11 +20270,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -19843,8 +20314,8 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "repetition_penalty": 1,
                      *           "logit_bias": {},
-                     *           "max_new_tokens": 112,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_new_tokens": 4096,
+                     *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
                      *           "filter": {
@@ -19856,7 +20327,7 @@ export interface operations {
                      *           },
                      *           "group_wall_seconds": null,
                      *           "engine_max_running_requests": 64,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
                      *         },
                      *         "staleness": {
@@ -19865,21 +20336,21 @@ export interface operations {
                      *         },
                      *         "trainer": {
                      *           "ranks": 1,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
-                     *           "microbatch_tokens": 4096,
-                     *           "learning_rate": 0.0002,
+                     *           "microbatch_tokens": 16384,
+                     *           "learning_rate": 0.000001,
                      *           "warmup_steps": 0,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "adam_epsilon": 1e-8,
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "dtype": "float32",
-                     *           "activation_checkpointing": "none",
+                     *           "dtype": null,
+                     *           "activation_checkpointing": "full",
                      *           "offload_optimizer": false,
                      *           "reshard_after_forward": true,
                      *           "compile": false
@@ -19928,9 +20399,9 @@ export interface operations {
                      *         },
                      *         "evaluation": null,
                      *         "sft": {
-                     *           "steps": 1250,
-                     *           "batch_size": 16,
-                     *           "learning_rate": 0.005,
+                     *           "steps": 1000,
+                     *           "batch_size": 32,
+                     *           "learning_rate": 0.00001,
                      *           "warmup_steps": 20,
                      *           "final_learning_rate_fraction": 0.1,
                      *           "adam_betas": [
@@ -19939,12 +20410,12 @@ export interface operations {
                      *           ],
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "validation_split": "validation",
+                     *           "validation_split": null,
                      *           "validation_rows": 128,
                      *           "validate_every_steps": 200,
-                     *           "validate_from_step": 1000,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "validate_from_step": 200,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
                      *         "bench": null,
@@ -19962,16 +20433,16 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:09.602Z",
+                     *       "created_at": "2026-11-22T15:58:35.691Z",
                      *       "started_at": null,
                      *       "ended_at": null,
                      *       "live": {
@@ -19984,7 +20455,78 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": null,
-                     *       "summary": {}
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 0,
+                     *         "done": false,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "active",
+                     *             "started_at": "2026-11-22T15:58:35.691Z",
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "engine",
+                     *             "title": "Load the model into the engine",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "rollouts",
+                     *             "title": "Generate the first group",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "batch",
+                     *             "title": "Collect the first batch",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "step",
+                     *             "title": "Train the first step",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": {
+                     *         "max": 4,
+                     *         "on_straggler": "keep",
+                     *         "mean": null,
+                     *         "realized_max": null,
+                     *         "exceeded_groups": null,
+                     *         "trained_groups": 0,
+                     *         "message": ""
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -20020,7 +20562,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -20035,11 +20577,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 13,
-                     *       "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *       "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STARTING",
-                     *       "status_at": "2026-11-22T15:47:56.303Z",
+                     *       "status_at": "2026-11-22T15:58:15.449Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -20051,30 +20593,30 @@ export interface operations {
                      *       "slots_needed": 2,
                      *       "attempt_number": 1,
                      *       "train_step": 2,
-                     *       "total_train_steps": 60,
+                     *       "total_train_steps": 200,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
                      *         "sft": {
-                     *           "steps": 1250,
+                     *           "steps": 1000,
                      *           "adam_betas": [
                      *             0.9,
                      *             0.95
                      *           ],
-                     *           "batch_size": 16,
+                     *           "batch_size": 32,
                      *           "seed_retries": 1,
                      *           "warmup_steps": 20,
                      *           "weight_decay": 0,
-                     *           "learning_rate": 0.005,
+                     *           "learning_rate": 0.00001,
                      *           "max_grad_norm": 1,
                      *           "validation_rows": 128,
-                     *           "validation_split": "validation",
-                     *           "validate_from_step": 1000,
+                     *           "validation_split": null,
+                     *           "validate_from_step": 200,
                      *           "validate_every_steps": 200,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "final_learning_rate_fraction": 0.1
                      *         },
                      *         "kind": "rl",
@@ -20082,7 +20624,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -20101,7 +20643,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -20120,38 +20662,38 @@ export interface operations {
                      *           "temperature": 1,
                      *           "interruption": "retract",
                      *           "interruptible": true,
-                     *           "max_new_tokens": 112,
+                     *           "max_new_tokens": 4096,
                      *           "presence_penalty": 0,
                      *           "frequency_penalty": 0,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_prompt_tokens": 1024,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_max_running_requests": 64
                      *         },
                      *         "secrets": [],
                      *         "trainer": {
-                     *           "dtype": "float32",
+                     *           "dtype": null,
                      *           "ranks": 1,
                      *           "compile": false,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "minibatches": 4,
                      *           "adam_epsilon": 1e-8,
                      *           "warmup_steps": 0,
                      *           "weight_decay": 0,
-                     *           "learning_rate": 0.0002,
+                     *           "learning_rate": 0.000001,
                      *           "max_grad_norm": 1,
                      *           "groups_per_step": 32,
-                     *           "microbatch_tokens": 4096,
+                     *           "microbatch_tokens": 16384,
                      *           "offload_optimizer": false,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "reshard_after_forward": true,
-                     *           "activation_checkpointing": "none"
+                     *           "activation_checkpointing": "full"
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -20223,17 +20765,17 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:56.168Z",
-                     *       "started_at": "2026-11-22T15:47:56.303Z",
+                     *       "created_at": "2026-11-22T15:58:15.138Z",
+                     *       "started_at": "2026-11-22T15:58:15.449Z",
                      *       "ended_at": null,
                      *       "live": {
                      *         "max_staleness": null,
@@ -20245,10 +20787,81 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *         "step": 1
                      *       },
-                     *       "summary": {}
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 1,
+                     *         "done": false,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "done",
+                     *             "started_at": "2026-11-22T15:58:15.138Z",
+                     *             "ended_at": "2026-11-22T15:58:15.449Z",
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "active",
+                     *             "started_at": "2026-11-22T15:58:15.449Z",
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "engine",
+                     *             "title": "Load the model into the engine",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "rollouts",
+                     *             "title": "Generate the first group",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "batch",
+                     *             "title": "Collect the first batch",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "step",
+                     *             "title": "Train the first step",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": {
+                     *         "max": 4,
+                     *         "on_straggler": "keep",
+                     *         "mean": null,
+                     *         "realized_max": null,
+                     *         "exceeded_groups": null,
+                     *         "trained_groups": 0,
+                     *         "message": ""
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -20275,7 +20888,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -20316,7 +20929,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -20344,11 +20957,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01m81z31a9wq38z5gaktnq40m9",
+                     *       "id": "run_01m81zp4swbax4sz2k9f6ww5vc",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:48:09.602Z",
+                     *       "status_at": "2026-11-22T15:58:35.691Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -20360,7 +20973,7 @@ export interface operations {
                      *       "slots_needed": 2,
                      *       "attempt_number": 0,
                      *       "train_step": 0,
-                     *       "total_train_steps": 60,
+                     *       "total_train_steps": 200,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": null,
@@ -20369,11 +20982,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -20413,8 +21026,8 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "repetition_penalty": 1,
                      *           "logit_bias": {},
-                     *           "max_new_tokens": 112,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_new_tokens": 4096,
+                     *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
                      *           "filter": {
@@ -20426,7 +21039,7 @@ export interface operations {
                      *           },
                      *           "group_wall_seconds": null,
                      *           "engine_max_running_requests": 64,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
                      *         },
                      *         "staleness": {
@@ -20435,21 +21048,21 @@ export interface operations {
                      *         },
                      *         "trainer": {
                      *           "ranks": 1,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
-                     *           "microbatch_tokens": 4096,
-                     *           "learning_rate": 0.0002,
+                     *           "microbatch_tokens": 16384,
+                     *           "learning_rate": 0.000001,
                      *           "warmup_steps": 0,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "adam_epsilon": 1e-8,
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "dtype": "float32",
-                     *           "activation_checkpointing": "none",
+                     *           "dtype": null,
+                     *           "activation_checkpointing": "full",
                      *           "offload_optimizer": false,
                      *           "reshard_after_forward": true,
                      *           "compile": false
@@ -20498,9 +21111,9 @@ export interface operations {
                      *         },
                      *         "evaluation": null,
                      *         "sft": {
-                     *           "steps": 1250,
-                     *           "batch_size": 16,
-                     *           "learning_rate": 0.005,
+                     *           "steps": 1000,
+                     *           "batch_size": 32,
+                     *           "learning_rate": 0.00001,
                      *           "warmup_steps": 20,
                      *           "final_learning_rate_fraction": 0.1,
                      *           "adam_betas": [
@@ -20509,12 +21122,12 @@ export interface operations {
                      *           ],
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "validation_split": "validation",
+                     *           "validation_split": null,
                      *           "validation_rows": 128,
                      *           "validate_every_steps": 200,
-                     *           "validate_from_step": 1000,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "validate_from_step": 200,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
                      *         "bench": null,
@@ -20532,16 +21145,16 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:09.602Z",
+                     *       "created_at": "2026-11-22T15:58:35.691Z",
                      *       "started_at": null,
                      *       "ended_at": null,
                      *       "live": {
@@ -20554,7 +21167,78 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": null,
-                     *       "summary": {}
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 0,
+                     *         "done": false,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "active",
+                     *             "started_at": "2026-11-22T15:58:35.691Z",
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "engine",
+                     *             "title": "Load the model into the engine",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "rollouts",
+                     *             "title": "Generate the first group",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "batch",
+                     *             "title": "Collect the first batch",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "step",
+                     *             "title": "Train the first step",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": {
+                     *         "max": 4,
+                     *         "on_straggler": "keep",
+                     *         "mean": null,
+                     *         "realized_max": null,
+                     *         "exceeded_groups": null,
+                     *         "trained_groups": 0,
+                     *         "message": ""
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -20593,7 +21277,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -20636,7 +21320,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -20652,18 +21336,18 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "att_01m81z2maz1t60h3agj7c5rgkz",
+                     *           "id": "att_01m81znh3d34qff0g9fjc74j3s",
                      *           "number": 1,
                      *           "epoch": 1,
                      *           "status": "PLACED",
                      *           "node": {
-                     *             "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *             "id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *             "name": "node"
                      *           },
                      *           "reason": "",
                      *           "message": "",
                      *           "resume_checkpoint": null,
-                     *           "created_at": "2026-11-22T15:47:56.303Z",
+                     *           "created_at": "2026-11-22T15:58:15.449Z",
                      *           "running_at": null,
                      *           "ended_at": null
                      *         }
@@ -20699,7 +21383,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -20715,11 +21399,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 15,
-                     *       "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *       "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STOPPING",
-                     *       "status_at": "2026-11-22T15:48:10.235Z",
+                     *       "status_at": "2026-11-22T15:58:36.691Z",
                      *       "reason": "cancelled_by_user",
                      *       "reason_message": "alice cancelled it",
                      *       "advice": "It ended without a last checkpoint; retry goes on from the newest one before, if there is one.",
@@ -20731,30 +21415,30 @@ export interface operations {
                      *       "slots_needed": 2,
                      *       "attempt_number": 1,
                      *       "train_step": 2,
-                     *       "total_train_steps": 60,
+                     *       "total_train_steps": 200,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
                      *         "sft": {
-                     *           "steps": 1250,
+                     *           "steps": 1000,
                      *           "adam_betas": [
                      *             0.9,
                      *             0.95
                      *           ],
-                     *           "batch_size": 16,
+                     *           "batch_size": 32,
                      *           "seed_retries": 1,
                      *           "warmup_steps": 20,
                      *           "weight_decay": 0,
-                     *           "learning_rate": 0.005,
+                     *           "learning_rate": 0.00001,
                      *           "max_grad_norm": 1,
                      *           "validation_rows": 128,
-                     *           "validation_split": "validation",
-                     *           "validate_from_step": 1000,
+                     *           "validation_split": null,
+                     *           "validate_from_step": 200,
                      *           "validate_every_steps": 200,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "final_learning_rate_fraction": 0.1
                      *         },
                      *         "kind": "rl",
@@ -20762,7 +21446,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -20781,7 +21465,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -20800,38 +21484,38 @@ export interface operations {
                      *           "temperature": 1,
                      *           "interruption": "retract",
                      *           "interruptible": true,
-                     *           "max_new_tokens": 112,
+                     *           "max_new_tokens": 4096,
                      *           "presence_penalty": 0,
                      *           "frequency_penalty": 0,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_prompt_tokens": 1024,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_max_running_requests": 64
                      *         },
                      *         "secrets": [],
                      *         "trainer": {
-                     *           "dtype": "float32",
+                     *           "dtype": null,
                      *           "ranks": 1,
                      *           "compile": false,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "minibatches": 4,
                      *           "adam_epsilon": 1e-8,
                      *           "warmup_steps": 0,
                      *           "weight_decay": 0,
-                     *           "learning_rate": 0.0002,
+                     *           "learning_rate": 0.000001,
                      *           "max_grad_norm": 1,
                      *           "groups_per_step": 32,
-                     *           "microbatch_tokens": 4096,
+                     *           "microbatch_tokens": 16384,
                      *           "offload_optimizer": false,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "reshard_after_forward": true,
-                     *           "activation_checkpointing": "none"
+                     *           "activation_checkpointing": "full"
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -20903,17 +21587,17 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:56.168Z",
-                     *       "started_at": "2026-11-22T15:47:56.303Z",
+                     *       "created_at": "2026-11-22T15:58:15.138Z",
+                     *       "started_at": "2026-11-22T15:58:15.449Z",
                      *       "ended_at": null,
                      *       "live": {
                      *         "max_staleness": null,
@@ -20925,10 +21609,81 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *         "step": 1
                      *       },
-                     *       "summary": {}
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 1,
+                     *         "done": false,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "done",
+                     *             "started_at": "2026-11-22T15:58:15.138Z",
+                     *             "ended_at": "2026-11-22T15:58:15.449Z",
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "active",
+                     *             "started_at": "2026-11-22T15:58:15.449Z",
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "engine",
+                     *             "title": "Load the model into the engine",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "rollouts",
+                     *             "title": "Generate the first group",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "batch",
+                     *             "title": "Collect the first batch",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "step",
+                     *             "title": "Train the first step",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": {
+                     *         "max": 4,
+                     *         "on_straggler": "keep",
+                     *         "mean": null,
+                     *         "realized_max": null,
+                     *         "exceeded_groups": null,
+                     *         "trained_groups": 0,
+                     *         "message": ""
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -20961,7 +21716,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -20989,11 +21744,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 15,
-                     *       "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *       "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STARTING",
-                     *       "status_at": "2026-11-22T15:47:56.303Z",
+                     *       "status_at": "2026-11-22T15:58:15.449Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -21005,30 +21760,30 @@ export interface operations {
                      *       "slots_needed": 2,
                      *       "attempt_number": 1,
                      *       "train_step": 2,
-                     *       "total_train_steps": 60,
+                     *       "total_train_steps": 200,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
                      *         "sft": {
-                     *           "steps": 1250,
+                     *           "steps": 1000,
                      *           "adam_betas": [
                      *             0.9,
                      *             0.95
                      *           ],
-                     *           "batch_size": 16,
+                     *           "batch_size": 32,
                      *           "seed_retries": 1,
                      *           "warmup_steps": 20,
                      *           "weight_decay": 0,
-                     *           "learning_rate": 0.005,
+                     *           "learning_rate": 0.00001,
                      *           "max_grad_norm": 1,
                      *           "validation_rows": 128,
-                     *           "validation_split": "validation",
-                     *           "validate_from_step": 1000,
+                     *           "validation_split": null,
+                     *           "validate_from_step": 200,
                      *           "validate_every_steps": 200,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "final_learning_rate_fraction": 0.1
                      *         },
                      *         "kind": "rl",
@@ -21036,7 +21791,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -21055,7 +21810,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -21074,38 +21829,38 @@ export interface operations {
                      *           "temperature": 1,
                      *           "interruption": "retract",
                      *           "interruptible": true,
-                     *           "max_new_tokens": 112,
+                     *           "max_new_tokens": 4096,
                      *           "presence_penalty": 0,
                      *           "frequency_penalty": 0,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_prompt_tokens": 1024,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_max_running_requests": 64
                      *         },
                      *         "secrets": [],
                      *         "trainer": {
-                     *           "dtype": "float32",
+                     *           "dtype": null,
                      *           "ranks": 1,
                      *           "compile": false,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "minibatches": 4,
                      *           "adam_epsilon": 1e-8,
                      *           "warmup_steps": 0,
                      *           "weight_decay": 0,
-                     *           "learning_rate": 0.0002,
+                     *           "learning_rate": 0.000001,
                      *           "max_grad_norm": 1,
                      *           "groups_per_step": 32,
-                     *           "microbatch_tokens": 4096,
+                     *           "microbatch_tokens": 16384,
                      *           "offload_optimizer": false,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "reshard_after_forward": true,
-                     *           "activation_checkpointing": "none"
+                     *           "activation_checkpointing": "full"
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -21177,17 +21932,17 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:56.168Z",
-                     *       "started_at": "2026-11-22T15:47:56.303Z",
+                     *       "created_at": "2026-11-22T15:58:15.138Z",
+                     *       "started_at": "2026-11-22T15:58:15.449Z",
                      *       "ended_at": null,
                      *       "live": {
                      *         "max_staleness": 2,
@@ -21199,10 +21954,81 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *         "step": 1
                      *       },
-                     *       "summary": {}
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 1,
+                     *         "done": false,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "done",
+                     *             "started_at": "2026-11-22T15:58:15.138Z",
+                     *             "ended_at": "2026-11-22T15:58:15.449Z",
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "active",
+                     *             "started_at": "2026-11-22T15:58:15.449Z",
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "engine",
+                     *             "title": "Load the model into the engine",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "rollouts",
+                     *             "title": "Generate the first group",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "batch",
+                     *             "title": "Collect the first batch",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "step",
+                     *             "title": "Train the first step",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": {
+                     *         "max": 2,
+                     *         "on_straggler": "keep",
+                     *         "mean": null,
+                     *         "realized_max": null,
+                     *         "exceeded_groups": null,
+                     *         "trained_groups": 0,
+                     *         "message": ""
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -21236,7 +22062,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -21262,11 +22088,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 3,
-                     *       "id": "run_01m81z32hn3bz2pdc5emyfdcmg",
+                     *       "id": "run_01m81zp6j2vprgxnf2p60qb4jm",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:48:10.841Z",
+                     *       "status_at": "2026-11-22T15:58:37.508Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -21278,7 +22104,7 @@ export interface operations {
                      *       "slots_needed": 2,
                      *       "attempt_number": 0,
                      *       "train_step": 0,
-                     *       "total_train_steps": 60,
+                     *       "total_train_steps": 200,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": null,
@@ -21287,11 +22113,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "secret plan",
                      *         "model": {
-                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -21331,8 +22157,8 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "repetition_penalty": 1,
                      *           "logit_bias": {},
-                     *           "max_new_tokens": 112,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_new_tokens": 4096,
+                     *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
                      *           "filter": {
@@ -21344,7 +22170,7 @@ export interface operations {
                      *           },
                      *           "group_wall_seconds": null,
                      *           "engine_max_running_requests": 64,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
                      *         },
                      *         "staleness": {
@@ -21353,21 +22179,21 @@ export interface operations {
                      *         },
                      *         "trainer": {
                      *           "ranks": 1,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
-                     *           "microbatch_tokens": 4096,
-                     *           "learning_rate": 0.0002,
+                     *           "microbatch_tokens": 16384,
+                     *           "learning_rate": 0.000001,
                      *           "warmup_steps": 0,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "adam_epsilon": 1e-8,
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "dtype": "float32",
-                     *           "activation_checkpointing": "none",
+                     *           "dtype": null,
+                     *           "activation_checkpointing": "full",
                      *           "offload_optimizer": false,
                      *           "reshard_after_forward": true,
                      *           "compile": false
@@ -21416,9 +22242,9 @@ export interface operations {
                      *         },
                      *         "evaluation": null,
                      *         "sft": {
-                     *           "steps": 1250,
-                     *           "batch_size": 16,
-                     *           "learning_rate": 0.005,
+                     *           "steps": 1000,
+                     *           "batch_size": 32,
+                     *           "learning_rate": 0.00001,
                      *           "warmup_steps": 20,
                      *           "final_learning_rate_fraction": 0.1,
                      *           "adam_betas": [
@@ -21427,12 +22253,12 @@ export interface operations {
                      *           ],
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "validation_split": "validation",
+                     *           "validation_split": null,
                      *           "validation_rows": 128,
                      *           "validate_every_steps": 200,
-                     *           "validate_from_step": 1000,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "validate_from_step": 200,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
                      *         "bench": null,
@@ -21450,16 +22276,16 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:10.841Z",
+                     *       "created_at": "2026-11-22T15:58:37.508Z",
                      *       "started_at": null,
                      *       "ended_at": null,
                      *       "live": {
@@ -21471,12 +22297,83 @@ export interface operations {
                      *       "notes": "",
                      *       "tags": [],
                      *       "parent": {
-                     *         "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *         "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *         "name": "secret plan",
                      *         "relation": "clone"
                      *       },
                      *       "latest_checkpoint": null,
-                     *       "summary": {}
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 0,
+                     *         "done": false,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "active",
+                     *             "started_at": "2026-11-22T15:58:37.508Z",
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "engine",
+                     *             "title": "Load the model into the engine",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "rollouts",
+                     *             "title": "Generate the first group",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "batch",
+                     *             "title": "Collect the first batch",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "step",
+                     *             "title": "Train the first step",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": {
+                     *         "max": 4,
+                     *         "on_straggler": "keep",
+                     *         "mean": null,
+                     *         "realized_max": null,
+                     *         "exceeded_groups": null,
+                     *         "trained_groups": 0,
+                     *         "message": ""
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -21510,7 +22407,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -21552,7 +22449,7 @@ export interface operations {
             header?: never;
             path: {
                 name: string;
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -21603,7 +22500,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -21623,7 +22520,7 @@ export interface operations {
                      *           "kind": "checkpoint_stored",
                      *           "message": "checkpoint of step 1 stored",
                      *           "attempt_number": 1,
-                     *           "at": "2026-11-22T15:47:56.691Z",
+                     *           "at": "2026-11-22T15:58:16.508Z",
                      *           "data": {}
                      *         },
                      *         {
@@ -21647,7 +22544,7 @@ export interface operations {
                      *           "kind": "status",
                      *           "message": "attempt 1 on node",
                      *           "attempt_number": 1,
-                     *           "at": "2026-11-22T15:47:56.303Z",
+                     *           "at": "2026-11-22T15:58:15.449Z",
                      *           "data": {
                      *             "after": "STARTING",
                      *             "before": "QUEUED"
@@ -21658,7 +22555,7 @@ export interface operations {
                      *           "kind": "created",
                      *           "message": "submitted by alice",
                      *           "attempt_number": 0,
-                     *           "at": "2026-11-22T15:47:56.168Z",
+                     *           "at": "2026-11-22T15:58:15.138Z",
                      *           "data": {}
                      *         }
                      *       ],
@@ -21693,7 +22590,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -21709,11 +22606,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 15,
-                     *       "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *       "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STOPPED",
-                     *       "status_at": "2026-11-22T15:48:11.298Z",
+                     *       "status_at": "2026-11-22T15:58:38.150Z",
                      *       "reason": "forced_by_operator",
                      *       "reason_message": "alice ended it at once; 2 slots stay leased until node has ended its jobs",
                      *       "advice": "It was ended at once; its slots come free when its node says that its jobs are dead.",
@@ -21725,30 +22622,30 @@ export interface operations {
                      *       "slots_needed": 2,
                      *       "attempt_number": 1,
                      *       "train_step": 2,
-                     *       "total_train_steps": 60,
+                     *       "total_train_steps": 200,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
                      *         "sft": {
-                     *           "steps": 1250,
+                     *           "steps": 1000,
                      *           "adam_betas": [
                      *             0.9,
                      *             0.95
                      *           ],
-                     *           "batch_size": 16,
+                     *           "batch_size": 32,
                      *           "seed_retries": 1,
                      *           "warmup_steps": 20,
                      *           "weight_decay": 0,
-                     *           "learning_rate": 0.005,
+                     *           "learning_rate": 0.00001,
                      *           "max_grad_norm": 1,
                      *           "validation_rows": 128,
-                     *           "validation_split": "validation",
-                     *           "validate_from_step": 1000,
+                     *           "validation_split": null,
+                     *           "validate_from_step": 200,
                      *           "validate_every_steps": 200,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "final_learning_rate_fraction": 0.1
                      *         },
                      *         "kind": "rl",
@@ -21756,7 +22653,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -21775,7 +22672,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -21794,38 +22691,38 @@ export interface operations {
                      *           "temperature": 1,
                      *           "interruption": "retract",
                      *           "interruptible": true,
-                     *           "max_new_tokens": 112,
+                     *           "max_new_tokens": 4096,
                      *           "presence_penalty": 0,
                      *           "frequency_penalty": 0,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_prompt_tokens": 1024,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_max_running_requests": 64
                      *         },
                      *         "secrets": [],
                      *         "trainer": {
-                     *           "dtype": "float32",
+                     *           "dtype": null,
                      *           "ranks": 1,
                      *           "compile": false,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "minibatches": 4,
                      *           "adam_epsilon": 1e-8,
                      *           "warmup_steps": 0,
                      *           "weight_decay": 0,
-                     *           "learning_rate": 0.0002,
+                     *           "learning_rate": 0.000001,
                      *           "max_grad_norm": 1,
                      *           "groups_per_step": 32,
-                     *           "microbatch_tokens": 4096,
+                     *           "microbatch_tokens": 16384,
                      *           "offload_optimizer": false,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "reshard_after_forward": true,
-                     *           "activation_checkpointing": "none"
+                     *           "activation_checkpointing": "full"
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -21897,18 +22794,18 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:56.168Z",
-                     *       "started_at": "2026-11-22T15:47:56.303Z",
-                     *       "ended_at": "2026-11-22T15:48:11.298Z",
+                     *       "created_at": "2026-11-22T15:58:15.138Z",
+                     *       "started_at": "2026-11-22T15:58:15.449Z",
+                     *       "ended_at": "2026-11-22T15:58:38.150Z",
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,
@@ -21919,10 +22816,81 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *         "step": 1
                      *       },
-                     *       "summary": {}
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 1,
+                     *         "done": false,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "done",
+                     *             "started_at": "2026-11-22T15:58:15.138Z",
+                     *             "ended_at": "2026-11-22T15:58:15.449Z",
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "stopped",
+                     *             "started_at": "2026-11-22T15:58:15.449Z",
+                     *             "ended_at": null,
+                     *             "detail": "alice ended it at once"
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "engine",
+                     *             "title": "Load the model into the engine",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "rollouts",
+                     *             "title": "Generate the first group",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "batch",
+                     *             "title": "Collect the first batch",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "step",
+                     *             "title": "Train the first step",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": {
+                     *         "max": 4,
+                     *         "on_straggler": "keep",
+                     *         "mean": null,
+                     *         "realized_max": null,
+                     *         "exceeded_groups": null,
+                     *         "trained_groups": 0,
+                     *         "message": ""
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -21957,7 +22925,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -21998,7 +22966,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -22014,13 +22982,13 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "job_01m81z2mb2nvs6q20ngt27vt2d",
+                     *           "id": "job_01m81znh3g22aaffrh82f26bha",
                      *           "name": "controller",
                      *           "kind": "controller",
                      *           "attempt_number": 1,
                      *           "state": "pending",
                      *           "node": {
-                     *             "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *             "id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *             "name": "node"
                      *           },
                      *           "slots": [],
@@ -22034,13 +23002,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81z2mb4ak7zdkp1phqqzfqn",
+                     *           "id": "job_01m81znh45qq18es3nz84d3axv",
                      *           "name": "reward",
                      *           "kind": "reward",
                      *           "attempt_number": 1,
                      *           "state": "pending",
                      *           "node": {
-                     *             "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *             "id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *             "name": "node"
                      *           },
                      *           "slots": [],
@@ -22054,13 +23022,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81z2mb539vya46enrevbmrz",
+                     *           "id": "job_01m81znh46kw6ba346xk0gdg3h",
                      *           "name": "rollout-0",
                      *           "kind": "rollout",
                      *           "attempt_number": 1,
                      *           "state": "pending",
                      *           "node": {
-                     *             "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *             "id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *             "name": "node"
                      *           },
                      *           "slots": [
@@ -22076,13 +23044,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81z2mb8d0zg14f6g1tjvg3j",
+                     *           "id": "job_01m81znh4de2svvs94r059nf8m",
                      *           "name": "trainer",
                      *           "kind": "trainer",
                      *           "attempt_number": 1,
                      *           "state": "pending",
                      *           "node": {
-                     *             "id": "node_01m81z2j332wqtyw4kh4fhtmnr",
+                     *             "id": "node_01m81znb4sfs6s0fnetxffgrrh",
                      *             "name": "node"
                      *           },
                      *           "slots": [
@@ -22135,7 +23103,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -22181,7 +23149,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -22232,7 +23200,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -22276,7 +23244,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -22363,7 +23331,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -22435,7 +23403,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -22450,11 +23418,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 15,
-                     *       "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *       "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "PAUSING",
-                     *       "status_at": "2026-11-22T15:48:12.081Z",
+                     *       "status_at": "2026-11-22T15:58:39.543Z",
                      *       "reason": "paused_by_user",
                      *       "reason_message": "pause was asked for",
                      *       "advice": "Resume it: it goes on from its last checkpoint.",
@@ -22466,30 +23434,30 @@ export interface operations {
                      *       "slots_needed": 2,
                      *       "attempt_number": 1,
                      *       "train_step": 2,
-                     *       "total_train_steps": 60,
+                     *       "total_train_steps": 200,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
                      *         "sft": {
-                     *           "steps": 1250,
+                     *           "steps": 1000,
                      *           "adam_betas": [
                      *             0.9,
                      *             0.95
                      *           ],
-                     *           "batch_size": 16,
+                     *           "batch_size": 32,
                      *           "seed_retries": 1,
                      *           "warmup_steps": 20,
                      *           "weight_decay": 0,
-                     *           "learning_rate": 0.005,
+                     *           "learning_rate": 0.00001,
                      *           "max_grad_norm": 1,
                      *           "validation_rows": 128,
-                     *           "validation_split": "validation",
-                     *           "validate_from_step": 1000,
+                     *           "validation_split": null,
+                     *           "validate_from_step": 200,
                      *           "validate_every_steps": 200,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "final_learning_rate_fraction": 0.1
                      *         },
                      *         "kind": "rl",
@@ -22497,7 +23465,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -22516,7 +23484,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -22535,38 +23503,38 @@ export interface operations {
                      *           "temperature": 1,
                      *           "interruption": "retract",
                      *           "interruptible": true,
-                     *           "max_new_tokens": 112,
+                     *           "max_new_tokens": 4096,
                      *           "presence_penalty": 0,
                      *           "frequency_penalty": 0,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_prompt_tokens": 1024,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_max_running_requests": 64
                      *         },
                      *         "secrets": [],
                      *         "trainer": {
-                     *           "dtype": "float32",
+                     *           "dtype": null,
                      *           "ranks": 1,
                      *           "compile": false,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "minibatches": 4,
                      *           "adam_epsilon": 1e-8,
                      *           "warmup_steps": 0,
                      *           "weight_decay": 0,
-                     *           "learning_rate": 0.0002,
+                     *           "learning_rate": 0.000001,
                      *           "max_grad_norm": 1,
                      *           "groups_per_step": 32,
-                     *           "microbatch_tokens": 4096,
+                     *           "microbatch_tokens": 16384,
                      *           "offload_optimizer": false,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "reshard_after_forward": true,
-                     *           "activation_checkpointing": "none"
+                     *           "activation_checkpointing": "full"
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -22638,17 +23606,17 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:56.168Z",
-                     *       "started_at": "2026-11-22T15:47:56.303Z",
+                     *       "created_at": "2026-11-22T15:58:15.138Z",
+                     *       "started_at": "2026-11-22T15:58:15.449Z",
                      *       "ended_at": null,
                      *       "live": {
                      *         "max_staleness": null,
@@ -22660,10 +23628,81 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *         "step": 1
                      *       },
-                     *       "summary": {}
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 1,
+                     *         "done": false,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "done",
+                     *             "started_at": "2026-11-22T15:58:15.138Z",
+                     *             "ended_at": "2026-11-22T15:58:15.449Z",
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "active",
+                     *             "started_at": "2026-11-22T15:58:15.449Z",
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "engine",
+                     *             "title": "Load the model into the engine",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "rollouts",
+                     *             "title": "Generate the first group",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "batch",
+                     *             "title": "Collect the first batch",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "step",
+                     *             "title": "Train the first step",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": {
+                     *         "max": 4,
+                     *         "on_straggler": "keep",
+                     *         "mean": null,
+                     *         "realized_max": null,
+                     *         "exceeded_groups": null,
+                     *         "trained_groups": 0,
+                     *         "message": ""
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -22696,7 +23735,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -22711,11 +23750,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01m81z31a9wq38z5gaktnq40m9",
+                     *       "id": "run_01m81zp4swbax4sz2k9f6ww5vc",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:48:09.602Z",
+                     *       "status_at": "2026-11-22T15:58:35.691Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -22727,7 +23766,7 @@ export interface operations {
                      *       "slots_needed": 2,
                      *       "attempt_number": 0,
                      *       "train_step": 0,
-                     *       "total_train_steps": 60,
+                     *       "total_train_steps": 200,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": null,
@@ -22736,11 +23775,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -22780,8 +23819,8 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "repetition_penalty": 1,
                      *           "logit_bias": {},
-                     *           "max_new_tokens": 112,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_new_tokens": 4096,
+                     *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
                      *           "filter": {
@@ -22793,7 +23832,7 @@ export interface operations {
                      *           },
                      *           "group_wall_seconds": null,
                      *           "engine_max_running_requests": 64,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
                      *         },
                      *         "staleness": {
@@ -22802,21 +23841,21 @@ export interface operations {
                      *         },
                      *         "trainer": {
                      *           "ranks": 1,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
-                     *           "microbatch_tokens": 4096,
-                     *           "learning_rate": 0.0002,
+                     *           "microbatch_tokens": 16384,
+                     *           "learning_rate": 0.000001,
                      *           "warmup_steps": 0,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "adam_epsilon": 1e-8,
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "dtype": "float32",
-                     *           "activation_checkpointing": "none",
+                     *           "dtype": null,
+                     *           "activation_checkpointing": "full",
                      *           "offload_optimizer": false,
                      *           "reshard_after_forward": true,
                      *           "compile": false
@@ -22865,9 +23904,9 @@ export interface operations {
                      *         },
                      *         "evaluation": null,
                      *         "sft": {
-                     *           "steps": 1250,
-                     *           "batch_size": 16,
-                     *           "learning_rate": 0.005,
+                     *           "steps": 1000,
+                     *           "batch_size": 32,
+                     *           "learning_rate": 0.00001,
                      *           "warmup_steps": 20,
                      *           "final_learning_rate_fraction": 0.1,
                      *           "adam_betas": [
@@ -22876,12 +23915,12 @@ export interface operations {
                      *           ],
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "validation_split": "validation",
+                     *           "validation_split": null,
                      *           "validation_rows": 128,
                      *           "validate_every_steps": 200,
-                     *           "validate_from_step": 1000,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "validate_from_step": 200,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
                      *         "bench": null,
@@ -22899,16 +23938,16 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:09.602Z",
+                     *       "created_at": "2026-11-22T15:58:35.691Z",
                      *       "started_at": null,
                      *       "ended_at": null,
                      *       "live": {
@@ -22921,7 +23960,78 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": null,
-                     *       "summary": {}
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 0,
+                     *         "done": false,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "active",
+                     *             "started_at": "2026-11-22T15:58:35.691Z",
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "engine",
+                     *             "title": "Load the model into the engine",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "rollouts",
+                     *             "title": "Generate the first group",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "batch",
+                     *             "title": "Collect the first batch",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "step",
+                     *             "title": "Train the first step",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": {
+                     *         "max": 4,
+                     *         "on_straggler": "keep",
+                     *         "mean": null,
+                     *         "realized_max": null,
+                     *         "exceeded_groups": null,
+                     *         "trained_groups": 0,
+                     *         "message": ""
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -22954,7 +24064,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -22969,11 +24079,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01m81z31a9wq38z5gaktnq40m9",
+                     *       "id": "run_01m81zp4swbax4sz2k9f6ww5vc",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:48:09.602Z",
+                     *       "status_at": "2026-11-22T15:58:35.691Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -22985,7 +24095,7 @@ export interface operations {
                      *       "slots_needed": 2,
                      *       "attempt_number": 0,
                      *       "train_step": 0,
-                     *       "total_train_steps": 60,
+                     *       "total_train_steps": 200,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": null,
@@ -22994,11 +24104,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -23038,8 +24148,8 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "repetition_penalty": 1,
                      *           "logit_bias": {},
-                     *           "max_new_tokens": 112,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_new_tokens": 4096,
+                     *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
                      *           "filter": {
@@ -23051,7 +24161,7 @@ export interface operations {
                      *           },
                      *           "group_wall_seconds": null,
                      *           "engine_max_running_requests": 64,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
                      *         },
                      *         "staleness": {
@@ -23060,21 +24170,21 @@ export interface operations {
                      *         },
                      *         "trainer": {
                      *           "ranks": 1,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
-                     *           "microbatch_tokens": 4096,
-                     *           "learning_rate": 0.0002,
+                     *           "microbatch_tokens": 16384,
+                     *           "learning_rate": 0.000001,
                      *           "warmup_steps": 0,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "adam_epsilon": 1e-8,
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "dtype": "float32",
-                     *           "activation_checkpointing": "none",
+                     *           "dtype": null,
+                     *           "activation_checkpointing": "full",
                      *           "offload_optimizer": false,
                      *           "reshard_after_forward": true,
                      *           "compile": false
@@ -23123,9 +24233,9 @@ export interface operations {
                      *         },
                      *         "evaluation": null,
                      *         "sft": {
-                     *           "steps": 1250,
-                     *           "batch_size": 16,
-                     *           "learning_rate": 0.005,
+                     *           "steps": 1000,
+                     *           "batch_size": 32,
+                     *           "learning_rate": 0.00001,
                      *           "warmup_steps": 20,
                      *           "final_learning_rate_fraction": 0.1,
                      *           "adam_betas": [
@@ -23134,12 +24244,12 @@ export interface operations {
                      *           ],
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "validation_split": "validation",
+                     *           "validation_split": null,
                      *           "validation_rows": 128,
                      *           "validate_every_steps": 200,
-                     *           "validate_from_step": 1000,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "validate_from_step": 200,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
                      *         "bench": null,
@@ -23157,16 +24267,16 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:09.602Z",
+                     *       "created_at": "2026-11-22T15:58:35.691Z",
                      *       "started_at": null,
                      *       "ended_at": null,
                      *       "live": {
@@ -23179,7 +24289,78 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": null,
-                     *       "summary": {}
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 0,
+                     *         "done": false,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "active",
+                     *             "started_at": "2026-11-22T15:58:35.691Z",
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "engine",
+                     *             "title": "Load the model into the engine",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "rollouts",
+                     *             "title": "Generate the first group",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "batch",
+                     *             "title": "Collect the first batch",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "step",
+                     *             "title": "Train the first step",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": {
+                     *         "max": 4,
+                     *         "on_straggler": "keep",
+                     *         "mean": null,
+                     *         "realized_max": null,
+                     *         "exceeded_groups": null,
+                     *         "trained_groups": 0,
+                     *         "message": ""
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -23212,7 +24393,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -23227,11 +24408,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 15,
-                     *       "id": "run_01m81z2m6d358b5v8cnr3pmzat",
+                     *       "id": "run_01m81zngq0pmr44ezw5q5pce2w",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STOPPING",
-                     *       "status_at": "2026-11-22T15:48:12.390Z",
+                     *       "status_at": "2026-11-22T15:58:39.917Z",
                      *       "reason": "stopped_by_user",
                      *       "reason_message": "stop was asked for",
                      *       "advice": "Start a new run from its last checkpoint to go on.",
@@ -23243,30 +24424,30 @@ export interface operations {
                      *       "slots_needed": 2,
                      *       "attempt_number": 1,
                      *       "train_step": 2,
-                     *       "total_train_steps": 60,
+                     *       "total_train_steps": 200,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
                      *         "sft": {
-                     *           "steps": 1250,
+                     *           "steps": 1000,
                      *           "adam_betas": [
                      *             0.9,
                      *             0.95
                      *           ],
-                     *           "batch_size": 16,
+                     *           "batch_size": 32,
                      *           "seed_retries": 1,
                      *           "warmup_steps": 20,
                      *           "weight_decay": 0,
-                     *           "learning_rate": 0.005,
+                     *           "learning_rate": 0.00001,
                      *           "max_grad_norm": 1,
                      *           "validation_rows": 128,
-                     *           "validation_split": "validation",
-                     *           "validate_from_step": 1000,
+                     *           "validation_split": null,
+                     *           "validate_from_step": 200,
                      *           "validate_every_steps": 200,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "final_learning_rate_fraction": 0.1
                      *         },
                      *         "kind": "rl",
@@ -23274,7 +24455,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -23293,7 +24474,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9"
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -23312,38 +24493,38 @@ export interface operations {
                      *           "temperature": 1,
                      *           "interruption": "retract",
                      *           "interruptible": true,
-                     *           "max_new_tokens": 112,
+                     *           "max_new_tokens": 4096,
                      *           "presence_penalty": 0,
                      *           "frequency_penalty": 0,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_prompt_tokens": 1024,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_max_running_requests": 64
                      *         },
                      *         "secrets": [],
                      *         "trainer": {
-                     *           "dtype": "float32",
+                     *           "dtype": null,
                      *           "ranks": 1,
                      *           "compile": false,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "minibatches": 4,
                      *           "adam_epsilon": 1e-8,
                      *           "warmup_steps": 0,
                      *           "weight_decay": 0,
-                     *           "learning_rate": 0.0002,
+                     *           "learning_rate": 0.000001,
                      *           "max_grad_norm": 1,
                      *           "groups_per_step": 32,
-                     *           "microbatch_tokens": 4096,
+                     *           "microbatch_tokens": 16384,
                      *           "offload_optimizer": false,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "reshard_after_forward": true,
-                     *           "activation_checkpointing": "none"
+                     *           "activation_checkpointing": "full"
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -23415,17 +24596,17 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:56.168Z",
-                     *       "started_at": "2026-11-22T15:47:56.303Z",
+                     *       "created_at": "2026-11-22T15:58:15.138Z",
+                     *       "started_at": "2026-11-22T15:58:15.449Z",
                      *       "ended_at": null,
                      *       "live": {
                      *         "max_staleness": null,
@@ -23437,10 +24618,81 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01m81z2md1w99a0f1wt7vxggyb",
+                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
                      *         "step": 1
                      *       },
-                     *       "summary": {}
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 1,
+                     *         "done": false,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "done",
+                     *             "started_at": "2026-11-22T15:58:15.138Z",
+                     *             "ended_at": "2026-11-22T15:58:15.449Z",
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "active",
+                     *             "started_at": "2026-11-22T15:58:15.449Z",
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "engine",
+                     *             "title": "Load the model into the engine",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "rollouts",
+                     *             "title": "Generate the first group",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "batch",
+                     *             "title": "Collect the first batch",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "step",
+                     *             "title": "Train the first step",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": {
+                     *         "max": 4,
+                     *         "on_straggler": "keep",
+                     *         "mean": null,
+                     *         "realized_max": null,
+                     *         "exceeded_groups": null,
+                     *         "trained_groups": 0,
+                     *         "message": ""
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -23473,7 +24725,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -23488,11 +24740,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01m81z31a9wq38z5gaktnq40m9",
+                     *       "id": "run_01m81zp4swbax4sz2k9f6ww5vc",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:48:09.602Z",
+                     *       "status_at": "2026-11-22T15:58:35.691Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -23504,7 +24756,7 @@ export interface operations {
                      *       "slots_needed": 2,
                      *       "attempt_number": 0,
                      *       "train_step": 0,
-                     *       "total_train_steps": 60,
+                     *       "total_train_steps": 200,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": null,
@@ -23513,11 +24765,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -23557,8 +24809,8 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "repetition_penalty": 1,
                      *           "logit_bias": {},
-                     *           "max_new_tokens": 112,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_new_tokens": 4096,
+                     *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
                      *           "filter": {
@@ -23570,7 +24822,7 @@ export interface operations {
                      *           },
                      *           "group_wall_seconds": null,
                      *           "engine_max_running_requests": 64,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
                      *         },
                      *         "staleness": {
@@ -23579,21 +24831,21 @@ export interface operations {
                      *         },
                      *         "trainer": {
                      *           "ranks": 1,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
-                     *           "microbatch_tokens": 4096,
-                     *           "learning_rate": 0.0002,
+                     *           "microbatch_tokens": 16384,
+                     *           "learning_rate": 0.000001,
                      *           "warmup_steps": 0,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "adam_epsilon": 1e-8,
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "dtype": "float32",
-                     *           "activation_checkpointing": "none",
+                     *           "dtype": null,
+                     *           "activation_checkpointing": "full",
                      *           "offload_optimizer": false,
                      *           "reshard_after_forward": true,
                      *           "compile": false
@@ -23642,9 +24894,9 @@ export interface operations {
                      *         },
                      *         "evaluation": null,
                      *         "sft": {
-                     *           "steps": 1250,
-                     *           "batch_size": 16,
-                     *           "learning_rate": 0.005,
+                     *           "steps": 1000,
+                     *           "batch_size": 32,
+                     *           "learning_rate": 0.00001,
                      *           "warmup_steps": 20,
                      *           "final_learning_rate_fraction": 0.1,
                      *           "adam_betas": [
@@ -23653,12 +24905,12 @@ export interface operations {
                      *           ],
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "validation_split": "validation",
+                     *           "validation_split": null,
                      *           "validation_rows": 128,
                      *           "validate_every_steps": 200,
-                     *           "validate_from_step": 1000,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "validate_from_step": 200,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
                      *         "bench": null,
@@ -23676,16 +24928,16 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:09.602Z",
+                     *       "created_at": "2026-11-22T15:58:35.691Z",
                      *       "started_at": null,
                      *       "ended_at": null,
                      *       "live": {
@@ -23698,7 +24950,78 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": null,
-                     *       "summary": {}
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 0,
+                     *         "done": false,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "active",
+                     *             "started_at": "2026-11-22T15:58:35.691Z",
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "engine",
+                     *             "title": "Load the model into the engine",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "rollouts",
+                     *             "title": "Generate the first group",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "batch",
+                     *             "title": "Collect the first batch",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "step",
+                     *             "title": "Train the first step",
+                     *             "state": "waiting",
+                     *             "started_at": null,
+                     *             "ended_at": null,
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": {
+                     *         "max": 4,
+                     *         "on_straggler": "keep",
+                     *         "mean": null,
+                     *         "realized_max": null,
+                     *         "exceeded_groups": null,
+                     *         "trained_groups": 0,
+                     *         "message": ""
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -23750,7 +25073,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
             };
             cookie?: never;
@@ -23770,7 +25093,7 @@ export interface operations {
                      *           "step": 1,
                      *           "group_id": "0-0-0",
                      *           "attempt": 1,
-                     *           "at": 1795362477.110671,
+                     *           "at": 1795363097.242682,
                      *           "prompt": "p",
                      *           "answer": "a",
                      *           "completion": "c",
@@ -23818,7 +25141,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01m81z2m6d358b5v8cnr3pmzat */
+                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
                 run_id: string;
                 /** @example 1 */
                 trajectory_id: string;
@@ -23838,7 +25161,7 @@ export interface operations {
                      *       "step": 1,
                      *       "group_id": "0-0-0",
                      *       "attempt": 1,
-                     *       "at": 1795362477.110671,
+                     *       "at": 1795363097.242682,
                      *       "prompt": "p",
                      *       "answer": "a",
                      *       "completion": "c",
@@ -23921,7 +25244,7 @@ export interface operations {
                      *           "severity": "warning",
                      *           "code": "many_epochs",
                      *           "pointer": "/trainer/total_train_steps",
-                     *           "message": "every row is trained on 60 times (32 rows)",
+                     *           "message": "every row is trained on 200 times (32 rows)",
                      *           "advice": "Fewer steps or more rows; watch the evaluation for overfitting."
                      *         }
                      *       ],
@@ -23929,11 +25252,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -23973,8 +25296,8 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "repetition_penalty": 1,
                      *           "logit_bias": {},
-                     *           "max_new_tokens": 112,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_new_tokens": 4096,
+                     *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
                      *           "filter": {
@@ -23986,7 +25309,7 @@ export interface operations {
                      *           },
                      *           "group_wall_seconds": null,
                      *           "engine_max_running_requests": 64,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
                      *         },
                      *         "staleness": {
@@ -23995,21 +25318,21 @@ export interface operations {
                      *         },
                      *         "trainer": {
                      *           "ranks": 1,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
-                     *           "microbatch_tokens": 4096,
-                     *           "learning_rate": 0.0002,
+                     *           "microbatch_tokens": 16384,
+                     *           "learning_rate": 0.000001,
                      *           "warmup_steps": 0,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "adam_epsilon": 1e-8,
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "dtype": "float32",
-                     *           "activation_checkpointing": "none",
+                     *           "dtype": null,
+                     *           "activation_checkpointing": "full",
                      *           "offload_optimizer": false,
                      *           "reshard_after_forward": true,
                      *           "compile": false
@@ -24058,9 +25381,9 @@ export interface operations {
                      *         },
                      *         "evaluation": null,
                      *         "sft": {
-                     *           "steps": 1250,
-                     *           "batch_size": 16,
-                     *           "learning_rate": 0.005,
+                     *           "steps": 1000,
+                     *           "batch_size": 32,
+                     *           "learning_rate": 0.00001,
                      *           "warmup_steps": 20,
                      *           "final_learning_rate_fraction": 0.1,
                      *           "adam_betas": [
@@ -24069,12 +25392,12 @@ export interface operations {
                      *           ],
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "validation_split": "validation",
+                     *           "validation_split": null,
                      *           "validation_rows": 128,
                      *           "validate_every_steps": 200,
-                     *           "validate_from_step": 1000,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "validate_from_step": 200,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
                      *         "bench": null,
@@ -24120,9 +25443,9 @@ export interface operations {
                      *           "why_not": "needs 2 slots on one node; 0 of 2 are free on node",
                      *           "queue_position": 1
                      *         },
-                     *         "groups": 1920,
+                     *         "groups": 6400,
                      *         "tokens": {
-                     *           "generated_at_most": 1720320
+                     *           "generated_at_most": 209715200
                      *         },
                      *         "time": {
                      *           "seconds": null,
@@ -24196,7 +25519,7 @@ export interface operations {
                      *           "severity": "warning",
                      *           "code": "many_epochs",
                      *           "pointer": "/trainer/total_train_steps",
-                     *           "message": "every row is trained on 60 times (32 rows)",
+                     *           "message": "every row is trained on 200 times (32 rows)",
                      *           "advice": "Fewer steps or more rows; watch the evaluation for overfitting."
                      *         }
                      *       ],
@@ -24204,11 +25527,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81z2kts5db3vbpnmbw1xe2f",
+                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81z2knqvg8s4datyg6xcbe9",
+                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -24248,8 +25571,8 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "repetition_penalty": 1,
                      *           "logit_bias": {},
-                     *           "max_new_tokens": 112,
-                     *           "max_prompt_tokens": 512,
+                     *           "max_new_tokens": 4096,
+                     *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
                      *           "filter": {
@@ -24261,7 +25584,7 @@ export interface operations {
                      *           },
                      *           "group_wall_seconds": null,
                      *           "engine_max_running_requests": 64,
-                     *           "engine_max_total_tokens": 32768,
+                     *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
                      *         },
                      *         "staleness": {
@@ -24270,21 +25593,21 @@ export interface operations {
                      *         },
                      *         "trainer": {
                      *           "ranks": 1,
-                     *           "total_train_steps": 60,
+                     *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
-                     *           "microbatch_tokens": 4096,
-                     *           "learning_rate": 0.0002,
+                     *           "microbatch_tokens": 16384,
+                     *           "learning_rate": 0.000001,
                      *           "warmup_steps": 0,
                      *           "adam_betas": [
                      *             0.9,
-                     *             0.99
+                     *             0.95
                      *           ],
                      *           "adam_epsilon": 1e-8,
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "dtype": "float32",
-                     *           "activation_checkpointing": "none",
+                     *           "dtype": null,
+                     *           "activation_checkpointing": "full",
                      *           "offload_optimizer": false,
                      *           "reshard_after_forward": true,
                      *           "compile": false
@@ -24333,9 +25656,9 @@ export interface operations {
                      *         },
                      *         "evaluation": null,
                      *         "sft": {
-                     *           "steps": 1250,
-                     *           "batch_size": 16,
-                     *           "learning_rate": 0.005,
+                     *           "steps": 1000,
+                     *           "batch_size": 32,
+                     *           "learning_rate": 0.00001,
                      *           "warmup_steps": 20,
                      *           "final_learning_rate_fraction": 0.1,
                      *           "adam_betas": [
@@ -24344,12 +25667,12 @@ export interface operations {
                      *           ],
                      *           "weight_decay": 0,
                      *           "max_grad_norm": 1,
-                     *           "validation_split": "validation",
+                     *           "validation_split": null,
                      *           "validation_rows": 128,
                      *           "validate_every_steps": 200,
-                     *           "validate_from_step": 1000,
-                     *           "stop_at_greedy_accuracy": 0.95,
-                     *           "required_greedy_accuracy": 0.85,
+                     *           "validate_from_step": 200,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
                      *         "bench": null,
@@ -24417,9 +25740,9 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "4b10cd67",
-                     *           "created_at": "2026-11-22T15:47:56.098Z",
-                     *           "updated_at": "2026-11-22T15:47:56.098Z",
+                     *           "fingerprint": "50341712",
+                     *           "created_at": "2026-11-22T15:58:14.943Z",
+                     *           "updated_at": "2026-11-22T15:58:14.943Z",
                      *           "last_used_at": null
                      *         }
                      *       ],
@@ -24483,9 +25806,9 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "dfce5b7e",
-                     *       "created_at": "2026-11-22T15:48:12.967Z",
-                     *       "updated_at": "2026-11-22T15:48:12.967Z",
+                     *       "fingerprint": "8e457531",
+                     *       "created_at": "2026-11-22T15:58:41.192Z",
+                     *       "updated_at": "2026-11-22T15:58:41.192Z",
                      *       "last_used_at": null
                      *     }
                      */
@@ -24504,9 +25827,9 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "dfce5b7e",
-                     *       "created_at": "2026-11-22T15:48:12.967Z",
-                     *       "updated_at": "2026-11-22T15:48:12.967Z",
+                     *       "fingerprint": "8e457531",
+                     *       "created_at": "2026-11-22T15:58:41.192Z",
+                     *       "updated_at": "2026-11-22T15:58:41.192Z",
                      *       "last_used_at": null
                      *     }
                      */
@@ -24594,39 +25917,39 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01m81z2nwvea2d0tek6rh857ey",
+                     *           "id": "usr_01m81znm3ke6j4kwh448v29ndx",
                      *           "name": "ci",
                      *           "role": "editor",
                      *           "tokens": 0,
-                     *           "created_at": "2026-11-22T15:47:57.979Z"
+                     *           "created_at": "2026-11-22T15:58:18.740Z"
                      *         },
                      *         {
-                     *           "id": "usr_01m81z2hyyh0jz1yvgrzh4nhy3",
+                     *           "id": "usr_01m81zna95hfqe8vsyp4zg1amz",
                      *           "name": "admin",
                      *           "role": "admin",
                      *           "tokens": 1,
-                     *           "created_at": "2026-11-22T15:47:53.950Z"
+                     *           "created_at": "2026-11-22T15:58:08.678Z"
                      *         },
                      *         {
-                     *           "id": "usr_01m81z2hy8y6r5wwnn0x65k20h",
+                     *           "id": "usr_01m81zna6xmtvdy2638aqs82pv",
                      *           "name": "operator",
                      *           "role": "operator",
                      *           "tokens": 1,
-                     *           "created_at": "2026-11-22T15:47:53.928Z"
+                     *           "created_at": "2026-11-22T15:58:08.606Z"
                      *         },
                      *         {
-                     *           "id": "usr_01m81z2hxhcpntcs0dd3jad380",
+                     *           "id": "usr_01m81zna3e0m1zchmkqpk1wstp",
                      *           "name": "editor",
                      *           "role": "editor",
                      *           "tokens": 1,
-                     *           "created_at": "2026-11-22T15:47:53.905Z"
+                     *           "created_at": "2026-11-22T15:58:08.494Z"
                      *         },
                      *         {
-                     *           "id": "usr_01m81z2hwyvb2jjvm77s5nwfke",
+                     *           "id": "usr_01m81zna13p7z949026sftexye",
                      *           "name": "viewer",
                      *           "role": "viewer",
                      *           "tokens": 1,
-                     *           "created_at": "2026-11-22T15:47:53.886Z"
+                     *           "created_at": "2026-11-22T15:58:08.419Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -24681,11 +26004,11 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01m81z34mfe1j4gvh9jnfsbtw4",
+                     *       "id": "usr_01m81zpa858bsbfj4g565yxxc1",
                      *       "name": "nightly",
                      *       "role": "editor",
                      *       "tokens": 0,
-                     *       "created_at": "2026-11-22T15:48:13.071Z"
+                     *       "created_at": "2026-11-22T15:58:41.413Z"
                      *     }
                      */
                     "application/json": components["schemas"]["ServiceAccount"];
@@ -24716,7 +26039,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01m81z2nwvea2d0tek6rh857ey */
+                /** @example usr_01m81znm3ke6j4kwh448v29ndx */
                 service_account_id: string;
             };
             cookie?: never;
@@ -24754,7 +26077,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01m81z2nwvea2d0tek6rh857ey */
+                /** @example usr_01m81znm3ke6j4kwh448v29ndx */
                 service_account_id: string;
             };
             cookie?: never;
@@ -24777,11 +26100,11 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01m81z2nwvea2d0tek6rh857ey",
+                     *       "id": "usr_01m81znm3ke6j4kwh448v29ndx",
                      *       "name": "ci",
                      *       "role": "viewer",
                      *       "tokens": 0,
-                     *       "created_at": "2026-11-22T15:47:57.979Z"
+                     *       "created_at": "2026-11-22T15:58:18.740Z"
                      *     }
                      */
                     "application/json": components["schemas"]["ServiceAccount"];
@@ -24815,7 +26138,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example usr_01m81z2nwvea2d0tek6rh857ey */
+                /** @example usr_01m81znm3ke6j4kwh448v29ndx */
                 service_account_id: string;
             };
             cookie?: never;
@@ -24841,13 +26164,13 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tok_01m81z34s9qph5wfftxtpan7e7",
+                     *       "id": "tok_01m81zpajtfq4fwymyj6ean0md",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_uc0vry",
+                     *       "prefix": "ool_w8i4Y7",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
-                     *       "created_at": "2026-11-22T15:48:13.225Z",
+                     *       "created_at": "2026-11-22T15:58:41.754Z",
                      *       "expires_at": null,
                      *       "last_used_at": null,
                      *       "owner": "ci",
@@ -24905,15 +26228,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *         "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *         "id": "team_01m81zn9hvteycxhcx8wzasc75",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *         "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -25024,7 +26347,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "ujQVAKCAFOFNAsvQsFltu1I0YhLDx2CbIMUcTmejCDiAd73IzsHNDvxuiVzfsUiA"
+                     *       "csrf_token": "3vve9kMxwlxUoDzGsUlen8myB2R01q3AxjYUNORqrzNzxJSyC6g1GElm58ZmQwy8"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -25108,15 +26431,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *         "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *         "id": "team_01m81zn9hvteycxhcx8wzasc75",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01m81z2hr1sm3vp58xqga8mj67",
+                     *         "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -25241,7 +26564,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "swp_01m81z2np2k2aby4xgw9xvwa6v",
+                     *           "id": "swp_01m81znksp8da87eqcc2wsqq2g",
                      *           "name": "red sweep",
                      *           "status": "RUNNING",
                      *           "message": "",
@@ -25289,7 +26612,7 @@ export interface operations {
                      *           },
                      *           "best": null,
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:47:57.682Z",
+                     *           "created_at": "2026-11-22T15:58:18.288Z",
                      *           "ended_at": null
                      *         }
                      *       ],
@@ -25367,7 +26690,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01m81z351axygh6zzbatha4dde",
+                     *       "id": "swp_01m81zpbc5j1x877h9svcq7xwq",
                      *       "name": "seeds",
                      *       "status": "RUNNING",
                      *       "message": "",
@@ -25417,7 +26740,7 @@ export interface operations {
                      *       },
                      *       "best": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:48:13.326Z",
+                     *       "created_at": "2026-11-22T15:58:42.072Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -25449,7 +26772,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example swp_01m81z2np2k2aby4xgw9xvwa6v */
+                /** @example swp_01m81znksp8da87eqcc2wsqq2g */
                 sweep_id: string;
             };
             cookie?: never;
@@ -25463,7 +26786,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01m81z2np2k2aby4xgw9xvwa6v",
+                     *       "id": "swp_01m81znksp8da87eqcc2wsqq2g",
                      *       "name": "red sweep",
                      *       "status": "RUNNING",
                      *       "message": "",
@@ -25511,7 +26834,7 @@ export interface operations {
                      *       },
                      *       "best": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:57.682Z",
+                     *       "created_at": "2026-11-22T15:58:18.288Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -25542,7 +26865,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example swp_01m81z2np2k2aby4xgw9xvwa6v */
+                /** @example swp_01m81znksp8da87eqcc2wsqq2g */
                 sweep_id: string;
             };
             cookie?: never;
@@ -25556,7 +26879,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01m81z2np2k2aby4xgw9xvwa6v",
+                     *       "id": "swp_01m81znksp8da87eqcc2wsqq2g",
                      *       "name": "red sweep",
                      *       "status": "CANCELLED",
                      *       "message": "cancelled by alice",
@@ -25604,8 +26927,8 @@ export interface operations {
                      *       },
                      *       "best": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:57.682Z",
-                     *       "ended_at": "2026-11-22T15:48:13.589Z"
+                     *       "created_at": "2026-11-22T15:58:18.288Z",
+                     *       "ended_at": "2026-11-22T15:58:42.921Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Sweep"];
@@ -25638,7 +26961,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example swp_01m81z2np2k2aby4xgw9xvwa6v */
+                /** @example swp_01m81znksp8da87eqcc2wsqq2g */
                 sweep_id: string;
             };
             cookie?: never;
@@ -25652,7 +26975,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01m81z2np2k2aby4xgw9xvwa6v",
+                     *       "id": "swp_01m81znksp8da87eqcc2wsqq2g",
                      *       "name": "red sweep",
                      *       "status": "PAUSED",
                      *       "message": "",
@@ -25700,7 +27023,7 @@ export interface operations {
                      *       },
                      *       "best": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:57.682Z",
+                     *       "created_at": "2026-11-22T15:58:18.288Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -25734,7 +27057,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example swp_01m81z2np2k2aby4xgw9xvwa6v */
+                /** @example swp_01m81znksp8da87eqcc2wsqq2g */
                 sweep_id: string;
             };
             cookie?: never;
@@ -25748,7 +27071,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01m81z2np2k2aby4xgw9xvwa6v",
+                     *       "id": "swp_01m81znksp8da87eqcc2wsqq2g",
                      *       "name": "red sweep",
                      *       "status": "RUNNING",
                      *       "message": "",
@@ -25796,7 +27119,7 @@ export interface operations {
                      *       },
                      *       "best": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:57.682Z",
+                     *       "created_at": "2026-11-22T15:58:18.288Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -25832,7 +27155,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example swp_01m81z2np2k2aby4xgw9xvwa6v */
+                /** @example swp_01m81znksp8da87eqcc2wsqq2g */
                 sweep_id: string;
             };
             cookie?: never;
@@ -25898,7 +27221,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *       "id": "team_01m81zn9hvteycxhcx8wzasc75",
                      *       "name": "red"
                      *     }
                      */
@@ -25949,7 +27272,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *       "id": "team_01m81zn9hvteycxhcx8wzasc75",
                      *       "name": "research"
                      *     }
                      */
@@ -25995,21 +27318,21 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01m81z2ht2phqq917yccaj56d1",
+                     *           "id": "usr_01m81zn9v9thav065bb7nmv0hx",
                      *           "username": "admin of the installation",
                      *           "role": "admin",
                      *           "project_role": "viewer",
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01m81z2hsw0jxxkrb81zxvs74e",
+                     *           "id": "usr_01m81zn9td0a6bs678y4tg4nxa",
                      *           "username": "admin of the team",
                      *           "role": "admin",
                      *           "project_role": null,
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01m81z2hrgzpkgawxw9ha03egm",
+                     *           "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
@@ -26068,7 +27391,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01m81z2hrstravbttz8ngqz7hp",
+                     *       "id": "usr_01m81zn9p8gkaz9qp5t56a3hn0",
                      *       "username": "viewer",
                      *       "role": "viewer",
                      *       "project_role": "viewer",
@@ -26103,7 +27426,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01m81z2ht2phqq917yccaj56d1 */
+                /** @example usr_01m81zn9v9thav065bb7nmv0hx */
                 user_id: string;
             };
             cookie?: never;
@@ -26141,7 +27464,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01m81z2ht2phqq917yccaj56d1 */
+                /** @example usr_01m81zn9v9thav065bb7nmv0hx */
                 user_id: string;
             };
             cookie?: never;
@@ -26164,7 +27487,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01m81z2ht2phqq917yccaj56d1",
+                     *       "id": "usr_01m81zn9v9thav065bb7nmv0hx",
                      *       "username": "admin of the installation",
                      *       "role": "editor",
                      *       "project_role": "viewer",
@@ -26217,11 +27540,11 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "team_01m81z2hr0bqygbyf9zwwmdwjt",
+                     *           "id": "team_01m81zn9jd41rg5rvqnh0b0qm8",
                      *           "name": "blue"
                      *         },
                      *         {
-                     *           "id": "team_01m81z2hqwbcb310z5b54fv71p",
+                     *           "id": "team_01m81zn9hvteycxhcx8wzasc75",
                      *           "name": "red"
                      *         }
                      *       ],
@@ -26276,10 +27599,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "team_01m81z35p68q8cbdw3z0pef52s",
+                     *       "id": "team_01m81zpd85y8msydmacw915kzn",
                      *       "name": "vision",
                      *       "project": {
-                     *         "id": "prj_01m81z35pavftwher15f6b9mkt",
+                     *         "id": "prj_01m81zpd8wft774ax222kc119n",
                      *         "name": "default"
                      *       }
                      *     }
@@ -26332,392 +27655,392 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "tok_01m81z2j2ajs3ng6qwdwqh0b1t",
+                     *           "id": "tok_01m81znaxna0ekbfvrtn37aq6v",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_e1IILt",
+                     *           "prefix": "ool_2cIjPu",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.058Z",
+                     *           "created_at": "2026-11-22T15:58:09.333Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j29wkjbbkfgsd2h7hh3",
+                     *           "id": "tok_01m81znawspaaqt6tfvesggzxc",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_Y6Yjas",
+                     *           "prefix": "ool_pZ-wZu",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.057Z",
+                     *           "created_at": "2026-11-22T15:58:09.305Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j28t513yxkbrenpbwd9",
+                     *           "id": "tok_01m81znavxnkk7g8hq89xya5qh",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_G9JbG3",
+                     *           "prefix": "ool_X2iDDG",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.056Z",
+                     *           "created_at": "2026-11-22T15:58:09.277Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j27hq3wba3p655qvcgc",
+                     *           "id": "tok_01m81znav9pe962nhc8hfb7kxj",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_OZMzF6",
+                     *           "prefix": "ool_hG5fpg",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.055Z",
+                     *           "created_at": "2026-11-22T15:58:09.257Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j261kzppp5jnv3z299z",
+                     *           "id": "tok_01m81znatajmkwrtggh4p7xvzh",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_EtrEbW",
+                     *           "prefix": "ool_uCG2iR",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.054Z",
+                     *           "created_at": "2026-11-22T15:58:09.227Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j261kzppp5jefnk4tdk",
+                     *           "id": "tok_01m81znasq2sh8bgbn6pkhy147",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_E4oO_4",
+                     *           "prefix": "ool_YUrdEE",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.054Z",
+                     *           "created_at": "2026-11-22T15:58:09.207Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j22g0cexq8e69nfaa4k",
+                     *           "id": "tok_01m81znas1szg7x8fjhd6qad3r",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_eLUv8r",
+                     *           "prefix": "ool_jy2_Oq",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.050Z",
+                     *           "created_at": "2026-11-22T15:58:09.185Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j21a5mnny3thrd7bqv8",
+                     *           "id": "tok_01m81znar2bc7yb6b0f0b5q92e",
                      *           "name": "project:read",
-                     *           "prefix": "ool_DlyHZO",
+                     *           "prefix": "ool_Pf4bjS",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.049Z",
+                     *           "created_at": "2026-11-22T15:58:09.154Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j1v28v1gnvxd8n0a2gj",
+                     *           "id": "tok_01m81znaq26a7c75pqcfj4b5e7",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_Basjv2",
+                     *           "prefix": "ool_dnTPRc",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.043Z",
+                     *           "created_at": "2026-11-22T15:58:09.123Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j1sca9jpa1g5d2kqep2",
+                     *           "id": "tok_01m81znap5cet69s53gbew9a0g",
                      *           "name": "members:write",
-                     *           "prefix": "ool_TfaEUW",
+                     *           "prefix": "ool_8p3wjD",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.042Z",
+                     *           "created_at": "2026-11-22T15:58:09.093Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j1q5xvnm3yb51zajkp4",
+                     *           "id": "tok_01m81znanm4y8vv1qz4jwx02vb",
                      *           "name": "members:read",
-                     *           "prefix": "ool_5HBTQf",
+                     *           "prefix": "ool_UHyqXF",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.039Z",
+                     *           "created_at": "2026-11-22T15:58:09.076Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j1n2mx7ayncrzg150m8",
+                     *           "id": "tok_01m81znan9ncmk7zbv7bw626tc",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_Y6ZtCQ",
+                     *           "prefix": "ool_8k5_N-",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.037Z",
+                     *           "created_at": "2026-11-22T15:58:09.066Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j1mp28edwr56yr28tj3",
+                     *           "id": "tok_01m81znamnk26nzqb0eqssx1nb",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_ScGebr",
+                     *           "prefix": "ool_6TpWcY",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.036Z",
+                     *           "created_at": "2026-11-22T15:58:09.045Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j1g1hw6fkqar4xqss62",
+                     *           "id": "tok_01m81znam560er0wyha1fqsp21",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_VUM6HS",
+                     *           "prefix": "ool_EFtOMT",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.032Z",
+                     *           "created_at": "2026-11-22T15:58:09.030Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j1cgma3t5c5sa0yrfbv",
+                     *           "id": "tok_01m81znakn4p1xb8smy8yv46kz",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_sNN2_T",
+                     *           "prefix": "ool_vOR9XH",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.028Z",
+                     *           "created_at": "2026-11-22T15:58:09.013Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j1b7m61z63rpb6t12ap",
+                     *           "id": "tok_01m81znajwh78dhgfmw8qxygs6",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_gbGiOp",
+                     *           "prefix": "ool_ZqTpQG",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.027Z",
+                     *           "created_at": "2026-11-22T15:58:08.989Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j14s7t5q3ps3y57sa0n",
+                     *           "id": "tok_01m81znaj9ch1tbm3tr1hkpfrv",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_htrf9R",
+                     *           "prefix": "ool_ECF7Xe",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.020Z",
+                     *           "created_at": "2026-11-22T15:58:08.970Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j12hkx618fwc4g0d19f",
+                     *           "id": "tok_01m81znahmb1aj068npdmc4vwx",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_aeHdnm",
+                     *           "prefix": "ool_EY9B6b",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.018Z",
+                     *           "created_at": "2026-11-22T15:58:08.948Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j0v9g4n6ak9b0vn9dqr",
+                     *           "id": "tok_01m81znagz9hy8tp7mj4pa3w6g",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_-vg9wg",
+                     *           "prefix": "ool_UC5Shx",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.011Z",
+                     *           "created_at": "2026-11-22T15:58:08.927Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j0n2ytcymx2vansg6hv",
+                     *           "id": "tok_01m81znaga8k1dk4zaz3ca8b3t",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_QeThmQ",
+                     *           "prefix": "ool_voszjv",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:54.005Z",
+                     *           "created_at": "2026-11-22T15:58:08.906Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j0cv93rpekbtzz0c58n",
+                     *           "id": "tok_01m81znaff5p4gqa4nms5f7gb3",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_BN-lBb",
+                     *           "prefix": "ool_P950bL",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:53.997Z",
+                     *           "created_at": "2026-11-22T15:58:08.879Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2j0288x73w6mm2atkj0y",
+                     *           "id": "tok_01m81znaehbtcy8zr0z6zavwqt",
                      *           "name": "models:write",
-                     *           "prefix": "ool_ZedZ2c",
+                     *           "prefix": "ool_RuAwdB",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:53.986Z",
+                     *           "created_at": "2026-11-22T15:58:08.850Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2hzz75y9aefge7d5zq6t",
+                     *           "id": "tok_01m81znadjp68sy7yryafke6df",
                      *           "name": "models:read",
-                     *           "prefix": "ool_Qzr7bh",
+                     *           "prefix": "ool_vlZy_J",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:53.983Z",
+                     *           "created_at": "2026-11-22T15:58:08.819Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2hzsdajm1mpfpqh0x8sm",
+                     *           "id": "tok_01m81znad7kk3d0qd0390e0swm",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_BFb0am",
+                     *           "prefix": "ool_acbP9K",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:53.977Z",
+                     *           "created_at": "2026-11-22T15:58:08.807Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2hzrp9kcpapedm72fwsx",
+                     *           "id": "tok_01m81znaca9cmr9wqag8vfjbzm",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_HYQ3eL",
+                     *           "prefix": "ool_TRatys",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:53.976Z",
+                     *           "created_at": "2026-11-22T15:58:08.778Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2hzp0a075p5w0bjxbf97",
+                     *           "id": "tok_01m81znabhje6zq06t7stg63yb",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_F6LlMj",
+                     *           "prefix": "ool_gTtbEu",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:53.974Z",
+                     *           "created_at": "2026-11-22T15:58:08.753Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2hzk60sjy33f0dqzw86w",
+                     *           "id": "tok_01m81znaawg6z4e8wwnmg7ggd7",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_6DvsYF",
+                     *           "prefix": "ool_eSySdm",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:53.971Z",
+                     *           "created_at": "2026-11-22T15:58:08.732Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2hzhvdxp93kbh9tqfxb8",
+                     *           "id": "tok_01m81znaaprbj9arp5azcxfnzd",
                      *           "name": "runs:write",
-                     *           "prefix": "ool_ezy2Gy",
+                     *           "prefix": "ool__bN0T6",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:53.969Z",
+                     *           "created_at": "2026-11-22T15:58:08.726Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2hzdjygbdd4dxvfq6fye",
+                     *           "id": "tok_01m81znaa9w9w4txwgakaw6qgs",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_4wURtD",
+                     *           "prefix": "ool_Re6jzx",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:53.965Z",
+                     *           "created_at": "2026-11-22T15:58:08.713Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81z2hrjhshj1nesn04vnptz",
+                     *           "id": "tok_01m81zn9n9129x7wjjwcqa73ra",
                      *           "name": "test",
-                     *           "prefix": "ool_HrANy_",
+                     *           "prefix": "ool_dEFiu9",
                      *           "scopes": [
                      *             "*"
                      *           ],
-                     *           "created_at": "2026-11-22T15:47:53.747Z",
+                     *           "created_at": "2026-11-22T15:58:08.042Z",
                      *           "expires_at": null,
-                     *           "last_used_at": "2026-11-22T15:47:55.397Z",
+                     *           "last_used_at": "2026-11-22T15:58:13.134Z",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         }
@@ -26777,14 +28100,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tok_01m81z35s3846r8t1g3e7xtv04",
+                     *       "id": "tok_01m81zpdea652dj272rcehfh2p",
                      *       "name": "ci",
-                     *       "prefix": "ool_UY41Y7",
+                     *       "prefix": "ool_wt1M4f",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
                      *       ],
-                     *       "created_at": "2026-11-22T15:48:14.249Z",
+                     *       "created_at": "2026-11-22T15:58:44.683Z",
                      *       "expires_at": null,
                      *       "last_used_at": null,
                      *       "owner": "alice",
@@ -26820,7 +28143,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example tok_01m81z2hrjhshj1nesn04vnptz */
+                /** @example tok_01m81zn9n9129x7wjjwcqa73ra */
                 token_id: string;
             };
             cookie?: never;
@@ -26861,7 +28184,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example tok_01m81z2hrjhshj1nesn04vnptz */
+                /** @example tok_01m81zn9n9129x7wjjwcqa73ra */
                 token_id: string;
             };
             cookie?: never;
@@ -26884,17 +28207,17 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tok_01m81z2hrjhshj1nesn04vnptz",
+                     *       "id": "tok_01m81zn9n9129x7wjjwcqa73ra",
                      *       "name": "test",
-                     *       "prefix": "ool_hJpRXM",
+                     *       "prefix": "ool_Pcb2dc",
                      *       "scopes": [
                      *         "*"
                      *       ],
-                     *       "created_at": "2026-11-22T15:47:53.747Z",
+                     *       "created_at": "2026-11-22T15:58:08.042Z",
                      *       "expires_at": null,
-                     *       "last_used_at": "2026-11-22T15:47:55.397Z",
+                     *       "last_used_at": "2026-11-22T15:58:13.134Z",
                      *       "owner": "alice",
-                     *       "previous_until": "2026-11-22T16:48:14.301Z",
+                     *       "previous_until": "2026-11-22T16:58:44.751Z",
                      *       "token": "ool_…"
                      *     }
                      */
@@ -26952,7 +28275,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01m81z35wb0ct2dtycetews27w",
+                     *       "id": "ups_01m81zpdm2gaz2ccptmwnm1vde",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 104857600,
@@ -26960,7 +28283,7 @@ export interface operations {
                      *       "part_count": 13,
                      *       "received_parts": [],
                      *       "upload": null,
-                     *       "created_at": "2026-11-22T15:48:14.348Z"
+                     *       "created_at": "2026-11-22T15:58:44.867Z"
                      *     }
                      */
                     "application/json": components["schemas"]["UploadSession"];
@@ -26973,7 +28296,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01m81z35wb0ct2dtycetews27w",
+                     *       "id": "ups_01m81zpdm2gaz2ccptmwnm1vde",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 104857600,
@@ -26981,7 +28304,7 @@ export interface operations {
                      *       "part_count": 13,
                      *       "received_parts": [],
                      *       "upload": null,
-                     *       "created_at": "2026-11-22T15:48:14.348Z"
+                     *       "created_at": "2026-11-22T15:58:44.867Z"
                      *     }
                      */
                     "application/json": components["schemas"]["UploadSession"];
@@ -27012,7 +28335,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ups_01m81z2kznh3jcn15segqrvrt5 */
+                /** @example ups_01m81zng5qjwh99hp2a1t59k5b */
                 session_id: string;
             };
             cookie?: never;
@@ -27026,7 +28349,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01m81z2kznh3jcn15segqrvrt5",
+                     *       "id": "ups_01m81zng5qjwh99hp2a1t59k5b",
                      *       "filename": "f",
                      *       "purpose": "dataset",
                      *       "bytes": 1,
@@ -27034,7 +28357,7 @@ export interface operations {
                      *       "part_count": 1,
                      *       "received_parts": [],
                      *       "upload": null,
-                     *       "created_at": "2026-11-22T15:47:56.021Z"
+                     *       "created_at": "2026-11-22T15:58:14.711Z"
                      *     }
                      */
                     "application/json": components["schemas"]["UploadSession"];
@@ -27061,7 +28384,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ups_01m81z2kznh3jcn15segqrvrt5 */
+                /** @example ups_01m81zng5qjwh99hp2a1t59k5b */
                 session_id: string;
             };
             cookie?: never;
@@ -27099,7 +28422,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ups_01m81z2kznh3jcn15segqrvrt5 */
+                /** @example ups_01m81zng5qjwh99hp2a1t59k5b */
                 session_id: string;
             };
             cookie?: never;
@@ -27113,12 +28436,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "upl_01m81z35ztj371sdfx5847mjg5",
+                     *       "id": "upl_01m81zpdsqxsrc5wnddmx0zma5",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 23,
                      *       "sha256": "bc688faec0ebf2251bcd21adf89adfedd7ddc486351e8d708f0a9041be8f6ae1",
-                     *       "created_at": "2026-11-22T15:48:14.458Z"
+                     *       "created_at": "2026-11-22T15:58:45.047Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Upload"];
@@ -27151,7 +28474,7 @@ export interface operations {
             };
             path: {
                 number: number;
-                /** @example ups_01m81z2kznh3jcn15segqrvrt5 */
+                /** @example ups_01m81zng5qjwh99hp2a1t59k5b */
                 session_id: string;
             };
             cookie?: never;
@@ -27169,7 +28492,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01m81z35wb0ct2dtycetews27w",
+                     *       "id": "ups_01m81zpdm2gaz2ccptmwnm1vde",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 104857600,
@@ -27177,7 +28500,7 @@ export interface operations {
                      *       "part_count": 13,
                      *       "received_parts": [],
                      *       "upload": null,
-                     *       "created_at": "2026-11-22T15:48:14.348Z"
+                     *       "created_at": "2026-11-22T15:58:44.867Z"
                      *     }
                      */
                     "application/json": components["schemas"]["UploadSession"];
@@ -27228,12 +28551,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "upl_01m81z35ztj371sdfx5847mjg5",
+                     *       "id": "upl_01m81zpdsqxsrc5wnddmx0zma5",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 23,
                      *       "sha256": "bc688faec0ebf2251bcd21adf89adfedd7ddc486351e8d708f0a9041be8f6ae1",
-                     *       "created_at": "2026-11-22T15:48:14.458Z"
+                     *       "created_at": "2026-11-22T15:58:45.047Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Upload"];
@@ -27284,12 +28607,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "upl_01m81z35ztj371sdfx5847mjg5",
+                     *       "id": "upl_01m81zpdsqxsrc5wnddmx0zma5",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 23,
                      *       "sha256": "bc688faec0ebf2251bcd21adf89adfedd7ddc486351e8d708f0a9041be8f6ae1",
-                     *       "created_at": "2026-11-22T15:48:14.458Z"
+                     *       "created_at": "2026-11-22T15:58:45.047Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Upload"];
@@ -27320,7 +28643,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whd_01m81z2ned2jsc83dwysdyvpsp */
+                /** @example whd_01m81znkbmw1smraf5f55ghab5 */
                 delivery_id: string;
             };
             cookie?: never;
@@ -27334,12 +28657,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whd_01m81z2ned2jsc83dwysdyvpsp",
-                     *       "webhook": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *       "id": "whd_01m81znkbmw1smraf5f55ghab5",
+                     *       "webhook": "whk_01m81znk79nhh1kdvw5a9gvhx4",
                      *       "event": {
-                     *         "id": "msg_01m81z2ne94sh1s65c0cgf8ps3",
+                     *         "id": "msg_01m81znkbamqk66e392ybtm5zp",
                      *         "type": "webhook.test",
-                     *         "at": "2026-11-22T15:47:57.512Z",
+                     *         "at": "2026-11-22T15:58:17.958Z",
                      *         "data": {
                      *           "asked_by": "alice"
                      *         }
@@ -27347,8 +28670,8 @@ export interface operations {
                      *       "state": "PENDING",
                      *       "message": "",
                      *       "tries": 0,
-                     *       "next_at": "2026-11-22T15:47:57.512Z",
-                     *       "created_at": "2026-11-22T15:47:57.512Z",
+                     *       "next_at": "2026-11-22T15:58:17.958Z",
+                     *       "created_at": "2026-11-22T15:58:17.958Z",
                      *       "ended_at": null,
                      *       "log": []
                      *     }
@@ -27380,7 +28703,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example whd_01m81z2ned2jsc83dwysdyvpsp */
+                /** @example whd_01m81znkbmw1smraf5f55ghab5 */
                 delivery_id: string;
             };
             cookie?: never;
@@ -27394,12 +28717,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whd_01m81z2ned2jsc83dwysdyvpsp",
-                     *       "webhook": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *       "id": "whd_01m81znkbmw1smraf5f55ghab5",
+                     *       "webhook": "whk_01m81znk79nhh1kdvw5a9gvhx4",
                      *       "event": {
-                     *         "id": "msg_01m81z2ne94sh1s65c0cgf8ps3",
+                     *         "id": "msg_01m81znkbamqk66e392ybtm5zp",
                      *         "type": "webhook.test",
-                     *         "at": "2026-11-22T15:47:57.512Z",
+                     *         "at": "2026-11-22T15:58:17.958Z",
                      *         "data": {
                      *           "asked_by": "alice"
                      *         }
@@ -27407,8 +28730,8 @@ export interface operations {
                      *       "state": "PENDING",
                      *       "message": "",
                      *       "tries": 0,
-                     *       "next_at": "2026-11-22T15:47:57.512Z",
-                     *       "created_at": "2026-11-22T15:47:57.512Z",
+                     *       "next_at": "2026-11-22T15:58:17.958Z",
+                     *       "created_at": "2026-11-22T15:58:17.958Z",
                      *       "ended_at": null,
                      *       "log": []
                      *     }
@@ -27458,7 +28781,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *           "id": "whk_01m81znk79nhh1kdvw5a9gvhx4",
                      *           "name": "red hook",
                      *           "url": "https://192.0.9.1/red",
                      *           "events": [
@@ -27469,8 +28792,8 @@ export interface operations {
                      *           "failing_since": null,
                      *           "previous_secret_until": null,
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:47:57.426Z",
-                     *           "updated_at": "2026-11-22T15:47:57.426Z"
+                     *           "created_at": "2026-11-22T15:58:17.832Z",
+                     *           "updated_at": "2026-11-22T15:58:17.832Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -27528,7 +28851,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *       "id": "whk_01m81znk79nhh1kdvw5a9gvhx4",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -27537,11 +28860,11 @@ export interface operations {
                      *       "enabled": true,
                      *       "disabled_why": "",
                      *       "failing_since": null,
-                     *       "previous_secret_until": "2026-11-23T15:48:14.703Z",
+                     *       "previous_secret_until": "2026-11-23T15:58:45.722Z",
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:57.426Z",
-                     *       "updated_at": "2026-11-22T15:48:14.703Z",
-                     *       "secret": "whsec_fj8/xyOe1QCIgJ0RF48wNz7q8k9vAYP5iFMxJOMoF2E="
+                     *       "created_at": "2026-11-22T15:58:17.832Z",
+                     *       "updated_at": "2026-11-22T15:58:45.722Z",
+                     *       "secret": "whsec_NGdyh+Xd3VhsYMVp6vGFqp5Kmqjjp3cx6WfhjJb7wAg="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -27572,7 +28895,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whk_01m81z2nbkqjbb5b243tewa44a */
+                /** @example whk_01m81znk79nhh1kdvw5a9gvhx4 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -27586,7 +28909,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *       "id": "whk_01m81znk79nhh1kdvw5a9gvhx4",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -27597,8 +28920,8 @@ export interface operations {
                      *       "failing_since": null,
                      *       "previous_secret_until": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:57.426Z",
-                     *       "updated_at": "2026-11-22T15:47:57.426Z"
+                     *       "created_at": "2026-11-22T15:58:17.832Z",
+                     *       "updated_at": "2026-11-22T15:58:17.832Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Webhook"];
@@ -27625,7 +28948,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whk_01m81z2nbkqjbb5b243tewa44a */
+                /** @example whk_01m81znk79nhh1kdvw5a9gvhx4 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -27663,7 +28986,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whk_01m81z2nbkqjbb5b243tewa44a */
+                /** @example whk_01m81znk79nhh1kdvw5a9gvhx4 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -27686,7 +29009,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *       "id": "whk_01m81znk79nhh1kdvw5a9gvhx4",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -27697,8 +29020,8 @@ export interface operations {
                      *       "failing_since": null,
                      *       "previous_secret_until": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:57.426Z",
-                     *       "updated_at": "2026-11-22T15:48:14.631Z"
+                     *       "created_at": "2026-11-22T15:58:17.832Z",
+                     *       "updated_at": "2026-11-22T15:58:45.478Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Webhook"];
@@ -27734,7 +29057,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example whk_01m81z2nbkqjbb5b243tewa44a */
+                /** @example whk_01m81znk79nhh1kdvw5a9gvhx4 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -27750,12 +29073,12 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "whd_01m81z2ned2jsc83dwysdyvpsp",
-                     *           "webhook": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *           "id": "whd_01m81znkbmw1smraf5f55ghab5",
+                     *           "webhook": "whk_01m81znk79nhh1kdvw5a9gvhx4",
                      *           "event": {
-                     *             "id": "msg_01m81z2ne94sh1s65c0cgf8ps3",
+                     *             "id": "msg_01m81znkbamqk66e392ybtm5zp",
                      *             "type": "webhook.test",
-                     *             "at": "2026-11-22T15:47:57.512Z",
+                     *             "at": "2026-11-22T15:58:17.958Z",
                      *             "data": {
                      *               "asked_by": "alice"
                      *             }
@@ -27763,8 +29086,8 @@ export interface operations {
                      *           "state": "PENDING",
                      *           "message": "",
                      *           "tries": 0,
-                     *           "next_at": "2026-11-22T15:47:57.512Z",
-                     *           "created_at": "2026-11-22T15:47:57.512Z",
+                     *           "next_at": "2026-11-22T15:58:17.958Z",
+                     *           "created_at": "2026-11-22T15:58:17.958Z",
                      *           "ended_at": null,
                      *           "log": []
                      *         }
@@ -27800,7 +29123,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example whk_01m81z2nbkqjbb5b243tewa44a */
+                /** @example whk_01m81znk79nhh1kdvw5a9gvhx4 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -27814,7 +29137,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *       "id": "whk_01m81znk79nhh1kdvw5a9gvhx4",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -27823,11 +29146,11 @@ export interface operations {
                      *       "enabled": true,
                      *       "disabled_why": "",
                      *       "failing_since": null,
-                     *       "previous_secret_until": "2026-11-23T15:48:14.703Z",
+                     *       "previous_secret_until": "2026-11-23T15:58:45.722Z",
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:47:57.426Z",
-                     *       "updated_at": "2026-11-22T15:48:14.703Z",
-                     *       "secret": "whsec_fj8/xyOe1QCIgJ0RF48wNz7q8k9vAYP5iFMxJOMoF2E="
+                     *       "created_at": "2026-11-22T15:58:17.832Z",
+                     *       "updated_at": "2026-11-22T15:58:45.722Z",
+                     *       "secret": "whsec_NGdyh+Xd3VhsYMVp6vGFqp5Kmqjjp3cx6WfhjJb7wAg="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -27860,7 +29183,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example whk_01m81z2nbkqjbb5b243tewa44a */
+                /** @example whk_01m81znk79nhh1kdvw5a9gvhx4 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -27874,12 +29197,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whd_01m81z3687exrdjxm7mf4qe1ej",
-                     *       "webhook": "whk_01m81z2nbkqjbb5b243tewa44a",
+                     *       "id": "whd_01m81zpej5s87kwns3xs747pt9",
+                     *       "webhook": "whk_01m81znk79nhh1kdvw5a9gvhx4",
                      *       "event": {
-                     *         "id": "msg_01m81z3686nbj9crq1rd0xbnm5",
+                     *         "id": "msg_01m81zpej3041amaym0vvxjy9v",
                      *         "type": "webhook.test",
-                     *         "at": "2026-11-22T15:48:14.726Z",
+                     *         "at": "2026-11-22T15:58:45.826Z",
                      *         "data": {
                      *           "asked_by": "alice"
                      *         }
@@ -27887,8 +29210,8 @@ export interface operations {
                      *       "state": "PENDING",
                      *       "message": "",
                      *       "tries": 0,
-                     *       "next_at": "2026-11-22T15:48:14.726Z",
-                     *       "created_at": "2026-11-22T15:48:14.726Z",
+                     *       "next_at": "2026-11-22T15:58:45.826Z",
+                     *       "created_at": "2026-11-22T15:58:45.826Z",
                      *       "ended_at": null,
                      *       "log": []
                      *     }
